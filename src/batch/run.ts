@@ -179,6 +179,8 @@ export class BatchRun {
       error.code === 'budget' ||
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined) ||
+      // Videos that are paid for could not be uploaded either.
+      (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
       this.#unreachable >= maxUnreachable;
     if (isForAll) this.#stop ??= error;
   }

@@ -51,6 +51,12 @@ export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
 
+/** Whether a work is sent with URLs of uploaded files. */
+export function needsUrls(work: Work): boolean {
+  if (isSpeech(work) || work.protocol.inlineAssets) return false;
+  return /"sha256:[\da-f]{64}[."]/.test(JSON.stringify(work.body));
+}
+
 /** Returns the number of files of a work. */
 export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);

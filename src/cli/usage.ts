@@ -48,6 +48,7 @@ const otherFlags = new Map([
   ['--length', '--duration'],
   ['--size', '--resolution'],
   ['--negative', '--negative-prompt'],
+  ['--image', '--first-frame'],
 ]);
 
 /** Creates the error for an unknown command: names the nearest command (`hint`, as in `submit?`), or lists all. */

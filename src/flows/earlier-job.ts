@@ -11,8 +11,8 @@ import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
 import { findJobHere, protocolOf } from './find-job.ts';
 import { isObjectUrl } from '../store-url.ts';
-import { LocalCopies } from './local-copies.ts';
-import type { Session } from './session.ts';
+import { copiesIn } from './local-copies.ts';
+import { type Session, transferDeadline } from './session.ts';
 
 /** An asset that is the video of an earlier job, or one of its frames. */
 export interface EarlierAsset {
@@ -88,7 +88,7 @@ function assetOf(
     read: async () => {
       const file = await videoOf(session, job, index, shown);
       if (file.sha256 !== sha256) throw changed(file);
-      const copies = new LocalCopies(session);
+      const copies = await copiesIn(session);
       try {
         const path = await copies.pathOf(file);
         const bytes =
@@ -129,7 +129,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
     ask: 'file',
     target: { kind: 'file', path },
     force: false,
-    deadline: await session.deadline(),
+    deadline: await transferDeadline(session),
   } as const;
   const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
   await fetched.delivered();

@@ -180,7 +180,8 @@ async function savedSpeech(
   stdout: Writable | undefined,
 ): Promise<Delivered> {
   const done = await spoken(job);
-  const [{ deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
+  const [{ withObjects }, { deliverSaved }, { FileSink }, { StreamSink }] = await Promise.all([
+    import('./speak.ts'),
     import('../speech/earlier-run.ts'),
     import('../speech/file-sink.ts'),
     import('../speech/stream-sink.ts'),
@@ -190,12 +191,8 @@ async function savedSpeech(
     const { ObjectSink, localPath, upload } = await import('./object-output.ts');
     const url = target.path;
     const path = await localPath(`${job.id}-`, url, deps);
-    const saved = await deliverSaved(
-      job,
-      new ObjectSink(url, force, deps, { target: path, mime }),
-      deadline,
-      deps,
-    );
+    const sink = new ObjectSink(url, force, deps, { target: path, mime });
+    const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
     const isThere = saved === undefined || isObjectUrl(saved.path);
     const object = isThere ? saved : await upload(job, saved, url, { force, deadline }, deps);
     return { ...done, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
@@ -205,7 +202,7 @@ async function savedSpeech(
       ? stdout && new StreamSink(stdout)
       : new FileSink({ target: resolve(target.path), force, mime });
   if (sink === undefined) return refuseStdout();
-  const file = await deliverSaved(job, sink, deadline, deps);
+  const file = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
   const last = (await deps.ledger.read(job.id)) ?? job;
   return { ...done, job: last, files: file === undefined ? [] : [file] };
 }

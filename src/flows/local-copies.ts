@@ -1,6 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
 import { localError } from '../files/local-error.ts';
@@ -8,17 +9,21 @@ import { download } from '../http/download.ts';
 import type { JobFile } from '../job.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
 import { printableLine } from '../printable.ts';
+import type { AudioSink, Recovered } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
-import type { Session } from './session.ts';
+import type { FlowDeps } from './flow-deps.ts';
+import { type Session, transferDeadline } from './session.ts';
 
 /** Results as local files. Those that are objects are downloaded from the store to temporary files. */
 export class LocalCopies {
-  readonly #session: Session;
+  readonly #deps: FlowDeps;
+  readonly #deadline: Deadline;
   #folder: string | undefined;
   #count = 0;
 
-  constructor(session: Session) {
-    this.#session = session;
+  constructor(deps: FlowDeps, deadline: Deadline) {
+    this.#deps = deps;
+    this.#deadline = deadline;
   }
 
   /**
@@ -27,7 +32,8 @@ export class LocalCopies {
    */
   async pathOf(file: JobFile): Promise<string> {
     if (!isObjectUrl(file.path)) return file.path;
-    const deps = await this.#session.jobDeps();
+    const deps = this.#deps;
+    const deadline = this.#deadline;
     const store = await deps.objects();
     const shown = printableLine(file.path, 200);
     if (!(await store.has(file.path, file)))
@@ -37,11 +43,8 @@ export class LocalCopies {
     });
     this.#count += 1;
     const url = await store.address(file.path);
-    const deadline = await this.#session.deadline();
-    const lock = await lockOutput(join(this.#folder, `${this.#count}.mp4`), deps, {
-      identity: file.sha256,
-      deadline,
-    });
+    const path = join(this.#folder, `${this.#count}.mp4`);
+    const lock = await lockOutput(path, deps, { identity: file.sha256, deadline });
     const { clock, signals, retries, userAgent, note } = deps;
     // The store is the user's own service, and may run on this machine.
     const gateway = { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [], userAgent };
@@ -49,7 +52,8 @@ export class LocalCopies {
     const outcome = await download({ url, key: 'never' }, lock, how);
     if (outcome.kind !== 'done' || outcome.file.sha256 !== file.sha256)
       throw usageError(`${shown} could not be fetched as it was saved.`);
-    return outcome.file.path;
+    await rename(outcome.file.path, path);
+    return path;
   }
 
   /** Removes the temporary files. */
@@ -57,6 +61,35 @@ export class LocalCopies {
     const folder = this.#folder;
     this.#folder = undefined;
     if (folder === undefined) return;
-    await bestEffort(this.#session, () => rm(folder, { recursive: true, force: true }));
+    await bestEffort(this.#deps, () => rm(folder, { recursive: true, force: true }));
+  }
+}
+
+/** Returns copies that are made by the client of a session. Nothing is opened if it needs none. */
+export async function copiesIn(session: Session): Promise<LocalCopies> {
+  return new LocalCopies(await session.jobDeps(), await transferDeadline(session));
+}
+
+/**
+ * Delivers speech that exists only as an object in the store.
+ * @param recover delivers a file of this machine
+ * @returns undefined if the store has none of the candidates
+ * @throws MgwError('store') if the store does not answer.
+ */
+export async function recoverObject(
+  candidates: readonly JobFile[],
+  recover: AudioSink['recover'],
+  deps: FlowDeps,
+  deadline: Deadline,
+): Promise<Recovered | undefined> {
+  const store = await deps.objects();
+  const copies = new LocalCopies(deps, deadline);
+  try {
+    for (const file of candidates)
+      if (isObjectUrl(file.path) && (await store.has(file.path, file)))
+        return await recover([{ ...file, path: await copies.pathOf(file) }]);
+    return undefined;
+  } finally {
+    await copies.close();
   }
 }

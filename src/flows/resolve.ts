@@ -149,7 +149,11 @@ async function submitAgain(
   const deps = await withBudget(given, 'command', fingerprint, budget);
   await order.beforeSending?.();
   // The doubt must remain if a file is no longer in the store.
-  await upload?.();
+  await upload?.().catch((error: unknown) => {
+    if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
+    const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
+    throw error.with({ next, job }, `${error.message} Before that, end the doubt by --not-created.`);
+  });
   if (job.state === 'unknown') await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
   return payAndDeliver(order, video, wanted, deps, hooks, takeOn(resolved, deps));

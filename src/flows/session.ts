@@ -130,6 +130,15 @@ export function openSession(options: SessionOptions): Session {
   return session;
 }
 
+/** Returns the deadline of one transfer: the timeout from now on, or that of the whole command if it has one and it is earlier. */
+export async function transferDeadline(
+  session: Pick<Session, 'settings' | 'client' | 'clock'>,
+): Promise<Deadline> {
+  const [{ timeoutMs }, client] = await Promise.all([session.settings(), session.client()]);
+  const own = deadlineIn(timeoutMs.value, session.clock);
+  return { leftMs: () => Math.min(client.deadline?.leftMs() ?? Infinity, own.leftMs()) };
+}
+
 /** Returns a session whose requests all end at `deadline`. */
 export function withinDeadline(session: Session, deadline: Deadline): Session {
   return {

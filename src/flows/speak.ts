@@ -76,11 +76,22 @@ export async function speak(
   const sink = isObject
     ? await objectSink({ format, sampleRate }, body, path, wanted, deps)
     : sinkOf({ format, sampleRate }, wanted);
-  const { file, ...spoken } = await speakOnce(order, deps, sink);
+  const { file, ...spoken } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
   if (file !== undefined && isObject) return uploaded(file, path, wanted, spoken, deps);
   const files = file === undefined ? [] : [file];
   if (sidecar) await writeSidecars(spoken.job, files, version);
   return { ...spoken, files };
+}
+
+/** Lets a sink also recover speech that exists only as an object in the store. */
+export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, deadline: Deadline): Sink {
+  const recover = sink.recover.bind(sink);
+  sink.recover = async (candidates) => {
+    const recovered = await recover(candidates);
+    if (recovered !== undefined || !candidates.some(({ path }) => isObjectUrl(path))) return recovered;
+    return (await import('./local-copies.ts')).recoverObject(candidates, recover, deps, deadline);
+  };
+  return sink;
 }
 
 // The file is named after the order, so that a rerun finds the file of an earlier run.

@@ -18,6 +18,7 @@ import { parseDuration } from '../duration.ts';
 import type { Target } from '../jobs/target.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
+import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
 /** Everything that one call works with. */
 export interface Call {
@@ -203,12 +204,27 @@ function durationMs(given: Duration, name: string): number {
   }
 }
 
-/** Returns the target of an `output`. @throws MgwError('usage') if it cannot name a file. */
-export function targetOf(output: string | undefined): (Target & { kind: 'file' }) | undefined {
+/**
+ * Returns the target of an `output`.
+ * @param isNew of a job that does not exist yet: an object's name takes `{id}` and `{n}` alone
+ * @throws MgwError('usage') if it cannot name a file.
+ */
+export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
     throw usageError('output: give the path of a file.');
+  if (isObjectUrl(output)) checkObject(output, isNew);
   return { kind: 'file', path: output };
+}
+
+function checkObject(url: string, isNew: boolean): void {
+  const [name] = (isNew && /\{(?!n\}|id\})\w+\}/.exec(url)) || [];
+  if (name !== undefined) throw usageError(`output: ${name} is not known before the job exists.`);
+  try {
+    parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));
+  } catch (error) {
+    throw usageError(`output: give ${messageOf(error)}.`);
+  }
 }
 
 /** Returns an amount as exact decimal text. */

@@ -84,7 +84,7 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   endpoint?: 'generations' | 'videos' | undefined;
   /** If true, waits until the video is ready, and saves nothing. */
   wait?: boolean | undefined;
-  /** Waits, and saves the video to this file. */
+  /** Waits, and saves the video to this file, or as this object: `s3://BUCKET/clips/{id}.mp4`. */
   output?: string | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
   strict?: boolean | undefined;
@@ -120,6 +120,7 @@ export interface SpeechStreamOrder extends PayingOptions {
 
 /** A text to speak into a file. */
 export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
+  /** A file, or an object: `s3://BUCKET/{id}.mp3`. */
   output: string;
 }
 

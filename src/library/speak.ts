@@ -1,4 +1,3 @@
-import { resolve } from 'node:path';
 import { PassThrough, type Writable } from 'node:stream';
 import { MgwError, systemCode, usageError } from '../errors.ts';
 import type { Delivered } from '../flows/deliver.ts';
@@ -6,6 +5,7 @@ import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
 import { checkKeyName } from '../key-name.ts';
+import { absoluteOutput } from '../store-url.ts';
 import { composeSpeech, type SpeechFields } from '../speech/compose.ts';
 import {
   depsOf,
@@ -44,10 +44,11 @@ const fileNames: Record<keyof SpeechOrder, true> = {
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run(order, async (call) => {
     checkNames(order, fileNames, 'speak');
-    const target = targetOf(order.output);
+    const target = targetOf(order.output, true);
     if (target === undefined || /[\\/]$/.test(target.path))
       throw usageError('output: give the path of a file.');
-    const { job, files, isResumed, delivered } = await spoken(call, order, resolve(target.path));
+    const output = absoluteOutput(target.path);
+    const { job, files, isResumed, delivered } = await spoken(call, order, output);
     const [file] = files;
     if (file === undefined) throw new MgwError('internal', 'Speech was delivered without its file.');
     await delivered();

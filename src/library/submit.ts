@@ -40,7 +40,7 @@ export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): P
       endpoint,
     } = given;
     checkKeyName(key, fresh);
-    const target = targetOf(given.output);
+    const target = targetOf(given.output, true);
     if (sidecar && target === undefined)
       throw usageError('sidecar is put next to a file: name one by output.');
     if (strict && target === undefined) throw usageError('strict measures the file: name one by output.');

@@ -44,7 +44,7 @@ export function openCommandStore(
     url: async (name, read) => {
       if (read === undefined)
         throw usageError(
-          `${name} was uploaded by store.command. Run the original command with the file again.`,
+          `${name} was uploaded by store.command, and needs the file again. Run the original command again.`,
         );
       const content = await read();
       const url = await upload(name, content).catch((error: unknown) => {

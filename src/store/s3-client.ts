@@ -73,6 +73,7 @@ export class S3Client {
         .digest('hex'),
       ...request.headers,
     };
+    const told = { ...this.#deps, note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`) };
     try {
       return await readWithRetries(async () => {
         const signed = await this.#signed(method, url.href, headers);
@@ -85,7 +86,7 @@ export class S3Client {
         const reply = await this.#client.exchange(exchange, { auth: bearer, timeoutMs, deadline, signal });
         if (reply.status === 501) throw new UnsupportedRequest(reply);
         return reply.status < 300 && reply.text.includes('<Error>') ? { ...reply, status: 500 } : reply;
-      }, this.#deps);
+      }, told);
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof UnsupportedRequest) return error.reply;

@@ -32,8 +32,8 @@ export interface BegunUpload {
   since: string;
 }
 
-/** How often a part is sent whose checksum the store contradicts. */
-const maxTriesOfPart = 3;
+/** How often content is sent if the store contradicts its checksum. */
+const maxTries = 3;
 
 /** How long the address of an object is valid. */
 const addressMs = 3_600_000;
@@ -108,8 +108,11 @@ export class S3Object {
   async #putWhole(file: UploadedFile, content: FileHandle, force: boolean): Promise<void> {
     const body = await piece(content, 0, file.bytes);
     const headers = { ...headersOf(file), 'content-md5': md5(body, 'base64') };
-    const reply = await this.#once(force, (condition) =>
-      this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
+    // What this run has stored wrong is replaced.
+    const reply = await sendUntilEqual(body, this.#shown, this.#note, (isAgain) =>
+      this.#once(force || isAgain, (condition) =>
+        this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
+      ),
     );
     await this.#settle(reply, file, force);
   }
@@ -155,17 +158,12 @@ export class S3Object {
   async #part(id: string, number: number, body: Uint8Array): Promise<string> {
     const query = { partNumber: String(number), uploadId: id };
     const headers = { 'content-md5': md5(body, 'base64') };
-    for (let tries = 1; ; tries += 1) {
-      const reply = await this.#client.call({ method: 'PUT', key: this.#key, query, headers, body });
-      const code = xmlText(reply.text, 'Code') ?? '';
-      const isBroken = reply.status === 400 && /Digest|Mismatch/.test(code);
-      if (reply.status !== 200 && !isBroken) throw this.#client.refused('take a part of', this.#key, reply);
-      const etag = reply.headers['etag'] ?? '';
-      if (!isBroken && isChecksumOf(etag, body, reply)) return etag;
-      if (tries === maxTriesOfPart)
-        throw storeError(`${this.#shown}: the checksum of part ${number} was wrong ${tries} times.`, true);
-      this.#note(`${this.#shown}: the checksum of part ${number} is wrong; sending it again.`);
-    }
+    const reply = await sendUntilEqual(body, `part ${number} of ${this.#shown}`, this.#note, () =>
+      this.#client.call({ method: 'PUT', key: this.#key, query, headers, body }),
+    );
+    const { etag = '' } = reply.headers;
+    if (reply.status !== 200 || etag === '') throw this.#client.refused('take a part of', this.#key, reply);
+    return etag;
   }
 
   async #complete(id: string, etags: readonly string[], file: UploadedFile, force: boolean): Promise<void> {
@@ -244,15 +242,38 @@ function isSame({ exists, bytes, sha256 }: Found, file: UploadedFile): boolean {
   return exists && bytes === file.bytes && sha256 === file.sha256;
 }
 
-// With a key of its own the service encrypts, and the ETag is no MD5: then the service has checked Content-MD5.
-function isChecksumOf(etag: string, body: Uint8Array, { headers }: Reply): boolean {
-  const plain = etag.replaceAll('"', '').toLowerCase();
-  const isMd5 = /^[\da-f]{32}$/.test(plain) && !/kms/.test(headers['x-amz-server-side-encryption'] ?? '');
-  if (headers['x-amz-server-side-encryption-customer-algorithm'] !== undefined) return etag !== '';
-  return isMd5 ? plain === md5(body, 'hex') : etag !== '';
+/**
+ * Sends content until the store's checksum of it agrees, at most three times.
+ * @param send makes one request with Content-MD5; `isAgain` if the store contradicted the one before
+ * @throws MgwError('store'), exit 6, if the checksum was wrong each time.
+ */
+export async function sendUntilEqual(
+  body: Uint8Array,
+  shown: string,
+  note: (text: string) => void,
+  send: (isAgain: boolean) => Promise<Reply>,
+): Promise<Reply> {
+  for (let tries = 1; ; tries += 1) {
+    const reply = await send(tries > 1);
+    if (!isContradicted(reply, body)) return reply;
+    if (tries === maxTries) throw storeError(`The checksum of ${shown} was wrong ${tries} times.`, true);
+    note(`The checksum of ${shown} is wrong; sending it again.`);
+  }
 }
 
-function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
+// With a key of its own the service encrypts, and the ETag is no MD5: then the service has checked Content-MD5.
+function isContradicted({ status, headers, text }: Reply, body: Uint8Array): boolean {
+  if (status > 299) return status === 400 && /Digest|Mismatch/.test(xmlText(text, 'Code') ?? '');
+  const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();
+  const isMd5 =
+    /^[\da-f]{32}$/.test(etag) &&
+    !/kms/.test(headers['x-amz-server-side-encryption'] ?? '') &&
+    headers['x-amz-server-side-encryption-customer-algorithm'] === undefined;
+  return isMd5 && etag !== md5(body, 'hex');
+}
+
+/** Returns the MD5 of some content, which S3 takes in Base64 and gives in hexadecimal. */
+export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
   return createHash('md5').update(body).digest(encoding);
 }
 

@@ -2,6 +2,7 @@ import { extname } from 'node:path';
 import { usageError } from '../errors.ts';
 import { parseStoreUrl } from '../store-url.ts';
 import { S3Client, xmlText } from './s3-client.ts';
+import { md5, sendUntilEqual } from './s3-object.ts';
 import type { Store, StoreDeps, StoreSettings, UploadedInput } from './store.ts';
 
 /**
@@ -25,7 +26,7 @@ export async function openS3Store(
     url: async (name, read) => {
       const key = keyOf(name);
       const found = await client.call({ method: 'HEAD', key });
-      if (found.status === 404) await upload(client, key, name, read);
+      if (found.status === 404) await upload(client, key, name, read, deps.note);
       else if (found.status !== 200) throw client.refused('look for', name, found);
       return client.presigned(key, expiresMs);
     },
@@ -76,13 +77,21 @@ async function upload(
   key: string,
   name: string,
   read: (() => Promise<Uint8Array>) | undefined,
+  note: (text: string) => void,
 ): Promise<void> {
   if (read === undefined)
     throw usageError(
       `The store s3://${client.bucket} no longer has ${name}. Run the original command with the file again.`,
     );
-  const headers = { 'content-type': typeOf(name) };
-  const stored = await client.call({ method: 'PUT', key, headers, body: await read() });
+  const body = await read();
+  const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
+  const stored = await sendUntilEqual(body, name, note, () =>
+    client.call({ method: 'PUT', key, headers, body }),
+  ).catch(async (error: unknown) => {
+    // Else the next run would take it as the file of that name.
+    await client.call({ method: 'DELETE', key }).catch(() => undefined);
+    throw error;
+  });
   if (stored.status < 200 || stored.status > 299) throw client.refused('upload', name, stored);
 }
 

@@ -8,6 +8,7 @@ import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { FaultGateway, type Answer } from '../faults/gateway.ts';
+import { account, s3Server } from '../store/s3-server.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const boat = {
@@ -382,6 +383,15 @@ describe('settings', () => {
   });
 });
 
+it.each(['s3://bucket', 's3://bucket/clips/', 's3://bucket/{slug}.mp4'])(
+  'refuses the output %s before anything is paid',
+  async (output) => {
+    const error = await errorOf(clientOf().submit({ ...boat, output }));
+    expect(error).toMatchObject({ code: 'usage', charged: 'no' });
+    expect(gateway.submissions).toEqual([]);
+  },
+);
+
 describe('speech', () => {
   const [hello, world] = [Buffer.from('hello, '), Buffer.from('world')];
 
@@ -403,6 +413,18 @@ describe('speech', () => {
       { path: copy, bytes: 12 },
     ]);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('is saved as an object, and fetched from the bucket', async () => {
+    const [server, store] = [await speechServer([hello, world, end]), await s3Server()];
+    const env = { ...user.env, ...account, AWS_ENDPOINT_URL_S3: store.url };
+    const client = clientOf({ baseUrl: server.url, env });
+    const { job, file } = await client.speak({ text: 'Hello.', output: 's3://bucket/{id}.mp3' });
+    expect(file.path).toBe(`s3://bucket/${job.id}.mp3`);
+    expect(store.objects.get(`/bucket/${job.id}.mp3`)?.toString()).toBe('hello, world');
+    const copy = join(freshFolder(), 'copy.mp3');
+    await client.fetch(job.id, { output: copy });
+    expect(readFileSync(copy, 'utf8')).toBe('hello, world');
   });
 
   it('is given as it arrives, the first piece before the second is sent', async () => {

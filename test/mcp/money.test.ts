@@ -237,6 +237,8 @@ describe('an agent', () => {
     const ref = submitted.job?.id ?? '';
     const waited = await agent.call('wait', { ref });
     expect(waited).toMatchObject({ ok: true, charged: 'no', next: { tool: 'fetch' } });
+    const uploaded = await agent.call('fetch', { ref, output: 's3://bucket/boat.mp4' });
+    expect(uploaded).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
     const fetched = await agent.call('fetch', { ref, output: 'boat.mp4' });
     expect(fetched.files).toMatchObject([{ path: join(user.cwd, 'boat.mp4') }]);
     const speech = { key: 'two', text: 'hello', speaker: 'en_female_1', output: 'out.mp3' };

@@ -137,6 +137,20 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
+  test('by storing other bytes ends with 6, and nothing is sent or left under the name', async () => {
+    const { user, store, sent } = await scene();
+    store.faults.push((request, response) => {
+      if (request.method !== 'PUT') return false;
+      return response.writeHead(200, { etag: `"${'0'.repeat(32)}"` }).end();
+    });
+    store.faults.push(...Array.from({ length: 2 }, () => store.faults[0] ?? (() => false)));
+    const failed = await user.run([...withImage, '--json']);
+    expect(failed.json).toMatchObject({ exit_code: 6, error: { code: 'store', charged: 'no' } });
+    expect(store.calls.at(-1)).toMatch(/^DELETE /);
+    expect(sent()).toHaveLength(0);
+    expect((await user.run(withImage)).code).toBe(0);
+  });
+
   test('by refusing the signature ends with 10, never 3', async () => {
     const { user, sent } = await scene({ AWS_SECRET_ACCESS_KEY: 'wrong' });
     const failed = await user.run([...withImage, '--json']);

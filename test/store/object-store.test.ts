@@ -109,6 +109,18 @@ describe('a file that becomes an object', () => {
     expect(store.uploads.size).toBe(0);
   });
 
+  test('is sent again if the store has stored other bytes', async () => {
+    const { store, put } = await scene(1024);
+    store.faults.push(
+      on('PUT', path, (response) => {
+        store.objects.set(path, Buffer.from('other'));
+        response.writeHead(200, { etag: `"${'0'.repeat(32)}"` }).end();
+      }),
+    );
+    await put();
+    expect(store.objects.get(path)).toEqual(content);
+  });
+
   test('is looked up if the response to its completion is lost', async () => {
     const { store, put } = await scene();
     store.faults.push((request, response) => {

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
@@ -131,8 +131,16 @@ describe('-o s3://', () => {
     expect(ran.code, ran.stderr).toBe(0);
     const { id, files } = ran.json.job as unknown as Saved;
     expect(files.map(({ path }) => path)).toEqual([`s3://bucket/${id}.mp3`]);
-    expect(store.objects.get(`/bucket/${id}.mp3`)?.length).toBeGreaterThan(100);
+    const speech = store.objects.get(`/bucket/${id}.mp3`);
+    expect(speech?.length).toBeGreaterThan(100);
     expect(kept()).toEqual([]);
+    // The gateway keeps no speech: it is fetched from the bucket.
+    for (const output of ['here.mp3', 's3://bucket/copy.mp3']) {
+      const fetched = await user.run(['jobs', 'fetch', id, '-o', output]);
+      expect(fetched.code, fetched.stderr).toBe(0);
+    }
+    expect(readFileSync(join(user.cwd, 'here.mp3'))).toEqual(speech);
+    expect(store.objects.get('/bucket/copy.mp3')).toEqual(speech);
   });
 });
 

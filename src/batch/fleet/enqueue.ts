@@ -2,7 +2,7 @@ import { usageError } from '../../errors.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
 import type { NamedRow } from '../planned-row.ts';
-import { fieldOf, hashOf, isSpeech, needsFrame, type SpeechWork } from '../work.ts';
+import { fieldOf, hashOf, isSpeech, needsFrame, needsUrls, type SpeechWork } from '../work.ts';
 import type { Ask } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
@@ -15,6 +15,12 @@ export interface Enqueued {
   changed: string[];
 }
 
+/** What rows are enqueued with. */
+export interface EnqueueDeps extends PlanDeps {
+  /** Whether files are uploaded by a program, which only the machine that has the file can run. */
+  usesProgram: boolean;
+}
+
 /** The maximum rows and bytes of one statement. */
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
@@ -22,8 +28,8 @@ const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
  * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that takes
  * a row finds out whether it was paid for.
  */
-export function checkRows(batch: Batch, deps: PlanDeps): Promise<Plan> {
-  return planBatch({ ...batch, force: true }, untouched(deps), (planned) => void newRow(planned));
+export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
+  return planBatch({ ...batch, force: true }, untouched(deps), (planned) => void newRow(planned, deps));
 }
 
 /**
@@ -31,7 +37,12 @@ export function checkRows(batch: Batch, deps: PlanDeps): Promise<Plan> {
  * queue add nothing, so an interrupted call can be repeated.
  * @throws MgwError('usage') if a batch of that name is enqueued for another gateway, MgwError('unreachable').
  */
-export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, ask: Ask): Promise<Enqueued> {
+export async function enqueue(
+  batch: Batch,
+  head: QueuedHead,
+  deps: EnqueueDeps,
+  ask: Ask,
+): Promise<Enqueued> {
   await addBatch(ask, { name: batch.name, head });
   const chunk: NewRow[] = [];
   let bytes = 0;
@@ -44,7 +55,7 @@ export async function enqueue(batch: Batch, head: QueuedHead, deps: PlanDeps, as
     result.changed.push(...changed);
   };
   const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
-    const { row, size } = newRow(planned);
+    const { row, size } = newRow(planned, deps);
     // The row names uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push(row);
@@ -60,7 +71,10 @@ function untouched(deps: PlanDeps): PlanDeps {
 }
 
 // The files that a row names are read here and become part of it: no worker reads them.
-function newRow({ id, row, work, waitsFor = [] }: NamedRow): { row: NewRow; size: number } {
+function newRow(
+  { id, row, work, waitsFor = [] }: NamedRow,
+  { usesProgram }: EnqueueDeps,
+): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
   const why =
     waitsFor.length > 0
@@ -69,6 +83,10 @@ function newRow({ id, row, work, waitsFor = [] }: NamedRow): { row: NewRow; size
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
       `line ${line}: the row ${id} cannot be enqueued: ${why}, whose file a worker on another machine does not have. Run the batch on each machine instead: mgw batch run`,
+    );
+  if (usesProgram && needsUrls(work))
+    throw usageError(
+      `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command uploads from the file alone. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
     );
   const common = { id, index, line, output, tags };
   const own: QueuedRow = isSpeech(work)

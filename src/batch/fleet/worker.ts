@@ -251,7 +251,7 @@ export const shortDelayMs = 15_000;
 
 /**
  * Returns the pause before a row is given to a worker again, ms; undefined if the row has ended. A local error of one
- * machine never ends a row: it may be accepted, and another worker can save its result.
+ * machine, or its store's refusal, never ends a row: it may be accepted, and another worker can save its result.
  */
 export function retryDelayMs(error: MgwError): number | undefined {
   switch (error.exitCode) {
@@ -266,6 +266,6 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.auth:
       return error.charged === 'no' ? shortDelayMs : undefined;
     default:
-      return error.code === 'balance' || error.code === 'local_io' ? shortDelayMs : undefined;
+      return ['balance', 'local_io', 'store'].includes(error.code) ? shortDelayMs : undefined;
   }
 }

@@ -5,10 +5,13 @@ import type { Job } from '../../../src/job.ts';
 
 const accepted = { id: 'job_1', handle: 'task_1' } as Job;
 
-it('gives a row back after a local error, also if the gateway has accepted its job', () => {
-  for (const job of [undefined, accepted])
-    expect(retryDelayMs(new MgwError('local_io', 'the disk is full', { job }))).toBe(shortDelayMs);
-});
+it.each(['local_io', 'store'] as const)(
+  'gives a row back after an error %s, also if the gateway has accepted its job',
+  (code) => {
+    for (const job of [undefined, accepted])
+      expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(shortDelayMs);
+  },
+);
 
 it('ends a row whose outcome no other worker can change', () => {
   for (const code of ['task_failed', 'submit_unknown', 'result_unavailable', 'output_exists'] as const)

@@ -71,7 +71,9 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
-  const deps = await planDepsOf(context, batch);
+  const { storeCommand, sandbox } = await context.settings();
+  const usesProgram = storeCommand.value !== undefined && !sandbox.value;
+  const deps = { ...(await planDepsOf(context, batch)), usesProgram };
   const checked = await checkRows(batch, deps);
   await tellProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };

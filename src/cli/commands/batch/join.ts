@@ -6,7 +6,7 @@ import { type Cut, cutOf, joinClips } from '../../../batch/join.ts';
 import { exitCodes, type MgwError, usageError } from '../../../errors.ts';
 import { savedFile } from '../../../flows/earlier-job.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
-import { LocalCopies } from '../../../flows/local-copies.ts';
+import { copiesIn } from '../../../flows/local-copies.ts';
 import type { JobFile } from '../../../job.ts';
 import { globalArguments } from '../../../flows/next.ts';
 import { isObjectUrl } from '../../../store-url.ts';
@@ -79,7 +79,7 @@ async function join(
     if (difference !== undefined) context.progress.note(`Encoding the videos again: ${difference}.`);
     for (const note of notes) context.progress.note(note);
   };
-  const copies = new LocalCopies(context);
+  const copies = await copiesIn(context);
   try {
     const pathOf = (each: JobFile): Promise<string> => copies.pathOf(each);
     const { film, ...made } = await joinClips(cut.clips, target, await context.jobDeps(), pathOf, tell);
