@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import path from 'node:path';
-import { MgwError, systemCode } from '../errors.ts';
+import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { linkFault, ownerFault } from '../ownership.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
@@ -38,18 +38,30 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
  * such as `__proto__`, may be written by others, or holds a key and may be read by others.
  */
 export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
-  const found = readText(file);
+  const found = readOwn(file);
   if (found === undefined) return undefined;
-  // Of whatever others wrote, nothing is read and nothing is quoted.
-  checkOwner(file, found.stat);
-  const raw = parse(file, found.text);
-  checkMembers(file, raw);
+  const raw = parseConfig(file, found.bytes);
   if (platform !== 'win32') checkMode(file, found.stat.mode, raw);
   return raw;
 }
 
+/**
+ * The bytes of a config file, whatever they are; undefined if there is no file.
+ * @throws MgwError('config') if it is no plain file, or belongs to another user.
+ */
+export function configBytes(file: string): Buffer | undefined {
+  return readOwn(file)?.bytes;
+}
+
+/** The JSON of a config file. @throws MgwError('config') if it is no JSON object, or holds a member such as `__proto__`. */
+export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
+  const raw = parse(file, decode(file, bytes));
+  checkMembers(file, raw);
+  return raw;
+}
+
 // Without the thread pool, which would have to be started for this one small file.
-function readText(file: string): { text: string; stat: Stats } | undefined {
+function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   let descriptor: number | undefined;
   try {
     // A FIFO must not hang the command: it opens at once and is refused below.
@@ -57,7 +69,9 @@ function readText(file: string): { text: string; stat: Stats } | undefined {
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
     if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
-    return { text: decode(file, readFileSync(descriptor)), stat };
+    // Of whatever others wrote, nothing is read and nothing is quoted.
+    checkOwner(file, stat);
+    return { bytes: readFileSync(descriptor), stat };
   } catch (error) {
     if (systemCode(error) === 'ENOENT' && !isLink(file)) return undefined;
     throw error instanceof MgwError ? error : unreadable(file, error);
@@ -97,8 +111,11 @@ function parse(file: string, text: string): JsonObject {
   let value: Json;
   try {
     value = parseJson(text);
-  } catch {
-    throw broken(file, text.trim() === '' ? 'it is empty' : 'it is not JSON');
+  } catch (error) {
+    const offset = / at position (\d+)/.exec(messageOf(error))?.[1];
+    const line = text.slice(0, Number(offset ?? 0)).split('\n').length;
+    const place = offset === undefined ? '' : ` (line ${line})`;
+    throw broken(file, text.trim() === '' ? 'it is empty' : `it is not JSON${place}`);
   }
   if (!isObject(value)) throw broken(file, 'it is not a JSON object');
   return value;

@@ -5,7 +5,7 @@ import Conf from 'conf';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
-import { configPath, readRawConfig } from './read.ts';
+import { configBytes, configPath, readRawConfig } from './read.ts';
 import type { Env } from './layers.ts';
 import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
@@ -24,17 +24,41 @@ export async function changeConfig(
   const file = configPath(env, host);
   // Report an unreadable file before creating anything next to it.
   readRawConfig(file, host.platform);
-  const unlock = await locked(file).catch((error: unknown) => {
-    throw unwritable(file, error);
-  });
-  try {
-    const before = readRawConfig(file, host.platform) ?? {};
-    const after = change(asConfig(before));
+  await replace(file, () => {
+    const after = change(asConfig(readRawConfig(file, host.platform) ?? {}));
     const checked = checkConfig(after);
     if ('problem' in checked) throw notAConfig(file, checked.problem);
-    await write(file, after).catch((error: unknown) => {
-      throw unwritable(file, error);
-    });
+    return after;
+  });
+}
+
+/**
+ * Replaces the config file as a whole, mode 0600, whatever is in it now.
+ * @param before its bytes as they were read; undefined if there was no file
+ * @throws MgwError('config') if another process has changed it since; ('local_io') if it cannot be written.
+ */
+export async function replaceConfig(
+  file: string,
+  before: Buffer | undefined,
+  after: ConfigFile,
+): Promise<void> {
+  await replace(file, () => {
+    const now = configBytes(file);
+    const isSame = before === undefined ? now === undefined : now?.equals(before);
+    if (!isSame)
+      throw new MgwError('config', `The config file ${file} was changed by another process meanwhile.`);
+    return after;
+  });
+}
+
+// Under the lock from the read to the write.
+async function replace(file: string, content: () => ConfigFile): Promise<void> {
+  const refuse = (error: unknown): never => {
+    throw unwritable(file, error);
+  };
+  const unlock = await locked(file).catch(refuse);
+  try {
+    await write(file, content()).catch(refuse);
   } finally {
     await unlock();
   }
@@ -92,6 +116,8 @@ async function write(file: string, content: ConfigFile): Promise<void> {
     cwd: path.dirname(file),
     configName: path.basename(file, '.json'),
     configFileMode: 0o600,
+    // It is replaced whether it is JSON or not.
+    clearInvalidConfig: true,
     accessPropertiesByDotNotation: false,
     serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
   });

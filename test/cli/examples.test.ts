@@ -22,6 +22,8 @@ const skipped: Record<string, string> = {
   'mgw sandbox start --fault submit-reply-lost': 'serves until it is interrupted',
   'mgw sandbox start --balance 100 --per-minute 30': 'serves until it is interrupted',
   'mgw auth login': 'asks at a terminal',
+  'mgw config edit': 'opens an editor',
+  'EDITOR="code --wait" mgw config edit': 'opens an editor',
   'mgw auth login --base-url https://gateway.example.com': 'asks at a terminal',
   'mgw batch enqueue clips.csv': 'needs a database',
   'mgw batch enqueue clips.csv --concurrency 10 --per-minute 120 --budget 50': 'needs a database',

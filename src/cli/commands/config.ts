@@ -13,7 +13,7 @@ import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
-/** `mgw config list|get|set|unset|path`: the settings, each with its source (design 3). */
+/** `mgw config list|get|set|unset|path|edit`: the settings, each with its source (design 3). */
 export function registerConfig(group: Command, run: Run): void {
   const list = group
     .command('list')
@@ -57,6 +57,11 @@ export function registerConfig(group: Command, run: Run): void {
       '\nExamples:\n  $ mgw config path\n  $ mgw config path --json\n  $ ls -l "$(mgw config path)"',
     )
     .action(() => run(path, ({ io }) => Promise.resolve(pathOf(io.env))));
+  const edit = group
+    .command('edit')
+    .description('open the config file in $VISUAL or $EDITOR, and check it afterwards')
+    .addHelpText('after', '\nExamples:\n  $ mgw config edit\n  $ EDITOR="code --wait" mgw config edit')
+    .action(() => run(edit, async (context) => (await import('./edit-config.ts')).editConfig(context)));
 }
 
 const setExamples = `

@@ -1,9 +1,10 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { SettingRow } from '../../../src/config/list.ts';
 import { canaryKey, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
+import { runOnScreen } from '../../support/screen.ts';
 
 const configOf = (user: User): string => join(user.cwd, 'config', 'config.json');
 const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'utf8'));
@@ -128,4 +129,81 @@ describe('config list', () => {
 it('config path prints where the file is', async () => {
   const user = userHere();
   expect(await user.run(['config', 'path'])).toMatchObject({ code: 0, stdout: `${configOf(user)}\n` });
+});
+
+describe('config edit', () => {
+  const edit = (user: User, editor: string): ReturnType<User['run']> =>
+    user.run(['config', 'edit'], { env: { EDITOR: editor, VISUAL: undefined } });
+  const files = (user: User): string[] => readdirSync(join(user.cwd, 'config'));
+
+  it('replaces the file by a copy that an editor has changed, of mode 600, and leaves no copy', async () => {
+    const user = userHere();
+    put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
+    const run = await edit(user, 'sed -i s/5m/6m/');
+    expect(run.code, run.stderr).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { timeout: '6m' } } });
+    expect(statSync(configOf(user)).mode & 0o777).toBe(0o600);
+    expect(files(user)).toEqual(['config.json']);
+  });
+
+  it('mends a file that is not JSON, and creates one that is missing', async () => {
+    const user = userHere();
+    put(user, '{"profiles": {"default": {"timeout": "5m",}}}');
+    expect((await edit(user, "sed -i 's/,}/}/'")).code).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { timeout: '5m' } } });
+    const other = userHere();
+    expect((await edit(other, `sed -i 's/{}/{"retries": 2}/'`)).code).toBe(0);
+    expect(kept(other)).toEqual({ profiles: { default: { retries: 2 } } });
+  });
+
+  it.each([
+    ['s/timeout/timout/', 'there is no setting timout'],
+    ['s/5m/5/', 'timeout in profile work 5: must be a number with a unit'],
+    ['s/}}}/}}/', 'it is not JSON'],
+    ['s/second=1/second=x/', 'prices.c.m'],
+    ['s/"duration":5/"duration":99/', '99 is not allowed'],
+    ['s/^{/{"profile":"nowhere",/', 'there is no profile "nowhere"'],
+  ])('exits 2 and leaves the file as it was if it could not be used: %s', async (change, reason) => {
+    const user = userHere();
+    const text =
+      '{"profiles":{"work":{"timeout":"5m","prices":{"c":{"m":"second=1"}},"defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
+    put(user, text);
+    const run = await edit(user, `sed -i '${change}'`);
+    expect([run.code, run.stdout]).toEqual([2, '']);
+    expect(run.stderr).toContain(reason);
+    expect(run.stderr).toContain('Nothing was changed.');
+    expect(readFileSync(configOf(user), 'utf8')).toBe(text);
+    expect(files(user)).toEqual(['config.json']);
+  });
+
+  it('can be edited again on a terminal', async () => {
+    const user = userHere();
+    put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
+    const env = { ...user.env, EDITOR: 'sed -i -e s/bad/7m/ -e s/5m/bad/', VISUAL: undefined, CI: undefined };
+    const run = await runOnScreen(['config', 'edit'], env, 80, 'y\n');
+    expect(run.stderr).toContain('timeout in profile default bad');
+    expect(run.code, run.stderr).toBe(0);
+    expect(kept(user)).toEqual({ profiles: { default: { timeout: '7m' } } });
+  });
+
+  it('keeps the edit if another process has changed the file meanwhile', async () => {
+    const user = userHere();
+    put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
+    const run = await edit(user, `sed -i s/5m/9m/ ${configOf(user)}; sed -i s/5m/6m/`);
+    expect(run.code).toBe(2);
+    expect(kept(user)).toEqual({ profiles: { default: { timeout: '9m' } } });
+    const copy = /Your edit is in (.*)\.\n/.exec(run.stderr)?.[1] ?? '';
+    expect(readFileSync(copy, 'utf8')).toContain('6m');
+  });
+
+  it('without an editor names a command that has one; a failure of the editor changes nothing', async () => {
+    const user = userHere();
+    const none = await edit(user, '');
+    expect([none.code, none.stderr]).toEqual([
+      2,
+      expect.stringMatching(/next: (env EDITOR=|mgw config path)/),
+    ]);
+    expect((await edit(user, 'false')).code).toBe(2);
+    expect(files(user)).toEqual([]);
+  });
 });

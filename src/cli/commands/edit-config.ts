@@ -1,0 +1,159 @@
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { delimiter, dirname, join } from 'node:path';
+import { resolveNoInput } from '../../config/derived.ts';
+import { listSettings } from '../../config/list.ts';
+import { thisHost } from '../../config/places.ts';
+import { configBytes, configPath, parseConfig } from '../../config/read.ts';
+import { checkConfig, type ConfigFile } from '../../config/schema.ts';
+import { messageOf, MgwError, toMgwError, usageError } from '../../errors.ts';
+import { localError } from '../../files/local-error.ts';
+import { makeFolder } from '../../files/make-folder.ts';
+import { printableLine } from '../../printable.ts';
+import type { Context } from '../context.ts';
+import type { Io } from '../io.ts';
+import type { Outcome } from '../output/outcome.ts';
+import { readLine } from '../prompt.ts';
+import { checkDefault, checkPrice } from './check-setting.ts';
+
+/**
+ * Opens a copy of the config file in an editor, and replaces the file by it if it can be used. A file that cannot be used
+ * now can be mended so.
+ * @throws MgwError, exit 2, if no editor is set, the editor fails, or what was written cannot be used; the file stays as it was.
+ */
+export async function editConfig(context: Context): Promise<Outcome> {
+  const { io, progress } = context;
+  const editor = [io.env['VISUAL'], io.env['EDITOR']].find((command) => command?.trim());
+  if (editor === undefined) throw noEditor(io);
+  const file = configPath(io.env);
+  const before = configBytes(file);
+  const folder = await copyFolder(file);
+  const copy = join(folder, 'config.json');
+  let isKept = false;
+  try {
+    const shown = before ?? Buffer.from(emptyConfig);
+    await writeFile(copy, shown, { mode: 0o600 });
+    const edited = await editUntilValid(context, editor, file, copy);
+    const isChanged = !edited.bytes.equals(shown);
+    if (isChanged) {
+      const { replaceConfig } = await import('../../config/store.ts');
+      await replaceConfig(file, before, edited.config).catch((error: unknown) => {
+        isKept = true;
+        const { message, ...told } = toMgwError(error);
+        throw new MgwError(told.code, `${message} Your edit is in ${copy}.`);
+      });
+    }
+    progress.note(isChanged ? `${file} is saved.` : 'Nothing was changed.');
+    return { json: { config_file: file, changed: isChanged } };
+  } finally {
+    // It may hold the key.
+    if (!isKept) await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const emptyConfig = `${JSON.stringify({ profiles: { default: {} } }, undefined, 2)}\n`;
+
+// Next to the file: the copy may hold the key, and only its owner may enter that folder.
+async function copyFolder(file: string): Promise<string> {
+  try {
+    await makeFolder(dirname(file));
+    return await mkdtemp(join(dirname(file), 'edit-'));
+  } catch (error) {
+    throw localError(error, dirname(file), 'no');
+  }
+}
+
+async function editUntilValid(
+  { io, globals, progress }: Context,
+  editor: string,
+  file: string,
+  copy: string,
+): Promise<{ bytes: Buffer; config: ConfigFile }> {
+  const profileName = { value: 'default', source: 'default' } as const;
+  const noInput = resolveNoInput({ flags: globals, env: io.env, profile: {}, profileName }).value;
+  for (;;) {
+    await runEditor(editor, copy, io);
+    const bytes = await readFile(copy).catch((error: unknown) => {
+      throw localError(error, copy, 'no');
+    });
+    try {
+      return { bytes, config: await checkedConfig(file, bytes, io.env) };
+    } catch (error) {
+      const { message } = toMgwError(error);
+      const refused = new MgwError('config', `${message} Nothing was changed.`, {
+        next: ['mgw', 'config', 'edit'],
+      });
+      if (io.stdin.isTTY !== true || noInput) throw refused;
+      progress.note(message);
+      const answer = await readLine(io, 'Edit it again? [Y/n] ');
+      if (/^\s*n/i.test(answer)) throw refused;
+    }
+  }
+}
+
+// A program that takes the whole command line, such as `code --wait`. Ctrl-C is the editor's.
+async function runEditor(editor: string, copy: string, { env, stdout }: Io): Promise<void> {
+  const ignore = (): void => undefined;
+  process.on('SIGINT', ignore);
+  try {
+    const failure = await new Promise<string | undefined>((resolve) => {
+      const isWindows = process.platform === 'win32';
+      const [command, ...args] = isWindows
+        ? [`${editor} "${copy}"`]
+        : ['/bin/sh', '-c', `${editor} "$1"`, 'sh', copy];
+      // Only the document goes to a stdout that is no terminal.
+      const out = stdout.isTTY === true ? 'inherit' : 2;
+      spawn(command ?? '', args, { shell: isWindows, stdio: ['inherit', out, 'inherit'], env })
+        .once('error', (error) => resolve(messageOf(error)))
+        .once('close', (code, signal) =>
+          resolve(code === 0 ? undefined : `ended with ${signal ?? `exit ${code}`}`),
+        );
+    });
+    if (failure === undefined) return;
+    const text = `The editor ${printableLine(editor, 100)} ${failure}. Nothing was changed.`;
+    throw usageError(text, ['mgw', 'config', 'path']);
+  } finally {
+    process.off('SIGINT', ignore);
+  }
+}
+
+function noEditor({ env }: Io): MgwError {
+  const folders = (env['PATH'] ?? '').split(delimiter);
+  const found = ['nano', 'vim', 'vi'].find((name) =>
+    folders.some((folder) => existsSync(join(folder, name))),
+  );
+  return usageError(
+    'No editor is set. Set VISUAL or EDITOR to the command of one.',
+    found === undefined ? ['mgw', 'config', 'path'] : ['env', `EDITOR=${found}`, 'mgw', 'config', 'edit'],
+  );
+}
+
+/** The config that some bytes are. @throws MgwError('config') saying what in them cannot be used. */
+async function checkedConfig(file: string, bytes: Uint8Array, env: NodeJS.ProcessEnv): Promise<ConfigFile> {
+  const checked = checkConfig(parseConfig(file, bytes));
+  if ('problem' in checked) throw new MgwError('config', `The config file ${file}: ${checked.problem}.`);
+  const { profile: chosen, profiles } = checked.file;
+  if (chosen !== undefined && chosen !== 'default' && !Object.hasOwn(profiles, chosen))
+    throw new MgwError('config', `profile: there is no profile "${printableLine(chosen, 60)}".`);
+  // What the environment sets would hide what the file says.
+  const others = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('MGW_')));
+  for (const [name, profile] of Object.entries(profiles)) {
+    const profileName = { value: name, source: 'profile', name } as const;
+    const rows = listSettings({ flags: {}, env: others, profile, profileName }, thisHost());
+    const wrong = rows.find(({ problem }) => problem !== undefined);
+    if (wrong !== undefined) throw new MgwError('config', wrong.problem ?? '');
+    await checkModels(profile);
+  }
+  return checked.file;
+}
+
+async function checkModels({ prices = {}, defaults }: ConfigFile['profiles'][string]): Promise<void> {
+  for (const [protocol, models] of Object.entries({ ...prices, tts: { '': prices.tts } }))
+    for (const [model, text] of Object.entries(typeof models === 'object' ? models : {}))
+      if (text !== undefined) checkPrice(['prices', protocol, model], [text]);
+  for (const [protocol, models] of Object.entries(defaults?.video ?? {}))
+    for (const [model, flags] of Object.entries(models))
+      for (const [name, value] of Object.entries(flags))
+        await checkDefault(['defaults', 'video', protocol, model, name], [value].flat().map(String));
+}
