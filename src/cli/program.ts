@@ -10,7 +10,7 @@ import { version } from '../version.ts';
 const commands: Record<string, Listed> = {
   video: {
     group: 'Make',
-    about: 'make a video, through protocol a, b or c',
+    about: 'make a video; the protocol follows from the model',
     load: async () => (await import('./commands/video/video.ts')).registerVideo,
   },
   tts: {
@@ -85,7 +85,7 @@ const commands: Record<string, Listed> = {
   },
   config: {
     group: 'Set-up',
-    about: 'look at settings, and change them',
+    about: 'show and change settings',
     load: async () => (await import('./commands/config.ts')).registerConfig,
   },
   store: {
@@ -207,15 +207,15 @@ function firstOperand(root: Command, argv: readonly string[]): string | undefine
 
 const firstSteps = `
 Try it, offline and free:
-  $ mgw --sandbox video c submit "a paper boat" -m vendor-h3-mini -o boat.mp4
+  $ mgw --sandbox video submit "a paper boat" -m vendor-h3-mini -o boat.mp4
 Help: mgw COMMAND --help, mgw help TOPIC, mgw --help. Set-up: mgw auth login.`;
 
 function examplesOf(isAll: boolean): string {
   const names = topics.map(({ name }) => name).filter((name) => isAll || name !== 'fleet');
   return `
 Examples:
-  $ mgw --sandbox video c submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4
-  $ mgw video c submit "a paper boat at sea" -m vendor-h3-mini --key boat-1 -o boat-1.mp4
+  $ mgw --sandbox video submit "a paper boat at sea" -m vendor-h3-mini -o boat.mp4
+  $ mgw video submit "a paper boat at sea" -m vendor-h3-mini --key boat-1 -o boat-1.mp4
   $ mgw jobs ls
   $ mgw help resuming
 

@@ -9,6 +9,7 @@ import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols
 import { valueInFile, violationMessage } from '../protocols/violations.ts';
 import { listedModels, type Listing } from './listing.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
+import { recallModels } from './models.ts';
 import { configured } from './settings.ts';
 import type { Session } from './session.ts';
 import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from './uploads.ts';
@@ -149,7 +150,8 @@ async function completed(
   const use = await listingUse(session, protocol, body);
   const isFetched = use === 'fill' || (use === 'check' && check && !dryRun);
   const models = isFetched ? await listing(use) : undefined;
-  if (check && model !== undefined) refuseOtherProtocol(protocol, model, models ?? [], isQuoted);
+  if (check && model !== undefined)
+    refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isQuoted);
   if (models === undefined) return body;
   try {
     return protocol.complete?.(body, models) ?? body;

@@ -51,7 +51,8 @@ function wrongVersion(value: string, versions: readonly string[]): Violation {
 }
 
 function unknownModel(name: string, models: readonly Model[]): Violation {
-  const ids = models.map(({ id }) => id);
+  const own = models.filter(({ protocols }) => protocols.length === 0 || protocols.includes('b'));
+  const ids = own.map(({ id }) => id);
   const meant = ids.filter((id) => id.toLowerCase() === name.toLowerCase());
   const versioned = models.filter((model) => model.model_versions.length > 0).map(({ id }) => id);
   const candidates = [meant, versioned, ids].find((list) => list.length > 0) ?? [];

@@ -36,6 +36,14 @@ describe('auth login', () => {
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
+  it('takes an address without a scheme, and keeps it with one', async () => {
+    const gateway = await gatewayThat(listing);
+    const user = userHere();
+    const address = ['--base-url', new URL(gateway.url).host];
+    expect((await user.run(['auth', 'login', ...address], { stdin: canaryKey })).code).toBe(0);
+    expect(kept(user)).toMatchObject({ profiles: { default: { base_url: gateway.url } } });
+  });
+
   it.each([
     [
       'a key that is refused',

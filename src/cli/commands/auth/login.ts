@@ -36,12 +36,12 @@ type OwnLayers = Layers & { file: ConfigFile };
 
 async function login(context: Context, verify: boolean): Promise<Outcome> {
   const { io, globals, progress } = context;
-  const layers = await ownLayers(context);
+  const layers = await loginLayers(context);
   const { value: profile } = layers.profileName;
   const baseUrl = await addressFor(context, layers, verify);
   const own: Profile = {
     ...layers.profile,
-    api_key: await askForKey(context, layers),
+    api_key: await askForKey(context, layers, baseUrl),
     ...(baseUrl !== undefined && { base_url: baseUrl }),
     ...(globals.allowHttp && { allow_http: true }),
   };
@@ -54,6 +54,15 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   progress.note(`The key ${tried}. It is kept in ${file}, profile "${profile}".`);
   for (const hint of hints(layers, own)) progress.note(hint);
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
+}
+
+// On the command line an address needs no scheme either.
+async function loginLayers(context: Context): Promise<OwnLayers> {
+  const layers = await ownLayers(context);
+  const { baseUrl } = layers.flags;
+  return baseUrl === undefined
+    ? layers
+    : { ...layers, flags: { ...layers.flags, baseUrl: withScheme(baseUrl) } };
 }
 
 // The address to save; undefined if the configured one stays.
@@ -87,7 +96,7 @@ async function addressFor(context: Context, layers: OwnLayers, verify: boolean):
 }
 
 function withScheme(typed: string): string {
-  if (/^[a-z]+:\/\//i.test(typed)) return typed;
+  if (typed === '' || /^[a-z]+:\/\//i.test(typed)) return typed;
   const isLoopback = URL.canParse(`http://${typed}`) && isLoopbackHost(new URL(`http://${typed}`).hostname);
   return `${isLoopback ? 'http' : 'https'}://${typed}`;
 }
@@ -96,15 +105,17 @@ function mayAsk({ io }: Context, layers: Layers): boolean {
   return io.stdin.isTTY === true && !resolveNoInput(layers).value;
 }
 
-async function askForKey(context: Context, layers: Layers): Promise<string> {
+async function askForKey(context: Context, layers: Layers, given: string | undefined): Promise<string> {
   const { io } = context;
+  const address = given ?? lookUp(baseUrlRule, layers)?.value;
+  const of = typeof address === 'string' && URL.canParse(address) ? ` of ${new URL(address).host}` : '';
   const terminal = io.stdin.isTTY === true;
   if (terminal && !mayAsk(context, layers))
     throw usageError(
       'mgw cannot prompt for the key here. Give it on standard input: mgw auth login < key-file',
     );
   const key = terminal
-    ? (await readHidden(io, 'API key (not shown): ')).trim()
+    ? (await readHidden(io, `API key${of} (not shown): `)).trim()
     : keyOfFile(await readStdin(io));
   try {
     return checkKey(key);
