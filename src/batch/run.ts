@@ -187,7 +187,7 @@ export class BatchRun {
 }
 
 function held(ms: number): MgwError {
-  const text = `The gateway takes nothing for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
+  const text = `The gateway accepts nothing for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 

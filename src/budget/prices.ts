@@ -137,9 +137,7 @@ function fieldName(name: string, flags: readonly Flag[]): string {
   const field = name.replaceAll('_', '-');
   const usable = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
   if (!usable.includes(field))
-    throw new Error(
-      `there is no field ${shownValue(name)} to set a price by; there are: ${usable.join(', ')}`,
-    );
+    throw new Error(`prices have no field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
   return field;
 }
 

@@ -221,6 +221,6 @@ async function complain(
 // Without this record the same command resumes. That is a note, not a failure.
 async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
   await printed?.().catch((error: unknown) => {
-    context?.progress.note(`That this was delivered could not be recorded: ${messageOf(error)}`);
+    context?.progress.note(`Could not record the delivery: ${messageOf(error)}`);
   });
 }

@@ -66,7 +66,7 @@ function readKeys({ stdin }: Io): Promise<string> {
 }
 
 function interrupted(): MgwError {
-  return new MgwError('usage', 'Interrupted; nothing was kept.', { exit: 'interrupted' });
+  return new MgwError('usage', 'Interrupted; nothing was saved.', { exit: 'interrupted' });
 }
 
 /**

@@ -60,7 +60,7 @@ async function isNewIn(
   if (JSON.stringify(there) === JSON.stringify(events)) return false;
   throw new MgwError(
     'conflict',
-    `Job ${id} is there already, and its record is another one: both were used.`,
+    `Job ${id} exists there already with a different record: both ledgers were used.`,
   );
 }
 
@@ -70,7 +70,7 @@ async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> 
   const there = await to.claim(name, content);
   if (there === undefined && (await from.isConfirmed(name))) await to.confirm(name);
   if (there !== undefined && there !== content)
-    throw new MgwError('conflict', `${name} is claimed there already, by ${there.slice(0, 80)}.`);
+    throw new MgwError('conflict', `${name} is already claimed there by ${there.slice(0, 80)}.`);
 }
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];

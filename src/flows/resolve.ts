@@ -197,9 +197,7 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (job.state !== 'unknown')
     throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
-    throw usageError(
-      `The record of ${job.id} is damaged; run the command that made it as a new one instead.`,
-    );
+    throw usageError(`The record of ${job.id} is damaged; run its command again with --new instead.`);
   }
   // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
   await ledger.append(job.id, {

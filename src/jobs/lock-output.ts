@@ -72,6 +72,6 @@ export async function bestEffort(
   try {
     await action();
   } catch (error) {
-    note(`Something was left behind: ${messageOf(error)}`);
+    note(`A leftover could not be removed: ${messageOf(error)}`);
   }
 }

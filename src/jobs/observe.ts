@@ -127,7 +127,7 @@ async function spooledExchange(
     }
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
-    deps.note(`The answer broke off: ${messageOf(error)}`);
+    deps.note(`The response broke off: ${messageOf(error)}`);
     complete = false;
   } finally {
     answer.close();

@@ -85,6 +85,6 @@ export function takeOn(job: Job, { ledger }: JobDeps): (began: JobEvent) => Prom
 async function detach(job: Job, run: string, error: unknown, deps: JobDeps): Promise<void> {
   const exitCode = error instanceof MgwError ? error.exitCode : 1;
   await deps.ledger.append(job.id, { type: 'detached', run, exit_code: exitCode }).catch(() => {
-    deps.note(`That the run of ${job.id} ended could not be recorded.`);
+    deps.note(`Could not record that the run of ${job.id} ended.`);
   });
 }

@@ -169,7 +169,7 @@ class Attempts implements PaymentRecord {
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
-      this.#deps.note(`The answer as it came could not be recorded: ${messageOf(error)}`);
+      this.#deps.note(`Could not record the response: ${messageOf(error)}`);
     });
   }
 
@@ -188,7 +188,7 @@ class Attempts implements PaymentRecord {
       if (verdict.kind === 'accepted') throw unrecordedHandle(verdict.handle, this.job, error);
       // A rejection or doubt is reported even if unrecorded. A retry needs its record.
       if (verdict.kind === 'unavailable') throw error;
-      this.#deps.note(`What became of the submission could not be recorded: ${messageOf(error)}`);
+      this.#deps.note(`Could not record the outcome of the submission: ${messageOf(error)}`);
     }
   }
 

@@ -211,10 +211,10 @@ describe('a price', () => {
     ['second=1 second=2', /second is given twice/],
     ['resolution=2K:second=0.4', /resolution is not a unit.*resolution=2K: second=0.40/],
     ['resolution=2K:', /is not a unit/],
-    ['size=2K: second=0.4', /there is no field size to set a price by; there are: model, prompt, duration/],
+    ['size=2K: second=0.4', /prices have no field size; allowed: model, prompt, duration/],
     ['images=x: second=0.4', /no field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
-    ['__proto__=2K: second=0.4', /there is no field __proto__/],
+    ['__proto__=2K: second=0.4', /prices have no field __proto__/],
   ])('%j is refused, saying what is allowed', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });

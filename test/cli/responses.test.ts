@@ -158,7 +158,7 @@ describe('no answer', () => {
 });
 
 it.each([
-  [['responses', '--model', 'text-1'], /What to ask/],
+  [['responses', '--model', 'text-1'], /Nothing to ask/],
   [['responses', 'Hi'], /Which model/],
   [['responses', 'Hi', '--file', 'x', '--model', 'm'], /not both/],
   [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],

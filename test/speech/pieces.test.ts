@@ -337,7 +337,7 @@ test.runIf(process.platform === 'linux')('what cannot be removed at the end is n
   };
   await run({}, sink);
   expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
-  expect(deps.notes.join()).toContain('Something was left behind');
+  expect(deps.notes.join()).toContain('A leftover could not be removed');
 });
 
 test('a stream gets the pieces in order, and a WAV file one header', async () => {

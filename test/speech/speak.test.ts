@@ -82,7 +82,7 @@ describe('whole although', () => {
       return act();
     });
     expect(await run()).toMatchObject({ file: { path: target } });
-    expect(deps.notes.join()).toContain('Something was left behind');
+    expect(deps.notes.join()).toContain('A leftover could not be removed');
     expect(names(folder)).toEqual(['a.mp3', 'a.mp3.part.json']);
   });
 

@@ -103,7 +103,7 @@ function newRow(
   const size = JSON.stringify(own).length;
   if (size > maxLineBytes)
     throw usageError(
-      `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and a row that is enqueued has room for 8: give their addresses instead.`,
+      `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and an enqueued row may have at most 8: give URLs instead.`,
     );
   return { row: carried, size };
 }

@@ -236,7 +236,7 @@ export class Worker {
     if (this.#isOver) return;
     if (error.code === 'budget') {
       this.#held.set(name, this.#options.clock.monotonic() + heldMs);
-      this.#watcher.note(`${name}: ${error.message} It is looked at again in a minute.`);
+      this.#watcher.note(`${name}: ${error.message} The worker tries it again in a minute.`);
     } else if (error.code === 'unreachable') {
       this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
       this.#watcher.note(`${name}: ${error.message} It is tried again.`);

@@ -50,7 +50,8 @@ async function list(context: Context): Promise<Outcome> {
     const standing = await budget.standing();
     if (standing.limit !== undefined) found.push({ name, standing });
   }
-  if (found.length === 0) context.progress.note('There is no budget; mgw budget set NAME AMOUNT makes one.');
+  if (found.length === 0)
+    context.progress.note('There is no budget; mgw budget set NAME AMOUNT creates one.');
   const views = found.map(({ name, standing }) => ({ name, ...viewOf(standing) }));
   const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
     ...[name, limit, per, spent, reserved, left],

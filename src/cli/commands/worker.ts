@@ -85,7 +85,7 @@ export function registerWorker(command: Command, run: Run): void {
 async function work(context: Context, { output, ...others }: WorkerOptions): Promise<Outcome> {
   const fleet = await fleetOf(context);
   if (output === undefined)
-    throw usageError('Where to save files? Give -o, such as: mgw worker -o clips/{name}/{id}.{ext}');
+    throw usageError('No output: give -o, such as: mgw worker -o clips/{name}/{id}.{ext}');
   placeOf(output);
   const options = { ...others, output };
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([

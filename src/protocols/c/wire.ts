@@ -41,7 +41,7 @@ export function submission(body: JsonObject, { endpoint = 'generations' } = {}):
 export function query(handle: string): Exchange {
   const step = pathStep(handle);
   if (step !== undefined) return { method: 'GET', path: `/v1/video/generations/${step}`, headers: {} };
-  const text = `The gateway's task id ${shownValue(handle)} cannot be put into a path, so the task cannot be asked for.`;
+  const text = `The gateway's task id ${shownValue(handle)} cannot be put into a path, so the task cannot be queried.`;
   throw new MgwError('result_unavailable', text, { charged: 'yes' });
 }
 

@@ -97,7 +97,7 @@ function notWhole(error: unknown, method: string): unknown {
   if (error instanceof MgwError && error.code === 'local_io' && post)
     return new MgwError(error.code, error.message, { charged: 'maybe', retry: 'never', cause: error });
   if (!(error instanceof TransportError)) return error;
-  const text = `The answer is not whole: ${error.message}.`;
+  const text = `The response is incomplete: ${error.message}.`;
   if (post) return new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
   return new MgwError('bad_reply', text, { retry: 'safe', cause: error });
 }

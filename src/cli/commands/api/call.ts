@@ -45,7 +45,7 @@ export async function apiCall(
   };
   const { verdict, reply, tries } = await payOnce(payment, unrecorded, deps);
   if (reply !== undefined) return { reply, stream: call.stream, verdict };
-  if (verdict.kind === 'accepted') throw new MgwError('internal', 'an answer was accepted that is not there');
+  if (verdict.kind === 'accepted') throw new MgwError('internal', 'an accepted response is missing');
   throw notAccepted(verdict, tries);
 }
 

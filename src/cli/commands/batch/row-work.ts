@@ -72,8 +72,7 @@ async function speechWork(
 ): Promise<SpeechWork> {
   const { flags, set, text, file, output } = row;
   if (text !== undefined && file !== undefined) throw usageError('Give text or file, not both.');
-  if (text === undefined && file === undefined)
-    throw usageError('text: missing; needed: what is spoken, or file');
+  if (text === undefined && file === undefined) throw usageError('text: missing; give text or file');
   const isRead = file !== undefined;
   const spoken = isRead ? withoutEnd(await files.text(file, 'file')).replace(/^\ufeff/, '') : (text ?? '');
   const rate = flags['sample-rate'];

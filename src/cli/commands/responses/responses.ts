@@ -119,7 +119,7 @@ async function responsesBody(
   if (typeof body['model'] !== 'string' || body['model'].trim() === '')
     throw usageError('Which model? Give --model NAME; mgw models lists those of the key.');
   if (body['input'] === undefined || body['input'] === '')
-    throw usageError('What to ask? Give INPUT, --file FILE, or - to read it from standard input.');
+    throw usageError('Nothing to ask: give INPUT, --file FILE, or - to read it from standard input.');
   return body;
 }
 
@@ -151,7 +151,7 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
     case 'completed':
       return undefined;
     case 'incomplete':
-      return new MgwError('result_corrupt', `The answer is not whole: ${end.reason}.`, charged);
+      return new MgwError('result_corrupt', `The response is incomplete: ${end.reason}.`, charged);
     case 'failed': {
       const { code, message, requestId } = end.failure;
       return new MgwError(code, message, { exit: 'failed', charged: 'maybe', retry: 'never', requestId });
@@ -163,7 +163,7 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
       return new MgwError('pending', `The response is still ${end.status}.`, { ...charged, next });
     }
     case 'cut':
-      return new MgwError('result_corrupt', `Nothing proves that the answer is whole: ${end.why}.`, charged);
+      return new MgwError('result_corrupt', `The response may be incomplete: ${end.why}.`, charged);
   }
 }
 
