@@ -12,7 +12,7 @@ import { IndexLog } from './index-log.ts';
 import { newJobId } from './job-id.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
-import { names, claimName } from './names.ts';
+import { names, claimName, type Fate } from './names.ts';
 import { currentOwner, lifeOf } from './owner.ts';
 import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 
@@ -113,10 +113,16 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
       }),
     fateOf: (id) =>
       local(async () => {
-        if (records.isRemoved(id)) return 'removed';
-        if (records.version(id) !== undefined) return 'there';
+        const recorded = (): Fate | undefined => {
+          if (records.isRemoved(id)) return 'removed';
+          return records.version(id) === undefined ? undefined : 'there';
+        };
+        const fate = recorded();
+        if (fate !== undefined) return fate;
         const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
-        return isSent || (await index.isAccepted(id)) ? 'lost' : 'unmade';
+        if (!isSent && !(await index.isAccepted(id))) return 'unmade';
+        // Another process may have created the record and sent the job since the first look.
+        return recorded() ?? 'lost';
       }),
   };
 }

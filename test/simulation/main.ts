@@ -8,6 +8,7 @@ import { Threads } from './threads.ts';
 // npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
 // npm run simulate -- --seed 1 --trace       replays one, with every system call
 // npm run simulate -- --stories              plays the schedules that once broke a promise
+// npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
 const words = process.argv.slice(2);
 const numberOf = (name: string): number | undefined =>
   words.includes(name) ? Number(words[words.indexOf(name) + 1]) : undefined;
@@ -25,6 +26,7 @@ for (const plan of plans) {
   if (came.violations.length > 0) {
     broken += 1;
     await report(plan, came);
+    if (words.includes('--plant')) break;
   } else if (words.includes('--trace')) console.log(came.log.join('\n'));
 }
 const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { Machine, type Ended, type Incident } from './machine.ts';
 import type { Plan } from './plan.ts';
 import type { Threads } from './threads.ts';
@@ -91,7 +92,7 @@ function oddEnd({ args, code, stdout, stderr }: Ended): string[] {
   const { error } = told(stdout);
   const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
   if (!fitting.includes(code)) return [shown];
-  if (/lost or damaged|is damaged|was lost/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
+  if (/\b(is|was) (lost|damaged)\b/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
   return [];
 }
 
@@ -163,11 +164,13 @@ function charges(
   guesses: number,
 ): string[] {
   const allowed = new Map<string, number>();
-  for (const args of commands) {
+  for (const [at, args] of commands.entries()) {
     const prompt = (args[0] === 'tts' ? args[1] : args[3]) ?? '';
     const isNamed = args.includes('--key');
+    // The second run of a command with the same output joins the first, or finds the file.
+    const isSame = args.includes('-o') && commands.findIndex((each) => isDeepStrictEqual(each, args)) < at;
     if (args[1] !== 'rm' && args[1] !== 'fetch')
-      allowed.set(prompt, isNamed ? 1 + removals + guesses : (allowed.get(prompt) ?? 0) + 1);
+      allowed.set(prompt, isNamed ? 1 + removals + guesses : (allowed.get(prompt) ?? 0) + (isSame ? 0 : 1));
   }
   return [...allowed].flatMap(([prompt, most]) => {
     const { length } = gateway.created.filter((created) => created.prompt === prompt);

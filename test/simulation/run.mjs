@@ -3,11 +3,25 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
 import builds from '../../scripts/build/rolldown.config.mjs';
+import { plants } from './plants.mjs';
 
-const folder = new URL('../../node_modules/.cache/mgw-simulation/', import.meta.url);
+const [, plant] = /--plant ([\w-]+)/.exec(process.argv.join(' ')) ?? [];
+if (plant !== undefined && plants[plant] === undefined)
+  throw new Error(`No such plant: ${plant}. There are ${Object.keys(plants).join(', ')}.`);
+const folder = new URL(`../../node_modules/.cache/mgw-simulation/${plant ?? 'mgw'}/`, import.meta.url);
 const src = new URL('../../src/', import.meta.url).pathname;
 const { devDependencies } = createRequire(import.meta.url)('../../package.json');
 const libraries = Object.keys(devDependencies).map((name) => new RegExp(`^${name}(/|$)`));
+const planted = {
+  name: 'planted',
+  transform(code, id) {
+    const changes = (plants[plant] ?? []).filter(([file]) => id === src + file);
+    return changes.reduce((text, [file, from, to]) => {
+      if (!text.includes(from)) throw new Error(`${file} no longer says: ${from}`);
+      return text.replace(from, () => to);
+    }, code);
+  },
+};
 const common = {
   platform: 'node',
   external: [/^node:/, /^virtual:/, /^ipaddr/, ...libraries],
@@ -31,7 +45,7 @@ const output = { dir: folder.pathname, format: 'cjs', codeSplitting: false };
 await build({
   ...common,
   input: { mgw: 'src/cli/main.ts' },
-  plugins: [resettable],
+  plugins: [planted, resettable],
   output: { ...output, entryFileNames: 'mgw.cjs' },
 });
 const parts = { main: 'test/simulation/main.ts', thread: 'test/simulation/thread.ts' };

@@ -20,6 +20,14 @@ export const stories: Record<string, Plan> = {
       { at: 231, what: 'power cut', remains: 'lost' },
     ],
   },
+  'a job was created and sent while another process looked for it, and was taken for lost': {
+    seed: 38,
+    commands: [word, word],
+    incidents: [
+      { at: 120, what: 'switch' },
+      { at: 152, what: 'switch' },
+    ],
+  },
   'a job whose name no process had made durable was paid for, and its record lost': {
     seed: 19140,
     commands: [word, word],

@@ -115,9 +115,11 @@ function removalIn(
 ): Pick<Ledger, 'remove' | 'forbid' | 'fateOf'> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
   const fateOf = async (id: string): Promise<Fate> => {
+    // First: a job that is created and sent in between is there then, and not lost.
+    const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
     if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
-    return (await claims.claimed(attemptNames.attempt(id, 1))) === undefined ? 'unmade' : 'lost';
+    return isSent ? 'lost' : 'unmade';
   };
   return {
     fateOf,

@@ -1,0 +1,71 @@
+/**
+ * Defects that were found once, or that the order of a payment rules out. `npm run simulate -- --plant NAME` puts one into
+ * the bundle and plays schedules until one of them shows it. Each change is a file of src, what it says, and what it says
+ * with the defect.
+ */
+export const plants = {
+  'sending-late': [
+    ['payment/pay-once.ts', 'await record.sending?.(money, lease.owner)', 'lease.owner'],
+    [
+      'payment/pay-once.ts',
+      'return await (send?.(client, request, options) ?? client.exchange(request, options));',
+      `const reply = await (send?.(client, request, options) ?? client.exchange(request, options));
+    await record.sending?.(progress.reservation.money, (await progress.leased()).owner);
+    return reply;`,
+    ],
+  ],
+  'hook-skipped': [['http/client.ts', 'await call.onConnected(socket);', '']],
+  'rm-live': [
+    ['jobs/forget.ts', "if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';", 'void owner;'],
+    ['jobs/forget.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
+  ],
+  'index-lost': [
+    ['ledger/index-log.ts', 'count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder)', 'true'],
+    [
+      'ledger/index-log.ts',
+      'await this.#complete();\n      return',
+      "await createFile(path, '').catch(ignoreExisting);\n      return",
+    ],
+  ],
+  'index-after-removal': [
+    [
+      'ledger/file-ledger.ts',
+      "if (records.isRemoved(id)) return 'removed';",
+      "if ((await index.removed()).has(id)) return 'removed';",
+    ],
+    [
+      'ledger/job-records.ts',
+      'await replaceFile(this.pathOf(id), tombstone);',
+      "(await import('node:fs')).unlinkSync(this.pathOf(id));",
+    ],
+  ],
+  'fate-in-two-looks': [['ledger/file-ledger.ts', "return recorded() ?? 'lost';", "return 'lost';"]],
+  'claim-released-by-loser': [
+    [
+      'ledger/durable-file.ts',
+      'await syncFolder(dirname(path));\n    return false;',
+      'unlinkSync(path);\n    return false;',
+    ],
+  ],
+  'claim-not-durable': [
+    ['ledger/durable-file.ts', 'await syncFolder(dirname(path));\n    return false;', 'return false;'],
+  ],
+  'key-ignored': [['jobs/create-or-resume.ts', 'if (holder !== undefined && !isOfId) return undefined;', '']],
+  'attempt-ignored': [
+    [
+      'jobs/submit.ts',
+      '!== undefined) throw new SentElsewhere();\n    this.#attempt',
+      '=== null) throw new SentElsewhere();\n    this.#attempt',
+    ],
+  ],
+  'same-output': [
+    [
+      'jobs/liveness.ts',
+      'if (isRunning(job)) return isMadeFor(job, goal);',
+      'if (isRunning(job)) return false;',
+    ],
+  ],
+  'record-not-durable': [
+    ['ledger/file-ledger.ts', "if (event.type === 'began') await syncFolder(records.folder);", ''],
+  ],
+};
