@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
@@ -6,6 +6,7 @@ import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
+import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { read, type Machines } from './machines.ts';
 import { renderVideo } from '../../../src/sandbox/media/video.ts';
@@ -40,6 +41,34 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   12')]);
     const again = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
     expect(again.json).toMatchObject({ enqueued: 0, known: 12, changed: [] });
+  });
+
+  it('saves into a bucket, with no folder that machines share, also what a killed worker was uploading', async () => {
+    const store = await s3Server();
+    const machine = (): User => {
+      const user = machines.machine(place.url('lease=1s'));
+      Object.assign(user.env, account, { AWS_ENDPOINT_URL_S3: store.url });
+      return user;
+    };
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(4)]);
+    const toBucket = ['worker', '-o', 's3://bucket/{name}/{id}.{ext}', '--poll-interval', '10ms'];
+    const killed = machine().start([...toBucket, '--concurrency', '1']);
+    store.faults.push((request) => {
+      if (request.method !== 'PUT') return false;
+      // The object is stored, and no record says so.
+      killed.child.kill('SIGKILL');
+      store.faults.shift();
+      return false;
+    });
+    expect((await killed.result).code).toBe(137);
+    const last = machine();
+    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '2s');
+    expect(code, stderr).toBe(0);
+    expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1]);
+    const objects = [0, 1, 2, 3].map((n) => [`/bucket/clips/row-${n}.mp4`, gateway.video]);
+    expect([...store.objects].sort()).toEqual(objects);
+    const files = readdirSync(last.cwd, { recursive: true, encoding: 'utf8' });
+    expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
   it('has one pause at a time, however many rows end in it', async () => {
