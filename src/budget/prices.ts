@@ -180,7 +180,7 @@ function holdsFor({ conditions }: Rate, body: JsonObject, flags: readonly Flag[]
   for (const { field, value } of conditions) {
     const flag = flags.find((one) => longName(one) === field);
     const found = flag && at(body, flag.field);
-    if (flag === undefined || found === undefined) answer = 'open';
+    if (flag === undefined || found === undefined || found === null) answer = 'open';
     else if (!isSame(found, wanted(flag, value))) return 'no';
   }
   return answer;

@@ -6,7 +6,7 @@ import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
 import { isObject, type Json } from '../json.ts';
 import { measureMp4 } from '../media/measure-mp4.ts';
 import { originsIn } from '../media/provenance.ts';
-import { askedFor } from '../protocols/asked-for.ts';
+import { askedFor, ratioOf, shortSides } from '../protocols/asked-for.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { showCommand } from './errors.ts';
 
@@ -102,22 +102,9 @@ function resolutionMismatch(
   return isWithin ? [] : [{ field: 'resolution', asked, delivered: `${width}x${height}` }];
 }
 
-// The minimum and maximum of the short side that a name can mean. 2K is 1080 lines in cinemas and 1440 on screens.
-function shortSides(resolution: string): readonly [number, number] | undefined {
-  const text = resolution.trim().toLowerCase();
-  if (text === '2k') return [1080, 1440];
-  if (text === '4k') return [2160, 2160];
-  const [, one, other] = /^(\d{2,5})\s*(?:[x*×]\s*(\d{2,5})|p)$/.exec(text) ?? [];
-  if (one === undefined) return undefined;
-  const side = Math.min(Number(one), Number(other ?? one));
-  return [side, side];
-}
-
 function ratioMismatch(asked: Json | undefined, { width, height }: Size): Mismatch[] {
-  if (typeof asked !== 'string') return [];
-  const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(asked) ?? [];
-  const ratio = Number(across) / Number(down);
-  if (!Number.isFinite(ratio) || ratio === 0) return [];
+  const ratio = typeof asked === 'string' ? ratioOf(asked) : undefined;
+  if (typeof asked !== 'string' || ratio === undefined) return [];
   if (Math.abs(width / height / ratio - 1) <= ratioTolerance) return [];
   return [{ field: 'aspect_ratio', asked, delivered: `${width}x${height}` }];
 }

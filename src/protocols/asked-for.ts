@@ -13,6 +13,31 @@ export function askedFor({ protocol, request }: Request, name: string): Json | u
   return fields.map((field) => at(request as Json, field)).find((value) => value !== undefined);
 }
 
+/**
+ * Returns the minimum and maximum of the short side, in pixels, that the name of a resolution can mean: `720p`, `1280x720`,
+ * `2K` (1080 lines in cinemas, 1440 on screens); undefined for other words.
+ */
+export function shortSides(resolution: string): readonly [number, number] | undefined {
+  const text = resolution.trim().toLowerCase();
+  const [, one, other] = /^(\d{2,5})\s*(?:[x*×]\s*(\d{2,5})|p)$/.exec(text) ?? [];
+  if (one === undefined) return sidesOfK.get(text);
+  const side = Math.min(Number(one), Number(other ?? one));
+  return [side, side];
+}
+
+const sidesOfK = new Map<string, readonly [number, number]>([
+  ['2k', [1080, 1440]],
+  ['4k', [2160, 2160]],
+  ['8k', [4320, 4320]],
+]);
+
+/** Returns the width by the height that an aspect ratio such as `16:9` names; undefined for words such as `adaptive`. */
+export function ratioOf(text: string): number | undefined {
+  const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
+  const ratio = Number(across) / Number(down);
+  return Number.isFinite(ratio) && ratio > 0 ? ratio : undefined;
+}
+
 /** Returns how much a job asked for, as a text that is the same for all jobs of one size. */
 export function sizeOf(job: Request): string {
   const parts = ['duration', 'resolution', 'sample-count'].map((name) => askedFor(job, name) ?? '');

@@ -55,6 +55,12 @@ describe('the cost at most of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
+  it('is that of the resolution which the gateway makes: 768P of a self-hosted model is 720p', () => {
+    const price = 'second=1; resolution=720p: second=2';
+    expect(cost('c', price, { model: 'vendor-h3-mini', resolution: '768P', duration: 5 })).toBe('10');
+    expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
+  });
+
   it('takes the length that the price says is billed if a request asks for none', () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');

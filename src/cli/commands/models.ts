@@ -3,6 +3,7 @@ import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
 import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
 import { nearestName } from '../../nearest.ts';
+import { ratioOf, shortSides } from '../../protocols/asked-for.ts';
 import { protocolNames } from '../../protocols/named.ts';
 import type { Model } from '../../protocols/model.ts';
 import type { Context } from '../context.ts';
@@ -86,8 +87,8 @@ function clipOf(text: string): Clip {
     text.split(/[\s,]+/).map((word): [string, string] => {
       const seconds = /^(\d+(?:\.\d+)?)s$/.exec(word)?.[1];
       if (seconds !== undefined) return ['duration', seconds];
-      if (/^(\d{3,4}p|[1-8]k)$/i.test(word)) return ['resolution', word];
-      if (/^\d+:\d+$/.test(word)) return ['aspect-ratio', word];
+      if (shortSides(word) !== undefined) return ['resolution', word];
+      if (ratioOf(word) !== undefined) return ['aspect-ratio', word];
       throw new InvalidArgumentError('a length, a resolution or a ratio, such as "5s 720p 16:9"');
     }),
   );

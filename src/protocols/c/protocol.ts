@@ -56,7 +56,7 @@ function normalise(body: JsonObject): JsonObject {
 
 /** What a body asks for at most: the declared seconds, which are billed whatever is made of them (specification 8). */
 function quantityOf(body: JsonObject): Quantity {
-  const whole: JsonObject = { ...familyOf(body)?.defaults, ...body };
+  const whole: JsonObject = { ...familyOf(body)?.defaults, ...body, ...billedResolution(body) };
   const asked = body['duration'] ?? body['seconds'];
   const given = asked ?? whole['duration'];
   const seconds = typeof given === 'string' ? Number(given) : given;
@@ -67,6 +67,14 @@ function quantityOf(body: JsonObject): Quantity {
     referenceImages: referenceImagesIn(body),
     body: whole,
   };
+}
+
+// A self-hosted model has one resolution. Which price counts for another one is not shown: the dearest (specification 8).
+function billedResolution(body: JsonObject): JsonObject {
+  const { resolution } = body;
+  if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
+  const made = convertedResolution(body) ?? resolution;
+  return made.toLowerCase() === selfHosted.defaults.resolution ? { resolution: made } : { resolution: null };
 }
 
 // In reference mode, image and input_reference are references, too (specification 2.5).
