@@ -103,7 +103,10 @@ export class BigView {
     this.#player = players.map(({ media }) => media).find((media) => media !== undefined);
     if (players.length === 0)
       stage.append(make('p', { class: 'lack' }, foreign(item.reason ?? `This job is ${item.state}.`)));
-    stage.append(...players.map(({ element }) => element));
+    const shown = players.map(({ element }, index) =>
+      players.length === 1 ? element : captioned(element, item.files[index]?.name ?? ''),
+    );
+    stage.append(...shown);
     stage.classList.toggle('several', players.length > 1);
     if (!matchMedia('(prefers-reduced-motion: reduce)').matches) this.#player?.play().catch(() => undefined);
     return stage;
@@ -204,13 +207,24 @@ function playerOf(file: GalleryFile): Player {
       playsinline: true,
       loop: true,
       preload: 'auto',
+      'aria-label': file.name,
       src: file.href,
     });
     return { element: media, media };
   }
   if (file.kind === 'other') return { element: unplayable(file) };
-  const media = make('audio', { controls: true, preload: 'metadata', src: file.href });
-  const wave = make('div', { class: 'sound large' }, waveform(file.peaks), make('span', { class: 'head' }));
+  const media = make('audio', {
+    controls: true,
+    preload: 'metadata',
+    'aria-label': file.name,
+    src: file.href,
+  });
+  const wave = make(
+    'div',
+    { class: 'sound large', title: 'Play from here' },
+    waveform(file.peaks),
+    make('span', { class: 'head' }),
+  );
   void peaksOf(file).then((peaks) => peaks && wave.firstChild?.replaceWith(waveform(peaks)));
   media.addEventListener('timeupdate', () =>
     wave.style.setProperty('--played', String(media.currentTime / media.duration || 0)),
@@ -221,6 +235,11 @@ function playerOf(file: GalleryFile): Player {
     media.play().catch(() => undefined);
   });
   return { element: make('div', { class: 'hearing' }, wave, media), media };
+}
+
+// One of several players says which file it plays.
+function captioned(element: HTMLElement, name: string): HTMLElement {
+  return make('figure', { class: 'one' }, element, make('figcaption', {}, foreign(name)));
 }
 
 function unplayable({ href, name }: GalleryFile): HTMLElement {

@@ -98,7 +98,15 @@ export class CompareView {
   #paneOf(item: GalleryItem, place: number): Pane {
     const file = item.files.find(({ kind }) => kind !== 'other');
     const name = file?.kind === 'audio' ? 'audio' : 'video';
-    const media = file && make(name, { preload: 'auto', playsinline: true, tabindex: -1, src: file.href });
+    const media =
+      file &&
+      make(name, {
+        preload: 'auto',
+        playsinline: true,
+        tabindex: -1,
+        'aria-label': nameOf(item),
+        src: file.href,
+      });
     const shown =
       file === undefined || media === undefined
         ? make('p', { class: 'lack' }, foreign(item.reason ?? 'There is nothing that a browser plays.'))
@@ -113,8 +121,8 @@ export class CompareView {
       make(
         'figcaption',
         { title: promptOf(item) },
-        foreign(nameOf(item), { class: 'name' }),
-        make('span', { class: 'facts' }, ...factsOf(item).map((fact) => foreign(fact))),
+        foreign(promptOf(item) || nameOf(item), { class: 'prompt' }),
+        make('span', { class: 'facts' }, ...[nameOf(item), ...factsOf(item)].map((fact) => foreign(fact))),
         rating.element,
       ),
     );

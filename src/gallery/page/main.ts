@@ -115,7 +115,12 @@ function toggleCompare(id: string): void {
   toolbar.show(view, shown.length, data.items.length, picked.size);
 }
 
-const withCurrent = (act: (item: GalleryItem) => void) => () => grid.current && act(grid.current);
+// A key shows which item it is about.
+const withCurrent = (act: (item: GalleryItem) => void) => () => {
+  if (grid.current === undefined) return;
+  grid.focus(grid.current.id);
+  act(grid.current);
+};
 
 onKeys(document, () => {
   if (document.querySelector('dialog[open]') !== null) return {};
@@ -124,11 +129,11 @@ onKeys(document, () => {
     ArrowRight: () => grid.move(1, 0),
     ArrowUp: () => grid.move(0, -1),
     ArrowDown: () => grid.move(0, 1),
-    ' ': () => grid.toggle(),
+    ' ': withCurrent(() => grid.toggle()),
     x: withCurrent(({ id }) => toggleAgain(id)),
     c: withCurrent(({ id }) => toggleCompare(id)),
     '/': () => toolbar.focusSearch(),
-    ...ratingKeys((rating) => grid.current && marks.set(grid.current.id, { rating })),
+    ...ratingKeys((rating) => withCurrent(({ id }) => marks.set(id, { rating }))()),
   };
 });
 

@@ -40,7 +40,8 @@ export class Posters {
 
   #next(): void {
     if (this.#busy >= atOnce) return;
-    const wanted = this.#queue.shift();
+    // Tiles are made from the last to the first, and those that were scrolled to last are seen now.
+    const wanted = this.#queue.pop();
     if (wanted === undefined) return;
     this.#busy += 1;
     void posterOf(wanted.href)

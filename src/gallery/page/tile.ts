@@ -1,7 +1,7 @@
 import type { GalleryItem } from '../data.ts';
 import { foreign, make, mark } from './dom.ts';
 import { release, type Posters } from './posters.ts';
-import { factsOf, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
+import { factsOf, lengthText, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
 import { stars } from './stars.ts';
 
@@ -35,9 +35,9 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const { id } = item;
   const media = mediaOf(item, deps);
   const rating = stars((given) => deps.rate(id, given), true);
-  const again = toggle('again', 'Make again (x)', () => deps.toggleAgain(id));
-  const compared = toggle('compared', 'Compare (c)', () => deps.toggleCompare(id));
-  const note = make('span', { class: 'has-note', title: 'There is a note.' }, '✎');
+  const again = toggle('again', 'Again', 'Make again (x)', () => deps.toggleAgain(id));
+  const compared = toggle('compared', 'Compare', 'Compare (c)', () => deps.toggleCompare(id));
+  const note = make('span', { class: 'has-note', title: 'There is a note.' }, 'note');
   const open = make('button', {
     type: 'button',
     class: 'open',
@@ -48,19 +48,25 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
     'div',
     { class: `tile ${item.state}`, role: 'listitem', 'data-id': id },
     open,
-    make('div', { class: 'media' }, media.element, badgeOf(item)),
+    make('div', { class: 'media' }, media.element, badgeOf(item), lengthOf(item)),
     make(
       'div',
       { class: 'about' },
+      foreign(promptOf(item) || nameOf(item), { class: 'prompt' }),
       make('div', { class: 'name' }, foreign(nameOf(item)), note),
-      foreign(item.reason ?? promptOf(item), {
-        class: item.reason === undefined ? 'prompt' : 'prompt reason',
-      }),
-      make('div', { class: 'facts' }, ...factsOf(item).map((fact) => foreign(fact))),
+      item.reason === undefined
+        ? make('div', { class: 'facts' }, ...factsOf(item).map((fact) => foreign(fact)))
+        : foreign(item.reason, { class: 'reason', title: item.reason }),
       make('div', { class: 'tools' }, rating.element, compared, again),
     ),
   );
   media.listen(element, open);
+  // A click on a star or a tool leaves the keys to the tile.
+  element.addEventListener('pointerdown', (event) => {
+    if ((event.target as Element).closest('.star, .tool') === null) return;
+    event.preventDefault();
+    open.focus({ preventScroll: true });
+  });
   return {
     element,
     focus: open,
@@ -81,8 +87,7 @@ function labelOf(item: GalleryItem): string {
   return `${nameOf(item)}: ${state}${differs}${promptOf(item).slice(0, 200)}`;
 }
 
-function toggle(name: string, label: string, act: () => void): HTMLButtonElement {
-  const symbol = name === 'again' ? '↻' : '◫';
+function toggle(name: string, text: string, label: string, act: () => void): HTMLButtonElement {
   const onclick = (event: Event): void => {
     event.stopPropagation();
     act();
@@ -90,8 +95,15 @@ function toggle(name: string, label: string, act: () => void): HTMLButtonElement
   return make(
     'button',
     { type: 'button', class: `tool ${name}`, title: label, 'aria-label': label, tabindex: -1, onclick },
-    symbol,
+    text,
   );
+}
+
+// That a tile plays, and for how long.
+function lengthOf({ files: [file], duration }: GalleryItem): HTMLElement | undefined {
+  if (file === undefined || file.kind === 'other') return undefined;
+  const length = file.delivered?.split(',')[0] ?? (duration && lengthText(duration)) ?? '';
+  return make('span', { class: 'plays', 'aria-hidden': 'true' }, `▶ ${length}`.trim());
 }
 
 function badgeOf(item: GalleryItem): HTMLElement | undefined {

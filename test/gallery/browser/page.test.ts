@@ -216,7 +216,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
       expect(html).not.toContain(secret);
     expect(await tile(page, 'evil').locator('.prompt').textContent()).toBe(attack);
     const failed = page.locator('.tile.failed');
-    expect(await failed.locator('.prompt').textContent()).toContain(
+    expect(await failed.locator('.reason').textContent()).toContain(
       `${attack} [redacted] https://cdn.example.com/v.mp4?[…]`,
     );
     await failed.hover();
@@ -250,6 +250,8 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     const differing = html.replace(json, () => JSON.stringify(data).replaceAll('<', '\\u003c'));
     writeFileSync(join(user.cwd, 'review/differing.html'), differing);
     const page = await open(url.replace('index.html', 'differing.html'));
+    expect(await tile(page, 'boat').locator('.prompt').textContent()).toBe('a paper boat at sea');
+    expect(await tile(page, 'boat').locator('.plays').textContent()).toBe('▶ 5 s');
     const badge = tile(page, 'boat').locator('.badge.differs');
     expect(await badge.textContent()).toBe(`duration 5 s instead of 8 s, ratio ${attack}`);
     expect(await page.locator('.badge.differs').count()).toBe(1);
@@ -258,6 +260,23 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     const facts = await page.locator('.big dl').textContent();
     expect(facts).toContain('delivered5 s, 1280x720, 24 fps, no sounddiffersduration 5 s instead of 8 s');
     expect(faults).toEqual([]);
+  });
+
+  it('shows which item a key is about, and leaves the keys to the tile after a click on its tools', async () => {
+    const page = await open(url);
+    const focused = (): Promise<string | undefined> =>
+      page.evaluate(() => document.activeElement?.closest<HTMLElement>('.tile')?.dataset['id']);
+    const id = (place: number): Promise<string | null> =>
+      page.locator('.tile').nth(place).getAttribute('data-id');
+    await page.keyboard.press('4');
+    expect(await focused()).toBe(await id(0));
+    await page.locator('.tile').nth(1).locator('.compared').click();
+    expect(await focused()).toBe(await id(1));
+    await page.keyboard.press(' ');
+    expect(await page.locator('.tile').nth(1).locator('.compared').getAttribute('aria-pressed')).toBe('true');
+    const outline = page.locator('.tile').nth(1);
+    expect(await outline.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe('solid');
+    await page.close();
   });
 
   it('of 2,000 jobs is small, is there at once, and holds few decoders while it scrolls', async () => {
