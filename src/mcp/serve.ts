@@ -1,9 +1,12 @@
 import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
+import * as z from 'zod';
 import type { Session } from '../flows/session.ts';
+import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
+import { printableLine } from '../printable.ts';
 import { version } from '../version.ts';
 import { Authority, type Grant } from './authority.ts';
 import { batchTools } from './batch-tools.ts';
@@ -64,7 +67,7 @@ export async function serveMcp(options: ServeOptions): Promise<void> {
   const ended = endOf(stdin, stdout, signals.soft);
   const handle = serveStdio(() => serverOf(tools), {
     transport,
-    onerror: (error) => note(`MCP: ${error.message}`),
+    onerror: (error) => note(`MCP: ${printableLine(error.message, 300)}`),
   });
   stdin.pipe(lines);
   await ended;
@@ -131,9 +134,9 @@ const newline = 0x0a;
 const endsShown = 300;
 
 /**
- * Passes complete lines on and drops longer ones, so that a message cannot fill the memory and the next one is still
- * read.
- * @param refuse called with the JSON-RPC response to a message that was dropped
+ * Passes messages on, each a complete line. Drops longer lines, so that a message cannot fill the memory, and lines that
+ * are not messages, for which the SDK has no response.
+ * @param refuse called with the JSON-RPC response to a line that was dropped
  */
 export function boundedLines(refuse: (response: string) => void, max = maxLineBytes): Transform {
   let parts: Buffer[] = [];
@@ -160,8 +163,11 @@ export function boundedLines(refuse: (response: string) => void, max = maxLineBy
       let start = 0;
       for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
         take(chunk.subarray(start, end));
-        if (dropped === undefined) this.push(Buffer.concat([...parts, Buffer.from('\n')]));
-        else refuse(tooLong(dropped.head.toString(), dropped.tail.toString()));
+        const line = Buffer.concat(parts);
+        const refusal =
+          dropped === undefined ? refusalOf(line) : tooLong(dropped.head.toString(), dropped.tail.toString());
+        if (refusal !== undefined) refuse(`${refusal}\n`);
+        else if (line.length > 0) this.push(Buffer.concat([line, Buffer.from('\n')]));
         [parts, size, dropped, start] = [[], 0, undefined, end + 1];
       }
       if (start < chunk.length) take(chunk.subarray(start));
@@ -176,5 +182,35 @@ function tooLong(head: string, tail: string): string {
     /"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")\s*}\s*$/.exec(tail) ??
     /^\s*{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,15}|"[^"\\]{1,100}")/.exec(head);
   const id = found?.[1] ?? 'null';
-  return `{"jsonrpc":"2.0","id":${id},"error":{"code":-32600,"message":"The message is longer than 10 MiB."}}\n`;
+  return errorResponse(id, -32600, 'The message is longer than 10 MiB.');
+}
+
+const idSchema = z.union([z.string(), z.int()]);
+const callSchema = z.looseObject({
+  jsonrpc: z.literal('2.0'),
+  id: z.optional(idSchema),
+  method: z.string(),
+});
+
+// The response to a line that is no message; undefined if it is one, or blank.
+function refusalOf(line: Buffer): string | undefined {
+  const text = line.toString();
+  if (text.trim() === '') return undefined;
+  let given: unknown;
+  try {
+    given = JSON.parse(text);
+  } catch {
+    return errorResponse('null', -32700, 'The line is not JSON.');
+  }
+  // A response is never answered: two peers could go on with that.
+  if (isObject(given) && ('result' in given || 'error' in given)) return undefined;
+  if (callSchema.safeParse(given).success) return undefined;
+  if (Array.isArray(given))
+    return errorResponse('null', -32600, 'Batches are not served: send one message a line.');
+  const id = idSchema.safeParse(isObject(given) ? given['id'] : undefined);
+  return errorResponse(JSON.stringify(id.data ?? null), -32600, 'The message is not JSON-RPC 2.0.');
+}
+
+function errorResponse(id: string, code: number, message: string): string {
+  return `{"jsonrpc":"2.0","id":${id},"error":{"code":${code},"message":"${message}"}}`;
 }

@@ -1,6 +1,6 @@
-import type { McpServer } from '@modelcontextprotocol/server';
+import type { McpServer, StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import * as z from 'zod';
-import type { MgwError } from '../errors.ts';
+import { type MgwError, usageError } from '../errors.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Session } from '../flows/session.ts';
 import type { Authority } from './authority.ts';
@@ -53,12 +53,21 @@ export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
 /** Adds a tool to a server. A call that takes too long is answered with the same call as the next step. */
 export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
+  const schema = z.strictObject(fields);
+  // Arguments are checked below: an answer of the SDK would not say that nothing was charged.
+  const asGiven: StandardSchemaWithJSON<Record<string, unknown>> = {
+    '~standard': {
+      ...schema['~standard'],
+      types: undefined,
+      validate: (value) => ({ value: value as Record<string, unknown> }),
+    },
+  };
   server.registerTool(
     name,
     {
       title,
       description,
-      inputSchema: z.strictObject(fields),
+      inputSchema: asGiven,
       outputSchema: answerSchema,
       annotations: {
         readOnlyHint: effect === 'look',
@@ -68,9 +77,18 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
     },
     (given, context) => {
       const late = pendingAnswer({ tool: name, arguments: given }, effect === 'pay' ? 'maybe' : 'no');
-      return tools.calls.run(context, late, (call) => each.run(given, call, tools));
+      return tools.calls.run(context, late, async (call) =>
+        each.run(parsed(schema, given, name), call, tools),
+      );
     },
   );
+}
+
+function parsed<Schema extends z.ZodObject>(schema: Schema, given: unknown, tool: string): z.infer<Schema> {
+  const { success, data, error } = schema.safeParse(given);
+  if (success) return data;
+  const faults = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
+  throw usageError(`${tool}: ${faults.join('; ')}. Nothing was sent.`);
 }
 
 /** The arguments that identify a batch. */

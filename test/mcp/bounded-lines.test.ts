@@ -13,22 +13,45 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('passes whole lines on, drops longer ones and what has no end, however the bytes are cut', () => {
-  const line = fc.string({ maxLength: 30 }).map((text) => text.replaceAll('\n', ''));
+test('passes whole messages on, drops longer ones and what has no end, however the bytes are cut', () => {
+  const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
-    fc.property(fc.array(line), line, fc.integer({ min: 1, max: 40 }), (lines, rest, size) => {
-      const fits = (each: string): boolean => Buffer.byteLength(each) <= 20;
-      const { out, dropped } = passed(lines.map((each) => `${each}\n`).join('') + rest, size, 20);
+    fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {
+      const fits = (each: string): boolean => Buffer.byteLength(each) <= 50;
+      const { out, dropped } = passed(messages.map((each) => `${each}\n`).join('') + rest, size, 50);
       expect(out).toBe(
-        lines
+        messages
           .filter(fits)
           .map((each) => `${each}\n`)
           .join(''),
       );
-      expect(dropped).toHaveLength(lines.filter((each) => !fits(each)).length);
+      expect(dropped).toHaveLength(messages.filter((each) => !fits(each)).length);
     }),
   );
 });
+
+test.each([
+  ['hello', -32700, null],
+  ['\0\0', -32700, null],
+  ['null', -32600, null],
+  ['{}', -32600, null],
+  ['{"jsonrpc":"1.0","id":7,"method":"ping"}', -32600, 7],
+  ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, null],
+  // As a number of JavaScript it would be another id.
+  ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
+  ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
+])('refuses %j, which is no message, with %i', (line, code, id) => {
+  const { out, dropped } = passed(`${line}\n`, 64, 1000);
+  expect(out).toBe('');
+  expect(dropped.map((each) => JSON.parse(each) as unknown)).toMatchObject([{ id, error: { code } }]);
+});
+
+test.each(['', '\r', '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}'])(
+  'does not respond to the line %j',
+  (line) => {
+    expect(passed(`${line}\n`, 64, 1000).dropped).toEqual([]);
+  },
+);
 
 test.each([
   ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
