@@ -138,7 +138,9 @@ function shown(value: unknown, redact: (text: string) => string): unknown {
   return Object.fromEntries(members.map(([name, member]) => [printable(name), shown(member, redact)]));
 }
 
-// The query of a URL may hold a signature.
+// The query of a URL may hold a signature, and what is before its host a password.
 function withoutQueries(text: string): string {
-  return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) => url.replace(/\?.*/s, '?…'));
+  return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) =>
+    url.replace(/\?.*/s, '?…').replace(/\/\/[^/]*@/, '//'),
+  );
 }

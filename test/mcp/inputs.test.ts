@@ -1,0 +1,129 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { expect, test } from 'vitest';
+import { canaryKey, type User } from '../support/cli.ts';
+import { sendJson } from '../support/servers.ts';
+import { connect } from './client.ts';
+import { gateway, userOf, video } from './gateway.ts';
+
+const args = ['mcp', '--budget', '100'];
+const png = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==',
+  'base64',
+);
+const withImage = { model: 'veo-3', protocol: 'a', prompt: 'a boat', duration: 8 };
+
+async function userOfA(url: string): Promise<User> {
+  const user = await userOf(url);
+  await user.run(['config', 'set', 'prices.a.veo-3', 'second=1']);
+  return user;
+}
+
+test('an image is read below the root, and no FIFO, device or link that leads elsewhere is opened', async () => {
+  const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
+  const user = await userOfA(server.url);
+  const at = (name: string): string => join(user.cwd, name);
+  writeFileSync(at('boat.png'), png);
+  mkdirSync(at('folder'));
+  execFileSync('mkfifo', [at('fifo')]);
+  symlinkSync('/dev/zero', at('zero'));
+  symlinkSync('/etc/hostname', at('outside'));
+  symlinkSync(at('circle'), at('circle'));
+  symlinkSync('boat.png', at('inside'));
+  const agent = await connect('v1', user, args);
+  const names = [
+    'fifo',
+    'zero',
+    'outside',
+    'circle',
+    'folder',
+    'missing',
+    'boat.png/x',
+    'x'.repeat(5000),
+    '',
+  ];
+  for (const image of names)
+    expect(await agent.call('submit_video', { key: 'one', ...withImage, image })).toMatchObject({
+      ok: false,
+      charged: 'no',
+      error: { code: 'usage', message: expect.stringMatching(/^image: /) as string },
+    });
+  expect(server.posts()).toBe(0);
+  const sent = await agent.call('submit_video', { key: 'one', ...withImage, image: 'inside' });
+  expect(sent).toMatchObject({ ok: true, charged: 'yes' });
+  expect(server.requests.find(({ method }) => method === 'POST')?.body).toContain(png.toString('base64'));
+});
+
+test('a video of an earlier job is an input only if it was saved below the root', async () => {
+  const server = await gateway();
+  const user = await userOfA(server.url);
+  const { model, prompt, duration } = video;
+  const flags = [
+    '--model',
+    model,
+    '--duration',
+    String(duration),
+    '--key',
+    'mine',
+    '-o',
+    '../mine.mp4',
+    '--timeout',
+    '100ms',
+  ];
+  await user.run(['video', 'c', 'submit', prompt, ...flags]);
+  const agent = await connect('v1', user, args);
+  const outside = await agent.call('submit_video', { key: 'one', ...withImage, image: '@mine:last' });
+  expect(outside.error?.message).toContain('is outside of');
+  const inside = await agent.call('submit_video', { key: 'two', ...video, prompt: 'a ship' });
+  expect(inside).toMatchObject({ charged: 'yes' });
+  const early = await agent.call('submit_video', { key: 'one', ...withImage, image: '@two:last' });
+  expect(early).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
+  expect(early.error?.message).toContain('has not finished');
+});
+
+test('wrong arguments are answered like any other error: nothing was charged', async () => {
+  const server = await gateway();
+  const agent = await connect('v2', await userOf(server.url), args);
+  for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
+    expect(await agent.call('submit_video', given)).toMatchObject({
+      ok: false,
+      charged: 'no',
+      error: { code: 'usage', exit_code: 2 },
+    });
+  expect(server.posts()).toBe(0);
+});
+
+test('stdout has messages alone, whatever a client, Node and the gateway write, and the server goes on', async () => {
+  const server = await gateway((_, response) =>
+    sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
+  );
+  const user = await userOf(server.url);
+  const env = { ...user.env, NODE_OPTIONS: '--trace-warnings --pending-deprecation', NODE_DEBUG: 'http,net' };
+  const child = spawn(process.execPath, [resolve('bin/mgw.js'), '-v', ...args], { cwd: user.cwd, env });
+  const lines: string[] = [];
+  const answers = createInterface({ input: child.stdout }).on('line', (line) => lines.push(line));
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+  const clientInfo = { name: 'test', version: '1' };
+  const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo };
+  const call = (id: number, method: string, given: object): string =>
+    JSON.stringify({ jsonrpc: '2.0', id, method, params: given });
+  const submit = { name: 'submit_video', arguments: { key: 'one', ...video } };
+  child.stdin.write(`garbage\n${call(1, 'initialize', params)}\n`);
+  // The same id twice is two calls, and one job.
+  child.stdin.write(`[${call(2, 'tools/call', submit)}]\n${call(3, 'tools/call', submit)}\n`);
+  child.stdin.write(`${call(3, 'tools/call', submit)}\n`);
+  while (lines.length < 5) await once(answers, 'line');
+  child.stdin.end();
+  await once(child, 'close');
+  const messages = lines.map((line) => JSON.parse(line) as { id: unknown; error?: { code: number } });
+  expect(messages.map(({ id }) => id).sort()).toEqual([1, 3, 3, null, null]);
+  expect(messages.flatMap(({ error }) => (error === undefined ? [] : [error.code]))).toEqual([
+    -32700, -32600,
+  ]);
+  expect(lines.join('')).not.toMatch(/\\u001b|\\u009b|u:pw/);
+  for (const text of [lines.join(''), stderr]) expect(text).not.toContain(canaryKey);
+});
