@@ -1,0 +1,59 @@
+import { expect, it } from 'vitest';
+import { budgetOf, isLinearizable, keyed, type BudgetInput, type Operation } from './linear.ts';
+
+const at = <Input, Output>(asked: number, answered: number, input: Input, output: Output) => ({
+  ...{ asked, answered, input, output },
+});
+
+it.each<[string, boolean, Operation<BudgetInput, boolean | number>[]]>([
+  ['nothing', true, []],
+  ['one that fits', true, [at(0, 1, { reserve: 2 }, true)]],
+  ['one that fits and is refused', false, [at(0, 1, { reserve: 2 }, false)]],
+  ['two at once, of which one fits', true, [at(0, 9, { reserve: 2 }, true), at(0, 9, { reserve: 2 }, false)]],
+  [
+    'two at once that are both granted',
+    false,
+    [at(0, 9, { reserve: 2 }, true), at(0, 9, { reserve: 2 }, true)],
+  ],
+  [
+    'a refusal before what it is refused for',
+    false,
+    [at(0, 1, { reserve: 2 }, false), at(2, 3, { reserve: 2 }, true)],
+  ],
+  [
+    'a refusal while that is asked for',
+    true,
+    [at(0, 3, { reserve: 2 }, false), at(2, 4, { reserve: 2 }, true)],
+  ],
+  [
+    'a look that misses what was granted before',
+    false,
+    [at(0, 1, { reserve: 2 }, true), at(2, 3, 'read', 0)],
+  ],
+  ['looks that go back', false, [at(0, 9, { reserve: 2 }, true), at(1, 2, 'read', 2), at(3, 4, 'read', 0)]],
+  ['looks that go on', true, [at(0, 9, { reserve: 2 }, true), at(1, 2, 'read', 0), at(3, 4, 'read', 2)]],
+])('a budget of 3 allows: %s: %s', (_, isAllowed, history) => {
+  expect(isLinearizable(history, 0, budgetOf(3))).toBe(isAllowed);
+});
+
+it.each<[string, boolean, Operation<'submit' | 'remove', string>[]]>([
+  ['one job for all', true, [at(0, 3, 'submit', 'a'), at(1, 2, 'submit', 'a')]],
+  ['two jobs', false, [at(0, 3, 'submit', 'a'), at(1, 2, 'submit', 'b')]],
+  [
+    'another job after a removal',
+    true,
+    [at(0, 1, 'submit', 'a'), at(2, 3, 'remove', 'a'), at(4, 5, 'submit', 'b')],
+  ],
+  [
+    'another job before the removal',
+    false,
+    [at(0, 1, 'submit', 'a'), at(2, 3, 'submit', 'b'), at(4, 5, 'remove', 'a')],
+  ],
+  [
+    'the removed job again',
+    false,
+    [at(0, 1, 'submit', 'a'), at(2, 3, 'remove', 'a'), at(4, 5, 'submit', 'b'), at(6, 7, 'submit', 'a')],
+  ],
+])('a key allows: %s: %s', (_, isAllowed, history) => {
+  expect(isLinearizable(history, '', keyed)).toBe(isAllowed);
+});
