@@ -27,18 +27,6 @@ export const plants = {
       "await createFile(path, '').catch(ignoreExisting);\n      return",
     ],
   ],
-  'index-after-removal': [
-    [
-      'ledger/file-ledger.ts',
-      "if (records.isRemoved(id)) return 'removed';",
-      "if ((await index.removed()).has(id)) return 'removed';",
-    ],
-    [
-      'ledger/job-records.ts',
-      'await replaceFile(this.pathOf(id), tombstone);',
-      "(await import('node:fs')).unlinkSync(this.pathOf(id));",
-    ],
-  ],
   'fate-in-two-looks': [['ledger/file-ledger.ts', "return recorded() ?? 'lost';", "return 'lost';"]],
   'claim-released-by-loser': [
     [
