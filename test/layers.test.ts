@@ -70,7 +70,7 @@ const broken: [rule: string, from: string, to: string][] = [
   ['no-unresolved', 'src/cli/lost.ts', './nowhere.ts'],
 ];
 
-// What may be imported: none of it breaks anything.
+// Allowed imports: none breaks a rule.
 const kept: [from: string, to: string][] = [
   ['src/cli/main.ts', 'src/jobs/leaf.ts'],
   ['src/cli/main.ts', 'src/protocols/registry.ts'],
@@ -114,7 +114,7 @@ function put(folder: string, path: string, imports: readonly string[]): void {
 
 afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })));
 
-// That they hold in every module there is, `npm run layers` tells.
+// `npm run layers` checks the rules for every module.
 describe('the layers', () => {
   it('have a rule for each way to break them, and each rule finds its own', async () => {
     const { summary } = await cruise(fixture());

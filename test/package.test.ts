@@ -31,7 +31,7 @@ let folder: string;
 let clone: string;
 let home: string;
 let packed: string[];
-/** What npm said on stderr when it was installed. */
+/** The stderr of npm during the installation. */
 let install: string;
 
 // As on a machine without a network: no registry is asked, and nothing of this user's settings counts.
@@ -45,7 +45,7 @@ beforeAll(() => {
     mkdirSync(made, { recursive: true });
   for (const name of ['package.json', 'README.md', 'LICENSE', 'CHANGELOG.md', 'bin', 'docs'])
     cpSync(join(repository, name), join(clone, name), { recursive: true });
-  // What it would build is there already.
+  // Its build output exists already.
   script(join(clone, 'node_modules/.bin'), 'rolldown', `cp -r '${join(repository, 'dist')}' dist`);
   writeFileSync(join(clone, 'dist', 'left-from-another-build.cjs'), '');
   writeFileSync(join(home, 'package.json'), '{"private":true}');

@@ -21,7 +21,7 @@ export type Deed =
 interface Task {
   prompt: string;
   polls: number;
-  /** False if nobody was told of it. */
+  /** False if no response reported it. */
   isKnown: boolean;
   isDoomed: boolean;
 }

@@ -4,7 +4,7 @@ import { newUser, type CliResult, type User } from '../support/cli.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { startBatchGateway, type BatchGateway } from './gateway.ts';
 
-/** What `mgw batch` prints under `--json`. */
+/** The JSON output of `mgw batch`. */
 export interface BatchJson {
   exit_code: number;
   batch: { name: string; rows: number; states: Record<string, number>; bad: number; files: number };

@@ -13,7 +13,7 @@ class World {
   now = Date.parse('2026-11-22T10:00:00Z');
   readonly #waiting: { alive: Alive; go: () => void }[] = [];
 
-  /** Every step of a process waits here for its turn. A dead process waits for ever. */
+  /** Every step of a process waits here for its turn. A dead process never gets one. */
   step(alive: Alive): Promise<void> {
     return new Promise((go) => this.#waiting.push({ alive, go }));
   }
@@ -116,7 +116,7 @@ class Shop {
 
   async #send(job: Job, run: Run): Promise<void> {
     await this.world.step(run.alive);
-    // As in the ledger: of two runs on a job one has the right to send.
+    // As in the ledger, only one of two runs on a job may send.
     if (job.state !== 'prepared') return;
     job.state = 'sending';
     run.sent = 'open';
@@ -132,7 +132,7 @@ class Shop {
     const run = this.#runs.get(id);
     const isOver = run === undefined || run.ended || run.alive.dead;
     const outcome = run?.sent === 'no' && isOver ? 'none' : run?.sent === 'accepted' ? 'accepted' : 'open';
-    // What was true may have changed before it is written down.
+    // The state may have changed before it is written.
     await this.world.step(asking);
     return outcome;
   }
@@ -388,7 +388,7 @@ describe('a budget', () => {
       const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
       const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
       await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
-      // Not the second time either, though the line has been read by then.
+      // The second time neither, although the line has been read by then.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
   });

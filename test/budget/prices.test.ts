@@ -69,7 +69,7 @@ describe('the cost at most of a body', () => {
     expect(cost('b', price, b({}))).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('0.8');
     expect(cost('c', price, { model: 'vendor-h3-mini', seconds: '5' })).toBe('0.5');
-    // It asks for something, whatever that is.
+    // Any request that is not empty.
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 

@@ -32,7 +32,7 @@ const finished = (state: 'succeeded' | 'failed', more: object = {}): JobEvent =>
   ...more,
 });
 
-/** What a job with these events cost: `10 spent`. */
+/** Returns the cost of a job with these events: `10 spent`. */
 function cost(...events: (JobEvent | undefined)[]): string[] {
   const recorded = events.map((event): RecordedEvent | undefined => event && { ...event, at });
   const job = foldJob('job_1', recorded);

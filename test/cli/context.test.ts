@@ -7,7 +7,7 @@ import { httpServer, says } from '../support/servers.ts';
 
 interface Opened {
   context: Context;
-  /** All that was said on stderr. */
+  /** Everything written to stderr. */
   said: () => string;
 }
 

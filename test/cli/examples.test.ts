@@ -16,7 +16,7 @@ const joinWhatIsDone = 'mgw batch join story.csv -o film.mp4 --skip-missing --fo
 const joinByName = 'mgw batch join story -o film.mp4 --json';
 const noFfmpeg = 'needs ffmpeg';
 
-// Not run, each for its reason.
+// Examples that are not run, with the reason.
 const skipped: Record<string, string> = {
   'mgw sandbox start --port 8787': 'serves until it is interrupted',
   'mgw sandbox start --fault submit-reply-lost': 'serves until it is interrupted',
@@ -33,7 +33,7 @@ const skipped: Record<string, string> = {
   'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
   ...(hasFfmpeg ? {} : { [joinStory]: noFfmpeg, [joinWhatIsDone]: noFfmpeg, [joinByName]: noFfmpeg }),
 };
-// What an example with a name that stands for the reader's own comes to.
+// Exit codes of examples with a placeholder for a name of the reader's.
 const exitCodes: Record<string, number> = {
   'mgw jobs resolve @last': 7,
   'mgw batch status clips.csv': 11,
@@ -48,7 +48,7 @@ const { root, printed } = createProgram([], () => Promise.resolve());
 await readAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
-// What is about a ledger on PostgreSQL needs a database.
+// Commands about a ledger on PostgreSQL need a database.
 const needsDatabase = (command: Command): boolean => pathOf(command).startsWith('mgw state');
 const onDatabase = commands.filter(needsDatabase);
 const elsewhere = commands.filter((command) => !needsDatabase(command));
@@ -72,7 +72,7 @@ beforeAll(async () => {
 
 afterAll(() => template.close());
 
-// What the examples read, and the folders and profiles they take for granted.
+// Makes the files that the examples read, and the folders and profiles that they assume.
 function fill(home: string): void {
   const files: Record<string, string> = {
     'chapter.txt': 'It was a bright cold day in April.',

@@ -16,7 +16,7 @@ beforeEach(async () => {
 
 afterEach(() => gateway.close());
 
-// By the clock that tells how old a job is.
+// Uses the clock that determines a job's age.
 function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }

@@ -32,7 +32,7 @@ it('mgw spend is the bill of a bad day, to the last digit, and so it is where th
     '--piece-length',
     '15',
   ];
-  // What fails is not tried again.
+  // Failed rows are not retried.
   await runAll(user, [
     ['video', 'c', 'submit', 'one', '--model', 'vendor-h3-mini', '-o', '1.mp4'],
     ['video', 'c', 'submit', 'two', '--model', 'vendor-h3', '--resolution', '2K', '-o', '2.mp4'],
@@ -117,7 +117,7 @@ it('--budget counts all takes of a command, and pieces of a text together', asyn
     error: { code: 'budget', charged: 'yes', retry: 'resume' },
   });
   expect(refused.json.error.message).toContain('2 of 3 pieces are whole and kept');
-  // What was paid for is not paid for again.
+  // Paid rows are not paid for again.
   expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
   expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);
 }, 60_000);

@@ -7,7 +7,7 @@ import { readAll } from '../support/read-all.ts';
 interface Terminal {
   io: Io;
   stdin: PassThrough;
-  /** What was switched, in order. */
+  /** The switches, in order. */
   modes: boolean[];
   shown: () => string;
 }

@@ -33,7 +33,7 @@ beforeEach(async () => {
   closers.push(() => gateway.close());
 });
 
-/** The user's command in this process; the first test of each kind has one of its own. */
+/** Runs the command in this process; the first test of each kind starts a real one. */
 function here(args: string[]): Promise<CliResult> {
   return runHereAs(user, args);
 }
@@ -46,7 +46,7 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** What the user finds in their folder next to mgw's own state. */
+/** The user's files, without mgw's state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }

@@ -13,7 +13,7 @@ const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
 const task = dialects.b.handle(1);
 
 let gateway: FaultGateway;
-/** What a finished task shows in `AigcVideoTask` in place of what is usual. */
+/** The members of `AigcVideoTask` of a finished task that differ from the usual ones. */
 let shown: object;
 let user: User;
 
@@ -38,12 +38,12 @@ function list(...data: object[]): void {
   gateway.always.other = { body: { object: 'list', data } };
 }
 
-/** What the host of the files was asked for, which must never see a key. */
+/** The requests to the file host, which must never see a key. */
 function asked(): Seen[] {
   return gateway.seen.filter(({ headers }) => gateway.filesUrl.endsWith(headers['host'] ?? 'nowhere'));
 }
 
-/** The user's command in this process; the first test of each kind has one of its own. */
+/** Runs the command in this process; the first test of each kind starts a real one. */
 function here(args: string[]): Promise<CliResult> {
   return runHereAs(user, args);
 }
@@ -54,7 +54,7 @@ function file(path: string): Buffer {
   return readFileSync(join(user.cwd, path));
 }
 
-/** What the user finds in their folder next to mgw's own state. */
+/** The user's files, without mgw's state. */
 function found(): string[] {
   return readdirSync(user.cwd).filter((entry) => entry !== 'state' && entry !== 'config');
 }

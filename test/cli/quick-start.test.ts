@@ -8,7 +8,7 @@ import { newShell, type Shell } from '../support/shell.ts';
 const page = readFileSync(fileURLToPath(new URL('../../docs/quick-start.md', import.meta.url)), 'utf8');
 const documented = 'https://gateway.example.com';
 
-/** What the page has a person type, and what it says comes of it. */
+/** The page's commands, and the output that it shows. */
 interface Step {
   command: string;
   lines: string[];
@@ -23,7 +23,7 @@ function stepsOf(text: string): Step[] {
   });
 }
 
-// What differs from run to run, and the lines that tell of a state which a quick task is never seen in.
+// Parts that differ between runs, and lines about states that a quick task may skip.
 function comparable(lines: readonly string[]): string[] {
   return lines
     .filter((line) => line.trim() !== '' && !/^job_\w+ (queued|running)/.test(line))
@@ -78,7 +78,7 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
   expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
 });
 
-// What was made with the README would be paid for a second time.
+// The README's command would be paid for twice.
 it('the quick start repeats no prompt of the README', () => {
   const prompts = (text: string): string[] =>
     [...text.matchAll(/(?:submit|tts) "([^"]+)"/g)].map(([, prompt = '']) => prompt);

@@ -155,7 +155,7 @@ describe('the real gateway', () => {
     expect((await exec([], 'env', { COPY: canaryKey })).stdout).not.toContain(canaryKey);
   });
 
-  // What a script may do to its environment before it calls mgw; HERE is the folder of the real config.
+  // Changes of the environment that a script may make before it calls mgw; HERE is the folder of the real config.
   const changes = [
     'env -i PATH="$PATH"',
     'env -i HOME="$HOME" PATH="$PATH"',

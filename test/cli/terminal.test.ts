@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { newShell, type Ran } from '../support/shell.ts';
 
-// util-linux's `script` runs a command on a terminal of its own; if there is none, nothing can be tried.
+// util-linux's `script` runs a command on a terminal. Without it these tests are skipped.
 const hasScript = (spawnSync('script', ['--version']).stdout?.toString() ?? '').includes('util-linux');
 
 async function onTerminal(command: string, columns: number, env: NodeJS.ProcessEnv = {}): Promise<Ran> {
@@ -16,7 +16,7 @@ async function onTerminal(command: string, columns: number, env: NodeJS.ProcessE
   return ran;
 }
 
-// What is left on the last lines once the terminal has done what it was told.
+// The last lines of the terminal after all control sequences were applied.
 function afterwards(text: string): string[] {
   const kept = text
     .split('\n')

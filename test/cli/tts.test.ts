@@ -21,7 +21,7 @@ interface Bench {
   user: User;
   /** Runs the command in this process, as the user. */
   here: (args: string[], env?: NodeJS.ProcessEnv) => Promise<CliResult>;
-  /** What was charged so far. */
+  /** The charges so far. */
   charges: () => number;
   file: (name: string) => Buffer;
   folder: () => string[];

@@ -37,7 +37,7 @@ describe.each(['video', 'speech', 'configuration'])('docs/%s.md, line by line in
   });
 });
 
-// What the commands of the pages read.
+// The files that the commands of the pages read.
 function fill(home: string): void {
   const pixel =
     'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';

@@ -1,6 +1,6 @@
 import type { ProtocolName } from '../../src/protocols/registry.ts';
 
-/** What the gateway of the tests serves. */
+/** The content that the tests' gateway serves. */
 export type Area = ProtocolName | 'tts';
 
 /** Which of a job's calls a request is. */

@@ -40,7 +40,7 @@ function fill(path: string, bytes: number): void {
     try {
       writeFileSync(path, Buffer.alloc(size), { flag: 'a' });
     } catch {
-      // What fitted of it is there; the rest is tried in smaller pieces.
+      // A part may have been written; try the rest in smaller pieces.
     }
   }
 }

@@ -38,14 +38,14 @@ export class FaultGateway {
   readonly seen: Seen[] = [];
   /** The handles of the tasks that were created and charged. */
   readonly created: string[] = [];
-  /** The next answers of a kind of call, in turn; then `always`, then as usual. */
+  /** The next responses to a kind of call, in order; then `always`, then the usual ones. */
   readonly script: Record<Step, Answer[]> = { submit: [], query: [], content: [], other: [] };
-  /** What is done with the next connections below TLS and HTTP; then they are served as usual. */
+  /** The faults of the next connections below TLS and HTTP; later ones are served as usual. */
   readonly onTcp: OnTcp[] = [];
   readonly always: Partial<Record<Step, Answer>> = {};
   /** How often a task is shown as running before it is finished. */
   polls = 1;
-  /** What a finished task shows; by default one result, at an address of its own. */
+  /** The members of a finished task; by default one result with its own URL. */
   succeeded: Dialect['succeeded'];
   /** How the result is served. */
   served: Served;
@@ -80,7 +80,7 @@ export class FaultGateway {
     return this.#main;
   }
 
-  /** Where results are. */
+  /** The URL of results. */
   get filesUrl(): string {
     return this.#files?.origin ?? this.url;
   }

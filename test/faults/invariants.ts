@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import type { CliJson, CliResult } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 
-/** What a row left behind. */
+/** The state after a row. */
 export interface Evidence {
   /** The handles of the tasks that the gateway created and charged. */
   created: readonly string[];
@@ -16,19 +16,19 @@ export interface Evidence {
   folders: readonly string[];
   /** The files that hold the key because a user put it there. */
   keyFiles: readonly string[];
-  /** Where results were to be saved. */
+  /** The paths of results. */
   outputs: readonly string[];
   /** The result at its source, or what else may stand at an output. */
   sources: readonly Buffer[];
   key: string;
-  /** What servers saw that must never see the key. */
+  /** The requests to servers that must never see the key. */
   strangers: readonly string[];
 }
 
 /**
- * What holds in every row of docs/faults.md: at most `creations` tasks; every created task in the ledger or its job
- * `unknown`; each output absent or equal to its source; the key nowhere but in the config, the environment and
- * requests to the base URL; no stack trace; the ledger still loads. Gives the ledger's jobs.
+ * The invariants of every row of docs/faults.md: at most `creations` tasks; every created task in the ledger or its job
+ * `unknown`; each output absent or equal to its source; the key nowhere but in the config, the environment and requests
+ * to the base URL; no stack trace; the ledger still loads. Gives the ledger's jobs.
  */
 export async function expectInvariants(evidence: Evidence, creations: number): Promise<CliJson['job'][]> {
   expect(evidence.created.length, 'creations over the first run and the rerun').toBeLessThanOrEqual(

@@ -3,7 +3,7 @@ import { createServer as createTcp, type AddressInfo, type Socket } from 'node:n
 import { createServer as createTls } from 'node:tls';
 import type { Certificate } from '../support/certificates.ts';
 
-/** What is done with a TCP connection before anything of it is read; true keeps it from the server. */
+/** Handles a TCP connection before anything is read from it; returns true to keep it from the server. */
 export type OnTcp = (socket: Socket) => boolean | undefined;
 
 /** How a listener is reached and what it does. */
@@ -11,7 +11,7 @@ export interface ListenerOptions {
   /** An address of 127.0.0.0/8; default 127.0.0.1. */
   host?: string;
   tls?: Certificate;
-  /** What is done with the next connections, in turn; then they are served as usual. */
+  /** The faults of the next connections, in order; later ones are served as usual. */
   onTcp?: OnTcp[];
   answer: (request: IncomingMessage, response: ServerResponse) => void;
 }

@@ -68,7 +68,8 @@ const rows: Row[] = [
   ['tts-reset', ['tts'], 9, 9, 1],
   ['tts-error-frame', ['tts'], 5, 5, 1],
 ];
-// What is not about one job, or waits for a minute of silence: results.test.ts has that with a clock of its own.
+// Faults that do not concern a single job, or wait for a minute of silence: results.test.ts covers that with a fake
+// clock.
 const elsewhere = [
   ...['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'],
   // test/store/sandbox-store.test.ts

@@ -29,7 +29,7 @@ export class Scene {
   readonly outputs: string[];
   /** Further folders that mgw may have written to. */
   readonly folders: string[] = [];
-  /** What strangers were told. */
+  /** The requests to other hosts. */
   readonly #told: string[] = [];
   readonly #endings: (() => unknown)[] = [];
   #last: { args: string[]; env?: NodeJS.ProcessEnv } | undefined;
@@ -46,7 +46,7 @@ export class Scene {
     return new Scene(gateway, options.env ?? {});
   }
 
-  /** Where `submit` saves its result. */
+  /** The output of `submit`. */
   get out(): string {
     return join(this.user.cwd, `out.${this.gateway.dialect.extension}`);
   }
@@ -131,7 +131,10 @@ export class Scene {
     return listener;
   }
 
-  /** What holds in every row; `creations` is its column P, `mine` what a user has put at the output. */
+  /**
+   * Checks the invariants of a row; `creations` is the number of tasks, `mine` the content that the user put at the
+   * output.
+   */
   expectInvariants(creations: number, mine: Buffer[] = []): Promise<CliJson['job'][]> {
     const { port } = new URL(this.gateway.url);
     const elsewhere = this.gateway.seen.filter(({ headers }) => !headers['host']?.endsWith(`:${port}`));
@@ -194,7 +197,7 @@ export const it = test.extend<{ open: Open }>({
   },
 });
 
-/** What a run said, for the message of a failed expectation. */
+/** The output of a run, for the message of a failed expectation. */
 export function shown({ code, stdout, stderr }: CliResult): string {
   return `exit ${code}\n${stderr}${stdout}`;
 }

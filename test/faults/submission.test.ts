@@ -30,7 +30,7 @@ const cutAfter =
     socket.end(`HTTP/1.1 ${status}\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n${text}`);
   };
 
-/** What the ledger's files hold. */
+/** The content of the ledger's files. */
 function records({ user }: Scene): string {
   const folder = join(user.cwd, 'state', 'jobs');
   return readdirSync(folder)

@@ -9,7 +9,7 @@ import { fast, it, shown, type Scene } from './scene.ts';
 
 const protocols = ['a', 'b', 'c'] as const;
 
-/** Says what a task is like, whatever handle was asked for. */
+/** Responds with a state of a task for any handle. */
 const task =
   (bodyOf: (handle: string, call: Call) => unknown): Answer =>
   (call) =>

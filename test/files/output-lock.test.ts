@@ -24,7 +24,7 @@ async function filled(lock: OutputLock): Promise<string> {
   return path;
 }
 
-/** What a lock's file says, with the name of its part. */
+/** The content of a lock's file, with the name of its `.part` file. */
 async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean }> {
   const { path, isNew, file } = await lock.openPart();
   closeSync(file);

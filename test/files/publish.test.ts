@@ -26,7 +26,7 @@ const disk = vi.hoisted(() => ({
   link: undefined as string | undefined,
   rename: undefined as string | undefined,
   rm: undefined as string | undefined,
-  /** What has been done, in its order. */
+  /** The operations, in order. */
   done: [] as string[],
   /** Runs before the next change. */
   before: undefined as (() => void) | undefined,

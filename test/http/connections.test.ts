@@ -23,7 +23,7 @@ import { newAuthority, selfSigned, type Certificate } from '../support/certifica
 import { onEnd } from '../support/clean-ups.ts';
 import { closedPort, freshFolder, httpServer, says, tcpServer } from '../support/servers.ts';
 
-/** What names stand for; all others are asked of the system. */
+/** The addresses of names; the system resolves all others. */
 const names = vi.hoisted(() => new Map<string, { address: string; family: number }[]>());
 
 vi.mock('node:dns/promises', async (original) => {
@@ -234,11 +234,11 @@ async function connectElsewhere(urls: string[], authority: string): Promise<stri
 
 interface Proxy {
   url: string;
-  /** What was asked for: the target and the credentials. */
+  /** The requests: target and credentials. */
   asked: { target: string; credentials: string | undefined }[];
 }
 
-/** A proxy that tunnels whatever it is asked for to one port, or refuses with a status. */
+/** A proxy that tunnels every request to one port, or refuses with a status. */
 async function proxy(to: number, status = 200): Promise<Proxy> {
   const asked: Proxy['asked'] = [];
   const sockets = new Set<Socket>();

@@ -95,7 +95,7 @@ beforeAll(async () => {
 interface Shop {
   server: HttpServer;
   state: string;
-  /** What is spent and reserved, as the ledger proves it. */
+  /** The spent and reserved amounts, as the ledger proves them. */
   standing: () => Promise<{ spent: string; reserved: string }>;
 }
 
@@ -159,7 +159,7 @@ it('and never more than it holds where processes are killed at any moment, until
   await buyer(own, 'the last one');
   expect(killed).toBeGreaterThan(3);
   expect(own.server.created).toBeLessThanOrEqual(60);
-  // Each creation is spent, or in doubt where its process died before it read the answer; nothing else is held.
+  // Each creation is spent, or in doubt if its process died before it read the response. Nothing else is reserved.
   const { spent, reserved } = await own.standing();
   expect(Number(spent) + Number(reserved)).toBe(60);
   expect(Number(spent)).toBeLessThanOrEqual(own.server.created);

@@ -232,7 +232,7 @@ describe('a job that is removed', () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const jobId = job?.id ?? '';
-    // Nothing is known of its process but the ledger.
+    // Only the ledger knows of its process.
     const owner: Owner = { pid: 7, start: '1', host: 'afar' };
     const reservation = `${jobId}.afar`;
     await budget.reserve({ id: reservation, amount: parseAmount('0.4'), owner }, limit);

@@ -61,7 +61,7 @@ export function deadOwner(): Owner {
   return { pid: 2 ** 22 + 1, start: String((runs += 1)), host: currentOwner().host };
 }
 
-/** What one process works with. */
+/** The dependencies of one process. */
 export interface TestDeps extends JobDeps {
   notes: string[];
   soft: AbortController;

@@ -59,7 +59,7 @@ function gateway(...outcomes: Outcome[]): Counted {
 interface Stage {
   name: string;
   outcomes: Outcome[];
-  /** What is cut off the end of the job's log: lines that the run did not come to write. */
+  /** Lines cut off the end of the job's log, as if the run had not written them. */
   dropLines: number;
   exits: number[];
 }
@@ -72,11 +72,11 @@ const stages: Stage[] = [
   { name: 'with the answer lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
 
-/** What a run left behind, to be put back as often as it is damaged. */
+/** The state after a run, which is restored before each damage. */
 interface Left {
   state: string;
   files: Map<string, Buffer>;
-  /** What every rerun works with. */
+  /** The dependencies of every rerun. */
   deps: TestDeps;
   counted: Counted;
 }
@@ -163,7 +163,7 @@ function* flips(bytes: Buffer): Iterable<Buffer> {
   }
 }
 
-// With a key there is one claim more; without any, one stage stands for all.
+// With a key there is one more claim; without one, a single stage is enough.
 const runs = [
   ...stages.map((stage) => ({ stage, key: 'boat' })),
   { stage: stages[0] as Stage, key: undefined },

@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** What a process did: how often it came to a change, and how it ended. */
+/** The result of a process: the number of its changes, and how it ended. */
 interface Ended {
   steps: number;
   exit: number | 'killed';
@@ -119,7 +119,7 @@ async function newWorld(): Promise<World> {
   return world;
 }
 
-/** What holds after every schedule: no task is lost, the same command ends well, and nothing more is paid for. */
+/** The invariants after every schedule: no task is lost, the same command ends well, and nothing more is paid for. */
 async function expectSound(world: World, name: Name, what: string, isDoubtful = false): Promise<void> {
   const rerun = (key?: string): Promise<Ended> => process_(world, submits(key));
   for (const key of name === 'submits without a key' ? [undefined] : ['boat']) {

@@ -16,7 +16,7 @@ import { reconcile, shownState } from '../../src/jobs/reconcile.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { depsFor, fakeClock, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-/** What the gateway does with a submission; `made …` creates and charges a task. */
+/** The gateway's reaction to a submission; `made …` creates and charges a task. */
 const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke', 'made and 500'] as const;
 type Day = (typeof days)[number];
 const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
@@ -27,7 +27,7 @@ interface Model {
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
   /** Some run got what it asked for. */
   isSettled: boolean;
-  /** A process died that had claimed the next attempt and sent nothing: whoever comes next records that it ended. */
+  /** A process claimed the next attempt and died before it sent anything: the next process records that. */
   isClaimed: boolean;
 }
 
@@ -109,7 +109,7 @@ function reply(status: number, body: unknown): Reply {
 function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
-  // A refusal stands until something else is known, and a key names its job for ever.
+  // A refusal holds until more is known, and a key names its job permanently.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -121,7 +121,7 @@ function resumes({ key, state, isSettled: settled }: Model): boolean {
   return state === 'failed' && key !== undefined;
 }
 
-/** What must hold whatever has happened: the record is whole, and no task that was paid for is lost. */
+/** The invariants: the record is whole, and no task that was paid for is lost. */
 async function expectSound(world: World, model: Model): Promise<void> {
   const job = await world.job();
   expect(stateOf(job)).toBe(model.state);
@@ -200,7 +200,7 @@ class DieSubmitting implements Command {
     await expectSound(world, model);
   }
 
-  // What the next command that names the job does first.
+  // The first step of the next command that names the job.
   private async recover(world: World): Promise<void> {
     const [job, { ledger }] = [await world.job(), await world.process()];
     if (job !== undefined) await reconcile(ledger, job, (answer) => c.readSubmission(answer, {}));
@@ -261,7 +261,7 @@ class Poll implements Command {
   }
 }
 
-/** A write that a power cut tore: nobody was told that it stands. */
+/** A write that a power cut tore, before it was confirmed to anyone. */
 class Tear implements Command {
   check = (model: Readonly<Model>): boolean => model.state !== 'none';
   toString = (): string => 'Tear';

@@ -9,7 +9,7 @@ import type { User } from '../support/cli.ts';
 
 const bin = resolve('bin/mgw.js');
 
-/** What a tool answered. */
+/** A tool's answer. */
 export interface Answered {
   ok: boolean;
   charged: string;
@@ -30,7 +30,7 @@ export interface Agent {
   tools(): Promise<string[]>;
   /** The process of the server. */
   pid: number;
-  /** What the server wrote to stderr. */
+  /** The server's stderr. */
   stderr(): string;
   close(): Promise<void>;
 }

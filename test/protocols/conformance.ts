@@ -27,11 +27,11 @@ export interface AcceptedSample extends Sample {
   otherIds?: string[];
 }
 
-/** What a protocol brings to {@link conformance}. */
+/** The input of {@link conformance} for a protocol. */
 export interface Samples {
   /** A body that may be sent. */
   body: JsonObject;
-  /** That body as it goes out, where the two differ. */
+  /** That body as it is sent, if the two differ. */
   sent?: JsonObject;
   /** A handle that may be asked for. */
   handle: string;
@@ -61,7 +61,7 @@ export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
   return { status, headers, text, complete, spooled };
 }
 
-/** What any protocol promises (protocol.ts), tried on its own recorded answers. */
+/** Tests the promises of every protocol (protocol.ts) with its own recorded responses. */
 export async function conformance(protocol: Protocol, samples: Samples): Promise<void> {
   const { check, advise } = await protocol.checks();
   const { submission, query } = samples;

@@ -6,7 +6,7 @@ import { getModel, listModels, readModels } from '../../src/protocols/models.ts'
 import { nockGateway } from '../support/nock.ts';
 import { mutationsOf } from './conformance.ts';
 
-/** What is read of the answer to a listing. */
+/** The parsed listing. */
 async function readOf(body: unknown, status = 200): Promise<ReturnType<typeof readModels>> {
   const { gateway, client } = nockGateway();
   gateway.get('/v1/models').reply(status, typeof body === 'string' ? body : JSON.stringify(body));
@@ -181,7 +181,7 @@ describe('protocols', () => {
     [{ supported_endpoint_types: 7 }, []],
     [{ model_versions: ['1'] }, ['b']],
     [{ model_versions: [] }, []],
-    // What names the protocol decides over what names an endpoint.
+    // A mark that names the protocol overrides one that names an endpoint.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
   ])('%j', async (members, protocols) => {

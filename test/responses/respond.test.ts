@@ -26,7 +26,7 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** What a call comes to, and the text that it gave on the way; the text `stop` interrupts it. */
+/** The result of a call, and its text so far; the text `stop` interrupts it. */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},

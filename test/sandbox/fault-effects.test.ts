@@ -32,7 +32,7 @@ async function finishedB(gateway: TestSandbox): Promise<Answer> {
   return gateway.act('DescribeTaskDetail', { TaskId: id });
 }
 
-/** What arrives of an answer, and whether it arrived whole. */
+/** The received part of a response, and whether it is complete. */
 function rawGet(
   gateway: TestSandbox,
   path: string,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type Sandbox, type SandboxOptions, startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 
-/** A sandbox on its own state directory whose clock stands still until it is moved. */
+/** A sandbox with its own state directory and a manual clock. */
 export interface TestSandbox extends Sandbox {
   stateDir: string;
   clock: { now: number };

@@ -216,7 +216,7 @@ describe('hostile text takes time by its length', () => {
       try {
         readers[name]?.(text);
       } catch (error) {
-        // What is refused is refused; a stack that overflowed is a bug.
+        // A refusal is fine; a stack overflow is a bug.
         if (error instanceof Error && error.message.includes('call stack')) throw error;
       }
     };

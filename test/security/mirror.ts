@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** Where a mirror puts its words; it is well-behaved in all other places. */
+/** The place where a mirror puts its text; it is well-behaved otherwise. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
@@ -13,7 +13,7 @@ export interface Mirror {
   close(): Promise<void>;
 }
 
-/** What a mirror says. */
+/** The text of a mirror. */
 export interface Words {
   reflection: Reflection;
   /** The status of its refusals. */

@@ -4,7 +4,7 @@ import { RegExpParser, visitRegExpAST, type AST } from '@eslint-community/regexp
 import ts from 'typescript';
 import type { Unit } from './growth.ts';
 
-/** A regular expression of the source, and where it stands. */
+/** A regular expression of the source, and its location. */
 export interface Pattern {
   place: string;
   pattern: RegExp;

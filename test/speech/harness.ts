@@ -32,7 +32,7 @@ export interface SpeechServer {
   answers: Answer[];
 }
 
-/** A raw server on loopback that says what it is told to. */
+/** A raw server on loopback with scripted responses. */
 export async function speechServer(...answers: Answer[]): Promise<SpeechServer> {
   const state: SpeechServer = { url: '', requests: [], answers };
   const server = createServer((request, response) => {
@@ -93,7 +93,7 @@ export interface TestDeps extends JobDeps {
   hard: AbortController;
 }
 
-/** What speaking to a server works with, over a ledger in `folder/state`. */
+/** The dependencies for speech from a server, with a ledger in `folder/state`. */
 export async function depsFor(url: string, folder: string, more: Partial<JobDeps> = {}): Promise<TestDeps> {
   const client = createClient({ baseUrl: new URL(url), key, userAgent: 'test' });
   onEnd(() => client.close());

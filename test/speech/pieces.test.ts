@@ -43,7 +43,7 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
-  /** Dies before it has told of it. */
+  /** Dies before it has reported that. */
   die: () => Promise<unknown>;
 }
 

@@ -171,7 +171,7 @@ describe('kill -9 while a result is uploaded', () => {
     const running = user.start(to('s3://bucket/boat.mp4'));
     store.faults.push((request) => {
       if (request.method !== method || !(request.url ?? '').includes(part)) return false;
-      // The store does what it was asked to do, and nobody reads its response.
+      // The store carries out the request, but its response is lost.
       running.child.kill('SIGKILL');
       store.faults.shift();
       return false;

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
 
-/** Where the parts of a storm that run in processes of their own were built. */
+/** The bundles of the parts of a storm that run in separate processes. */
 export interface Built {
   worker: string;
   /** The address of the preload that records a process. */

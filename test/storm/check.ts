@@ -10,7 +10,7 @@ import { videoOf } from '../../src/sandbox/files.ts';
 import { intentIn, outputOf, tokenOf, type Ended } from './drive.ts';
 import { stormKey, type World } from './world.ts';
 
-/** What must never happen, and where it did. */
+/** A violation, and where it occurred. */
 export interface Violations {
   'double charges': string[];
   'lost handles': string[];

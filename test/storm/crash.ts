@@ -9,8 +9,8 @@ import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
 
 /**
- * What becomes of the n-th operation on a disk (counted from 1): the process is killed before it, or half-way through
- * what it writes; or it fails.
+ * The fate of the n-th operation on a disk (counted from 1): the process is killed before it, or half-way through what
+ * it writes; or it fails.
  */
 export interface Crash {
   at: number;
@@ -51,7 +51,7 @@ function strike(
   if (how === 'killed') return die();
   if (how === 'torn') return once((half ?? run)(), die);
   return once(run(), (done) => {
-    // Whoever is told that it failed will not close it.
+    // The caller will not close a file whose opening failed.
     if (name === 'open' && typeof done === 'number') closeSync(done);
     const closed = name === 'open' && typeof done === 'object' ? (done as FileHandle).close() : undefined;
     return once(closed, () => {

@@ -14,7 +14,7 @@ export interface Ended {
 /** More runs than this of one process mean that it does not end. */
 const maxRuns = 25;
 
-/** What tells the intent in prompts and texts. */
+/** The mark of an intent in prompts and texts. */
 export function tokenOf(n: number): string {
   return `storm job ${n} end`;
 }
@@ -24,7 +24,7 @@ export function intentIn(text: string): number {
   return Number(/storm job (\d+) end/.exec(text)?.[1] ?? -1);
 }
 
-/** Where an intent's result is saved. */
+/** The output of an intent. */
 export function outputOf({ n, kind }: Plan, world: World): string {
   return join(world.out, `${n}.${kind === 'tts' ? 'mp3' : 'mp4'}`);
 }
@@ -82,7 +82,8 @@ export async function untilEnded(
   return -1;
 }
 
-// What a script would repeat: never accepted, not finished, killed; and a video that could not be had this time.
+// Exit codes on which a script repeats a command: never accepted, not finished, killed, and a video that was
+// temporarily unavailable.
 function isOpen(kind: Kind, code: number): boolean {
   return code === 6 || code === 8 || code === 137 || (code === 9 && kind !== 'tts');
 }

@@ -1,6 +1,6 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
-/** What a storm is told on its command line. */
+/** The command line options of a storm. */
 export interface StormOptions {
   jobs: number;
   /** The same seed draws the same storm. */

@@ -1,7 +1,7 @@
 import type { Crash } from './crash.ts';
 import { pick, randomFor, type Random } from './random.ts';
 
-/** What the storm submits. */
+/** The submissions of the storm. */
 export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
 
 /**

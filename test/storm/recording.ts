@@ -26,7 +26,7 @@ export interface Created {
 export interface Moment {
   /** Counted from 1. */
   n: number;
-  /** What has just happened. */
+  /** The last operation. */
   after: string;
   /** The disk, were the power cut now. */
   disk: (what: Remains) => Tree;
@@ -44,7 +44,7 @@ export interface Recording {
 
 /** Writes to a recording, each entry at once; several processes may. */
 export function recordTo(path: string): (entry: Entry) => void {
-  // As it is now: whoever records what is written does not record that.
+  // Reads the current content, without recording the read.
   const { writeSync } = fs;
   const file = fs.openSync(path, 'a');
   return (entry) => void writeSync(file, `${JSON.stringify(entry)}\n`);

@@ -7,21 +7,21 @@ import type { Created } from './recording.ts';
 import type { Scenario } from './scenarios.ts';
 import { listing, restore, type Contents, type Tree } from './tree.ts';
 
-/** What a scenario is played on. */
+/** The environment of a scenario. */
 export interface Stage {
   user: User;
   gateway: FaultGateway;
-  /** Where the scenario's file is saved. */
+  /** The output of the scenario. */
   out: string;
 }
 
-/** What a sweep of a scenario came to. */
+/** The result of a sweep over a scenario. */
 export interface Swept {
   /** How many moments or operations the run has. */
   moments: number;
   /** How many disks were found that differ from each other; each had its reruns. */
   disks: number;
-  /** What broke, by moment and operation. */
+  /** The violations, by moment and operation. */
   violations: string[];
 }
 
@@ -43,7 +43,7 @@ export async function onStage<T>(scenario: Scenario, play: (stage: Stage) => Pro
   }
 }
 
-/** What a run found: its command line, and the tasks that were created before it. */
+/** The start of a run: its command line, and the tasks created before it. */
 export interface Played {
   args: string[];
   before: readonly Created[];
@@ -78,13 +78,13 @@ export interface Found {
   tree: Tree;
   /** What the gateway has created by then, but for what was there before the run. */
   created: readonly Created[];
-  /** What the run had printed. */
+  /** The output of the run. */
   printed: string;
   /** What a run that could not record it said of a task. */
   said?: string;
 }
 
-/** What the ledger holds, read without the code that wrote it. */
+/** The ledger's content, read independently of the code that wrote it. */
 interface Ledger {
   text: string;
   /** An attempt has been claimed or recorded: a request may have left. */

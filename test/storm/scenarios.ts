@@ -16,7 +16,7 @@ export interface Scenario {
   setUp?: (gateway: FaultGateway) => void;
   /** How the gateway answers the first submission of that run. */
   answer?: Answer;
-  /** What it ends with if nothing strikes it; 0 if absent. */
+  /** The exit code without a fault; 0 if absent. */
   ends?: number;
   /** What is done before; gives the command line that is struck in place of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;

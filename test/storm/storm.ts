@@ -12,12 +12,12 @@ export interface StormOptions {
   worker: string;
   /** How likely each call of the gateway fails, percent. */
   chaos?: number;
-  /** How many jobs are under way at once. */
+  /** The number of concurrent jobs. */
   width?: number;
   onProgress?: (done: number) => void;
 }
 
-/** What came of a storm. */
+/** The result of a storm. */
 export interface StormResult {
   violations: Violations;
   ended: Ended[];

@@ -16,11 +16,11 @@ import { join } from 'node:path';
 /** A file, a folder or a link, apart from the names that it bears. */
 export interface Inode {
   mode: number;
-  /** What a folder holds: names, and the inodes that they name. */
+  /** A folder's content: names and their inodes. */
   names?: Record<string, string>;
-  /** Where a symbolic link points. */
+  /** The target of a symbolic link. */
   link?: string;
-  /** What a file holds, by its hash. */
+  /** The content of files, by their hash. */
   content?: string;
 }
 
@@ -81,7 +81,7 @@ export function listing(tree: Tree): Record<string, string> {
   return paths;
 }
 
-/** Makes a folder what a tree says; whatever is there goes. */
+/** Replaces a folder's content with a tree. */
 export function restore(tree: Tree, contents: Contents, folder: string): void {
   for (const name of readdirSync(folder)) rmSync(join(folder, name), { recursive: true, force: true });
   const made = new Map<string, string>();

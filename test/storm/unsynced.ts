@@ -1,6 +1,6 @@
 import { hashOf, rootOf, type Contents, type Inode, type Tree } from './tree.ts';
 
-/** What a power cut leaves of what was not synced. */
+/** The unsynced data that survive a power cut. */
 export const remains = {
   lost: 'nothing that was not synced is there',
   removed: 'nothing that was not synced is there, but for removals',
@@ -16,7 +16,7 @@ const empty = Buffer.alloc(0);
 /** A disk by what is certain of it. At first all that is there is. */
 export class UnsyncedDisk {
   #now: Tree;
-  /** Each inode as it was when it was synced last. */
+  /** Each inode at its last sync. */
   readonly #synced: Map<string, Inode>;
   /** Each inode as it was seen last, also where its last name has gone. */
   readonly #seen: Map<string, Inode>;

@@ -28,7 +28,7 @@ class Printer extends Writable {
   }
 }
 
-/** Runs command lines in this process, one after the other, for whoever forked it; made to be killed. */
+/** Runs command lines in this process one after the other for its parent, which may kill it. */
 async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   say({ began: true });
   const said: string[] = [];

@@ -11,11 +11,11 @@ export const stormKey = 'sk-storm-7d793037a0760186574b0282f2f435e7';
 /** Everything a storm takes place in; all of it is below `root`. */
 export interface World {
   root: string;
-  /** Where the ledger is. */
+  /** The folder of the ledger. */
   state: string;
   /** The gateway's own count of what was created and charged. */
   gateway: string;
-  /** Where results are saved. */
+  /** The folder of results. */
   out: string;
   sandbox: Sandbox;
   /** Every run so far. */

@@ -7,7 +7,7 @@ export interface Certificate {
   key: string;
 }
 
-/** What a certificate says. */
+/** The fields of a certificate. */
 export interface Subject {
   /** Host names and IPv4 addresses that it is valid for. */
   hosts: string[];

@@ -5,7 +5,7 @@ export function onEnd(cleanUp: () => Promise<void> | void): void {
   cleanUps.push(cleanUp);
 }
 
-/** Runs what {@link onEnd} was told. */
+/** Runs the clean-ups of {@link onEnd}. */
 export async function cleanUp(): Promise<void> {
   for (const each of cleanUps.splice(0).reverse()) await each();
 }

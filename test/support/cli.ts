@@ -6,7 +6,7 @@ import { launch, type Launched } from './launch.ts';
 // By the project's folder, since storms are built somewhere else.
 const bin = resolve('bin/mgw.js');
 
-/** What a run of the command line came to. */
+/** The result of a run of the command line. */
 export interface CliResult {
   code: number;
   stdout: string;
@@ -33,7 +33,7 @@ export interface CliJson {
 
 /** A user of the command line with a home of their own. */
 export interface User {
-  /** Where relative paths start. */
+  /** The current folder. */
   cwd: string;
   env: NodeJS.ProcessEnv;
   run(args: string[], options?: { stdin?: string; env?: NodeJS.ProcessEnv }): Promise<CliResult>;

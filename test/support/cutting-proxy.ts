@@ -1,7 +1,7 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { onEnd } from './clean-ups.ts';
 
-/** Where a connection is to be cut. */
+/** The position of the cut. */
 export interface Cut {
   /** The message at which it is cut: a statement's text, or the values bound to it. */
   at: RegExp;
@@ -91,7 +91,7 @@ export class CuttingProxy {
     }
   }
 
-  /** Each answer of the server is so much later from now on, ms. */
+  /** Delays each response of the server from now on by this many ms. */
   delay(ms: number): void {
     this.#delayMs = ms;
   }

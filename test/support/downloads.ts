@@ -22,11 +22,11 @@ import type { Certificate } from './certificates.ts';
 import { head, RawServer, serve, type Answer, type Served } from './raw-server.ts';
 import { TestClock } from './test-clock.ts';
 
-/** What each test of the download engine has: a folder, a clock, servers that end with the test. */
+/** The fixtures of a download test: a folder, a clock, and servers that end with the test. */
 export interface Downloads {
   folder: string;
   target: string;
-  /** Where the part of `target` is, unless that name is taken. */
+  /** The path of the `.part` file of `target`, unless that name is taken. */
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;

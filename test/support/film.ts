@@ -9,7 +9,7 @@ export function box(type: string, content: Buffer | number = 0): Buffer {
   return Buffer.concat([header, body]);
 }
 
-/** Where the boxes of a {@link film} end. */
+/** The end offsets of a {@link film}'s boxes. */
 export const boxEnds = [24, 332];
 
 /** The bytes of an MP4 file of the given size: right in its boxes, noise inside. */

@@ -22,7 +22,7 @@ interface Options {
   env: NodeJS.ProcessEnv;
 }
 
-/** What the launcher says of a process. */
+/** A message of the launcher about a process. */
 interface Said {
   id: number;
   pid?: number;

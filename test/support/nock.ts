@@ -2,7 +2,7 @@ import nock from 'nock';
 import { createClient, type ClientOptions, type GatewayClient } from '../../src/http/client.ts';
 import { onEnd } from './clean-ups.ts';
 
-// It stands in the way of every request as soon as it is loaded, and other files of this process speak to real sockets.
+// Once loaded, nock intercepts every request, but other files of this process use real sockets.
 nock.restore();
 
 /** The key that the client of {@link nockGateway} sends. */

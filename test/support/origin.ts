@@ -75,11 +75,11 @@ export function json(
   response.end(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
-/** A place that serves one video at any path, or what it is told to. */
+/** A server that serves one video at any path, or scripted responses. */
 export interface FileHost extends Origin {
   /** Answers of the next requests; then it serves the video. */
   answers: Answer[];
-  /** Where set, only this Authorization header is served; anything else gets 401. */
+  /** If set, requests without this Authorization header get 401. */
   wants?: string;
 }
 

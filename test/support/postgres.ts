@@ -8,7 +8,7 @@ import { folderOfServer, freePort, programOf, ServerProcess, userOfServer } from
 /** False where PostgreSQL is not installed: its tests are skipped. */
 export const hasPostgres = programOf('initdb') !== undefined && process.platform === 'linux';
 
-// What was committed is in the hands of the system, and no kill -9 of a process takes it away from there.
+// Committed data are in the system's cache, and survive a kill -9 of the server.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
 let cluster: string | undefined;
@@ -64,7 +64,10 @@ export class PostgresServer {
     return name;
   }
 
-  /** What the server answers to statements: rows as lines, with tabs between fields. @throws Error with its complaint. */
+  /**
+   * Runs statements and returns the rows as lines, with tabs between fields.
+   * @throws Error with the server's message.
+   */
   async query(statements: string, database = 'postgres'): Promise<string> {
     const client = new pg.Client({
       connectionString: this.url(database),

@@ -10,7 +10,7 @@ export interface Asked {
   headers: Record<string, string>;
 }
 
-/** Answers one request with raw bytes, whatever they are; the connection is its own to close. */
+/** Answers a request with raw bytes, and closes the connection itself. */
 export type Answer = (asked: Asked, socket: Socket) => void;
 
 /** A raw server on loopback: it says exactly what a test tells it to, lies included. */

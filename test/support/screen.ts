@@ -9,7 +9,7 @@ class Shown extends Writable {
     super();
     this.isTTY = columns !== undefined;
   }
-  // What a spinner asks of a terminal.
+  // The terminal functions that a spinner uses.
   cursorTo = (): boolean => true;
   moveCursor = (): boolean => true;
   clearLine = (): boolean => true;
@@ -19,7 +19,7 @@ class Shown extends Writable {
   }
 }
 
-/** What a run showed. */
+/** The screen after a run. */
 export interface ScreenRun {
   code: number;
   stdout: string;

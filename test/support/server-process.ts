@@ -28,7 +28,7 @@ export function folderOfServer(prefix: string): string {
   return folder;
 }
 
-/** Who servers are run by, as `spawn` is told it: an ordinary user where this process is root. */
+/** The user that runs servers, as options of `spawn`: an ordinary user if this process is root. */
 export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
   if (!isRoot) return {};
   const users = readFileSync('/etc/passwd', 'utf8').split('\n');

@@ -20,7 +20,7 @@ export interface Shell {
   close(): void;
 }
 
-/** What a line came to. */
+/** The result of a command line. */
 export interface Ran {
   code: number;
   stdout: string;

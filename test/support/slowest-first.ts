@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Those that take longer than their length tells, mostly for the processes they start. */
+/** Files that take longer than their length suggests, mostly because they start processes. */
 const slowest = [
   'test/storm/',
   'test/batch/fleet/',

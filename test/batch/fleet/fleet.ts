@@ -13,12 +13,15 @@ export interface Trial {
   rows: number;
   runners: number;
   concurrency: number;
-  /** After so many submissions something dies: in turn a runner, a runner, the server, every connection. */
+  /**
+   * The number of submissions after which something dies: a runner, a runner, the server, every connection, in this
+   * order.
+   */
   every: number;
   say?: (text: string) => void;
 }
 
-/** What a fleet came to. */
+/** The result of a fleet's run. */
 export interface Outcome {
   /** Prompts that were charged more than once. */
   paidTwice: string[];
@@ -27,7 +30,7 @@ export interface Outcome {
   /** Rows in doubt. */
   unknown: number;
   done: number;
-  /** Tasks that were under way at the gateway at once, at most. */
+  /** The maximum number of concurrent tasks at the gateway. */
   maxAtOnce: number;
   deaths: number;
 }

@@ -8,7 +8,7 @@ import { bothWays, describeFleet } from './place.ts';
 const parameters = 'connect_timeout=1';
 const [sending, reply] = [/"type":"sending"/, /"type":"reply"/];
 
-/** What happens to the connections at a message, the first that matches. */
+/** The fault of a connection at the first message that matches. */
 type Trouble = (proxy: CuttingProxy, at: RegExp) => void;
 
 const goneWith =
@@ -57,7 +57,7 @@ for (const { way, isPooled } of bothWays)
 
     async function mended(): Promise<void> {
       proxy.up();
-      // As time would: the process has ended.
+      // Expire the lease, since the process has ended.
       await place.query('update mgw.leases set until = clock_timestamp()');
     }
 

@@ -9,7 +9,7 @@ const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST
 
 /** Machines of a fleet: each has a name and folders of its own, all the same state and gateway. */
 export class Machines {
-  /** What all of them can write to. */
+  /** The folder that all machines can write to. */
   readonly shared = mkdtempSync(join(tmpdir(), 'mgw-shared-'));
   readonly #gateway: string;
   readonly #state: string;
@@ -39,13 +39,13 @@ export class Machines {
     return path;
   }
 
-  /** Where the files of a batch go. */
+  /** The output of a batch. */
   get output(): string[] {
     return ['-o', join(this.shared, 'out', '{id}.{ext}')];
   }
 }
 
-/** What a command prints under `--json`. */
+/** The JSON output of a command. */
 export async function read(
   user: User,
   ...args: string[]

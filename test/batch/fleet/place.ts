@@ -6,7 +6,7 @@ import { startBatchGateway, type BatchGateway } from '../gateway.ts';
 import { openDatabase } from './processes.ts';
 import { Machines } from './machines.ts';
 
-/** What each test of a fleet has to itself, but for the server. */
+/** The parts that each fleet test has for itself; the server is shared. */
 export interface FleetPlace {
   server: PostgresServer;
   /** Of the server, or of the pool before it. */
@@ -18,7 +18,7 @@ export interface FleetPlace {
   machines: Machines;
   /** The database's address, with parameters: `lease=2s`. */
   url(parameters?: string, port?: number): string;
-  /** What the server answers to a statement in the database. */
+  /** Runs a statement on the server and returns the output. */
   query(statement: string): Promise<string>;
 }
 

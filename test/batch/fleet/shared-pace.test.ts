@@ -17,7 +17,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     notes.length = 0;
   });
 
-  // Each has connections of its own.
+  // Each has its own connections.
   async function machine(options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
     const one = await SharedPace.open({
       batch: 'clips',

@@ -27,7 +27,7 @@ interface Stop {
 /** A phase of a submission or a download, and what comes of it. */
 interface Phase extends Stop {
   phase: string;
-  /** What becomes of the row with another machine, that goes on meanwhile. */
+  /** The fate of the row on another machine that keeps running. */
   other: 'done' | 'unknown';
   /** Requests that submit, of both together. */
   posts: 0 | 1;

@@ -28,7 +28,7 @@ function output(program: string, args: string[]): string {
 /** A line that ends with the word to be completed, and what there is to choose from. */
 type Case = [line: string, offered: string[]];
 
-// What else is offered: test/cli/commands/completion.test.ts.
+// Other completions: test/cli/commands/completion.test.ts.
 const cases: Case[] = [
   ['video c submit -m vendor-h3-m', ['vendor-h3-mini']],
   ['jobs show @bo', ['@boat-1']],
@@ -57,7 +57,7 @@ function inBash(line: string): string[] {
   return linesOf(output('bash', ['--norc', '-c', bashScript, 'bash', line]));
 }
 
-// A shell inside zsh, whose keyboard is zsh's: what is completed stands in its line.
+// A zsh inside zsh, which types into it: the completion appears on its line.
 const zshScript = `
 zmodload zsh/zpty
 zpty shell zsh -f -i

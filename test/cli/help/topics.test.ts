@@ -9,7 +9,7 @@ import { runHere } from '../../support/one-process.ts';
 const pageOf = (file: string): string => readFileSync(`docs/${file}`, 'utf8');
 const wordsOf = (text: string): string[] => text.match(/[\w@./-]*\w/g) ?? [];
 
-// What only Markdown needs: the fences with their languages, the lines below the heads of tables, the targets of links.
+// Removes what only Markdown needs: fences with their languages, lines below table headers, link targets.
 const bare = (page: string): string =>
   page
     .replace(/^```\w*$/gm, '')

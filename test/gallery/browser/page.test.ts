@@ -84,7 +84,7 @@ async function putHostileJob(): Promise<void> {
   ]);
 }
 
-/** What a page did that it must not do. */
+/** Forbidden actions of a page. */
 const faults: string[] = [];
 
 async function open(address: string): Promise<Page> {
@@ -119,7 +119,7 @@ async function open(address: string): Promise<Page> {
 const tile = (page: Page, name: string): ReturnType<Page['locator']> =>
   page.locator('.tile', { has: page.locator(`.name bdi:text-is("${name}")`) });
 
-// What was opened is closed by going back, which takes its time.
+// Closing a view goes back in the history, which is asynchronous.
 async function isClosed(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
 }

@@ -18,7 +18,7 @@ const etag = '"one"';
 const ctx = useDownloads();
 
 const disk = vi.hoisted(() => ({
-  /** What of the first chunk of a batch gets through to the disk. */
+  /** The part of a batch's first chunk that reaches the disk. */
   change: undefined as ((chunk: Buffer, at: number) => Buffer) | undefined,
   syncs: true,
 }));

@@ -12,7 +12,7 @@ const one: Served = { content, etag: '"one"' };
 const two: Served = { content: other, etag: '"two"' };
 const ctx = useDownloads();
 
-/** Serves like an honest host, cut at each of the offsets in turn, and counts what it sends. */
+/** Serves correctly, but cuts at each of the offsets in turn, and counts the bytes that it sends. */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];
   const answer: Answer = (asked, socket) => {

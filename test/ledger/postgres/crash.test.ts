@@ -190,7 +190,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     const id = newJobId(now);
     await ledger.create(id, [prepared]);
     const lease = await ledger.lease();
-    // Its write has passed the check of its lease, and waits for the job, which somebody has locked.
+    // Its write has passed the check of the lease, and waits for the job's row, which is locked.
     const lock = place.server.query(
       `BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300); COMMIT`,
       place.database,

@@ -5,13 +5,13 @@ import { LeaseKeeper } from '../../../src/ledger/postgres/lease-keeper.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
-/** A keeper whose clock stands still until it is moved, and whose renewals can be waited for. */
+/** A keeper with a manual clock, whose renewals can be awaited. */
 interface Kept {
   keeper: LeaseKeeper;
   clock: { now: number; monotonic: number };
   /** Resolves with the rows of the next renewal. */
   renewal: () => Promise<unknown[]>;
-  /** Runs while the next statement is under way. */
+  /** Runs during the next statement. */
   during: (act: () => void) => void;
 }
 

@@ -26,7 +26,7 @@ export interface PostgresPlace extends Place {
   open: (options?: OpenOptions) => Promise<PostgresLedger>;
 }
 
-/** A clock that stands still for timestamps, and goes on for leases; pauses pass quickly. */
+/** A clock with fixed timestamps, a running clock for leases, and short pauses. */
 const stillClock: Clock = { ...hurried(), now: () => now };
 
 /** Tests that have a PostgreSQL server to themselves; skipped if it is not installed. */

@@ -6,7 +6,7 @@ import { describePostgres, type PostgresPlace } from './place.ts';
 
 const quickly = 120_000;
 
-/** A gateway of Protocol C that accepts everything, and whose tasks go on for ever. */
+/** A gateway of Protocol C that accepts everything, and whose tasks never end. */
 async function gateway(): Promise<HttpServer & { creations: () => number }> {
   let count = 0;
   const server = await httpServer(({ method }, response) => {
@@ -56,7 +56,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     const cut = proxy.cutAt({ at: /"sending"/, lose: 'answer' });
     const run: Running = stopped.start(submission('a paper boat'));
     await cut;
-    // Its "sending" stands, and it is about to hear of it.
+    // Its "sending" is recorded, but it does not know that yet.
     run.child.kill('SIGSTOP');
     const states = async (): Promise<unknown> => {
       const { json } = await other.run(['jobs', 'ls', '--json']);

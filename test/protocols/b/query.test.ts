@@ -306,7 +306,7 @@ describe('no wrong success', () => {
     return verdict.kind === 'observation' && verdict.results.length > 0;
   }
 
-  // What section 3.2 of the specification says, written down once more.
+  // Section 3.2 of the specification, written independently.
   function proves(task: JsonObject, outer: Json | undefined): boolean {
     const status = [task['Status'], outer].find((word) => word !== undefined && word !== null && word !== '');
     const extEmpty = [undefined, null, ''].includes(task['ErrCodeExt'] as string);

@@ -17,7 +17,7 @@ export function ffmpeg(
   return { complaints: stderr.toString(), output: stdout };
 }
 
-/** What ffprobe says of the first stream of some media, by field. */
+/** ffprobe's fields of the first stream of a file. */
 export function ffprobe(
   input: Uint8Array,
   fields: string[],

@@ -5,7 +5,7 @@ interface Box {
   end: number;
 }
 
-/** What a player would learn of a sound track of MP3 frames. */
+/** The properties of a sound track of MP3 frames. */
 export interface ReadAudio {
   sampleRate: number;
   channels: number;
@@ -13,7 +13,7 @@ export interface ReadAudio {
   frames: Buffer[];
 }
 
-/** What a player would learn from a file with one video track, and one sound track at most. */
+/** The properties of a file with one video track, and at most one sound track. */
 export interface ReadMp4 {
   topLevel: string[];
   brands: string[];
