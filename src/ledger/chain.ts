@@ -5,28 +5,28 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
-/** What became of a job that a claim names. */
+/** A job that a claim names, or the reason why there is none. */
 export type Found =
   | { job: Job; fate: 'there' }
-  /** `unmade`: its maker died, or is about to create it. `lost`: it may have been paid for. */
+  /** `unmade`: the claiming process died, or is about to create the job. `lost`: the job may have been paid for. */
   | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
 
-/** One job of a name, in the order in which they follow one another. */
+/** A job in the chain of one name. */
 export type Link = Found & {
   name: string;
-  /** Whose claim it is. If the claim is damaged, what the jobs tell. */
+  /** The content of the claim. If the claim is damaged, it is derived from the jobs. */
   holder: Holder;
 };
 
-/** The end of a chain: a name that is free, or claimed by content that nothing can be made of. */
+/** The end of a chain: a name that is free, or a claim that cannot be read. */
 export interface End {
   name: string;
   isFree: boolean;
 }
 
 /**
- * Follows the jobs of a submission from its first name: each job's id names the next one. Stops as soon as `isLast`
- * says so of a link.
+ * Follows the jobs of a submission, starting at its first name. The id of each job gives the next name. Stops after the
+ * first link for which `isLast` returns true.
  */
 export async function follow(
   ledger: Ledger,
@@ -45,7 +45,7 @@ export async function follow(
   }
 }
 
-/** The job of an id, or what became of it. */
+/** Returns the job with an id, or the reason why there is none. */
 export async function findOut(ledger: Ledger, id: string): Promise<Found> {
   for (;;) {
     const job = await ledger.read(id);
@@ -55,7 +55,7 @@ export async function findOut(ledger: Ledger, id: string): Promise<Found> {
   }
 }
 
-// The first job of the name that was made after `last`.
+// The first job of the name that was created after `last`.
 async function holderByJobs(
   ledger: Ledger,
   { key, fingerprint }: { key?: string | undefined; fingerprint: string },
@@ -72,8 +72,8 @@ async function holderByJobs(
 }
 
 /**
- * Claims its names for a job that was not created under them: it comes from elsewhere, or its claims were lost. Any
- * number of processes may do so at once, with one result.
+ * Claims the names of a job that was created without them: it was imported, or its claims were lost. Any number of
+ * processes may do so at once, with the same result.
  * @param from a name of the chain that comes before the job's, if one is known
  * @returns the name that follows the job's
  */
@@ -84,14 +84,14 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
   if (fingerprint === '' || fingerprint === lostFingerprint) return next;
   const text = holderText({ job: job.id, fingerprint, owner });
   for (let name = from ?? names.first({ key: job.key, fingerprint }); ;) {
-    const held = await claims.claim(name, text);
-    const holder = held === undefined ? undefined : readHolder(held);
+    const existing = await claims.claim(name, text);
+    const holder = existing === undefined ? undefined : readHolder(existing);
     if (holder === undefined || holder.job === job.id) return next;
     name = names.after(holder.job);
   }
 }
 
-/** Claims their names for all jobs, which are given in the order of their ids. */
+/** Claims the names of all jobs. The jobs must be in the order of their ids. */
 export async function enrolAll(claims: Claims, jobs: Iterable<Job>, owner: Owner): Promise<void> {
   const ends = new Map<string, string>();
   for (const job of jobs) {

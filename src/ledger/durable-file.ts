@@ -20,19 +20,23 @@ import { plainFile } from '../files/whole-file.ts';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY } = constants;
 
-// All but the syncs is synchronous: a call takes a tenth of a trip to the thread pool, and there are dozens for each job.
+// Everything but the syncs is synchronous: a direct call takes a tenth of the time of the thread pool, and each job
+// needs dozens.
 
-/** A change of the disk that is about to be made. */
+/** A change to the disk that is about to be made. */
 export type Step = (change: 'write' | 'append' | 'link' | 'rename', path: string) => Promise<void> | void;
 
 let step: Step | undefined;
 
-/** Lets a test act before each change that this module makes: other processes may do anything there. */
+/** Lets a test act before each change to the disk, as another process could. */
 export function beforeEachStep(act: Step | undefined): void {
   step = act;
 }
 
-/** Creates a file with its content, durable on return unless `isDurable` is false. @throws EEXIST if the name is taken. */
+/**
+ * Creates a file with its content, durable on return unless `isDurable` is false.
+ * @throws EEXIST if the path exists.
+ */
 export async function createFile(path: string, text: string, isDurable = true): Promise<void> {
   await writeNew(path, text, isDurable);
   if (isDurable) await syncFolder(dirname(path));
@@ -52,21 +56,24 @@ async function writeNew(path: string, text: string, isDurable = true): Promise<v
   }
 }
 
-/** How a file is appended to. */
+/** Options of {@link appendFile}. */
 export interface AppendOptions {
-  /** Closes off a last line that was torn; a newline if absent. Nothing is cut off, since others may have written after it. */
+  /**
+   * Written after a torn last line to end it; a newline by default. Nothing is cut off, since other processes may have
+   * appended after it.
+   */
   tornEnd?: string;
   isDurable?: boolean;
-  /** Whether a file of this status is known to end in a whole line. */
+  /** Whether a file with this status is known to end in a complete line. */
   isWhole?: (stat: Stats) => boolean;
   /** Creates the file if it is missing. */
   creates?: boolean;
 }
 
 /**
- * Appends text in one write, durable on return unless `isDurable` is false, and returns the file's status before and
- * after the write.
- * @throws ENOENT if the file is missing, or was replaced meanwhile: then the text may be lost.
+ * Appends text in one write, durable on return unless `isDurable` is false. Returns the file's status before and after
+ * the write.
+ * @throws ENOENT if the file is missing, or was replaced during the write. In that case the text may be lost.
  */
 export async function appendFile(
   path: string,
@@ -107,25 +114,25 @@ function tryUnlink(path: string): void {
   try {
     unlinkSync(path);
   } catch {
-    // It is left over, and never read.
+    // A leftover does no harm: nothing reads it.
   }
 }
 
-/** A plain file's bytes, or undefined if there is none; links and special files are not followed. */
+/** Reads a plain file; undefined if it is missing. Links and special files are not followed. */
 export function readBytes(path: string): Buffer | undefined {
   return readTail(path, () => 0)?.tail;
 }
 
 /**
- * A plain file's status and its bytes from an offset that `from` chooses, read into what `room` returns for so many
- * bytes; undefined if there is none.
+ * Reads a plain file from an offset that `from` chooses, into a buffer that `room` returns. Returns undefined if the
+ * file is missing.
  */
 export function readTail(
   path: string,
   from: (stat: Stats) => number,
   room = (bytes: number): Buffer => Buffer.allocUnsafe(bytes),
 ): { stat: Stats; tail: Buffer } | undefined {
-  // Most of the files that a batch looks for are not there, and an error takes ten times as long to make.
+  // A batch looks for many files that do not exist, and creating an error takes ten times as long as this check.
   if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
   let file: number;
   try {
@@ -148,9 +155,9 @@ export function readTail(
 }
 
 /**
- * Creates a file with its content in one step. Exactly one of any number of processes gets true. No process ever sees it
- * half-written, except on a file system without hard links. On return it is durable, whichever process created it: what
- * is done because of it must not survive it. If it throws, this process has not created it.
+ * Creates a file with its content in one step. If several processes try, exactly one gets true. Other processes never
+ * see a partial file, except on a file system without hard links. The file is durable on return, whichever process
+ * created it, because the caller relies on it. If it throws, this process has not created the file.
  */
 export async function createExclusively(path: string, text: string): Promise<boolean> {
   const draft = draftOf(path);
@@ -174,7 +181,7 @@ export async function createExclusively(path: string, text: string): Promise<boo
   return true;
 }
 
-/** Puts a file with this content in the place of the one that is there, as one step, durable on return. */
+/** Replaces a file with one of this content in one step, durable on return. */
 export async function replaceFile(path: string, text: string): Promise<void> {
   const draft = draftOf(path);
   await writeNew(draft, text);
@@ -197,10 +204,10 @@ async function link(draft: string, path: string, text: string): Promise<void> {
     linkSync(draft, path);
   } catch (error) {
     if (withoutLinks.has(systemCode(error) ?? '')) return writeNew(path, text);
-    // A link over a network may take effect and be said to have failed.
+    // Over a network, a link may succeed although an error is reported.
     if (statSync(draft).nlink < 2) throw error;
   }
 }
 
-// What file systems without hard links answer (FAT, some network and container mounts).
+// The errors of file systems without hard links (FAT, some network and container mounts).
 const withoutLinks = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP', 'EMLINK', 'EACCES']);

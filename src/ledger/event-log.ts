@@ -2,25 +2,25 @@ import { crc32 } from 'node:zlib';
 import { isObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
-/** The version of the record; a line of a later version is not read, and its job is then `unknown`. */
+/** The version of the record. A line of a later version cannot be read, which makes its job `unknown`. */
 const version = 1;
 
 /**
- * An event as one line of JSON with its time and a checksum, newline included; `undefined` as a line that cannot be
- * read. An event that has a time keeps it.
+ * Encodes an event as one line of JSON with its time and a checksum, newline included. `undefined` becomes a line that
+ * cannot be read. An event that already has a time keeps it.
  */
 export function encodeEvent(event: JobEvent | RecordedEvent | undefined, now: number): string {
   if (event === undefined) return '?\n';
   return `${checkedLine({ v: version, at: new Date(now).toISOString(), ...event })}\n`;
 }
 
-/** Closes off a line that was torn: no line of JSON holds this character. */
+/** Ends a torn line. JSON never contains this character. */
 export const tornEnd = '\u0018\n';
 
 /**
- * Reads a log; a line that cannot be read is `undefined`. A line that was torn, closed off since or not, is
- * left out: its process got no confirmation, and did not act on it. A text without a single
- * whole line has lost its beginning.
+ * Reads a log. A line that cannot be read is `undefined`. A torn line is left out, whether or not it was ended later:
+ * the process that wrote it got no confirmation, and did not act on it. A text without any complete line has lost its
+ * beginning.
  */
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');
@@ -31,12 +31,12 @@ export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
 
 function decodeLine(line: string): RecordedEvent | undefined {
   const text = textOfLine(line);
-  const event = text === undefined ? undefined : parsed(text);
+  const event = text === undefined ? undefined : tryParse(text);
   if (!isObject(event) || event['v'] !== version) return undefined;
   return event as unknown as RecordedEvent;
 }
 
-function parsed(line: string): unknown {
+function tryParse(line: string): unknown {
   try {
     return JSON.parse(line);
   } catch {
@@ -47,13 +47,13 @@ function parsed(line: string): unknown {
 const tailStart = ',"crc":"';
 const tailLength = `${tailStart}00000000"}`.length;
 
-/** An object as one line of JSON that ends with a checksum of the text before it; no newline. */
+/** Encodes an object as one line of JSON that ends with a checksum of the text before it, without a newline. */
 export function checkedLine(object: object): string {
   const head = JSON.stringify(object).slice(0, -1);
   return head + tailOf(head);
 }
 
-/** The JSON of a line without its checksum, or undefined if the two do not agree. */
+/** Returns the JSON of a line without its checksum, or undefined if the checksum is wrong. */
 export function textOfLine(line: string): string | undefined {
   const head = line.slice(0, -tailLength);
   return line.slice(-tailLength) === tailOf(head) ? `${head}}` : undefined;

@@ -68,8 +68,8 @@ const money = {
 };
 
 /**
- * The events of an exported job (`JobEvent` of job.ts, as the ledger records it): they come from elsewhere, so that
- * so each member is checked. `null` represents a line that could not be read there.
+ * The schema of the events of an exported job (`RecordedEvent` of job.ts). They may come from a stranger, so each
+ * member is checked. `null` represents a line that could not be read when the job was exported.
  */
 export const exportedEvents = z
   .array(

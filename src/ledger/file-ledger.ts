@@ -17,9 +17,9 @@ import { currentOwner, lifeOf } from './owner.ts';
 import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 
 /**
- * Opens the ledger that is a folder of plain files: `jobs/<id>.jsonl` is a job's event log, `claims/<name>` an exclusive
- * create, `index.log` what jobs are looked up by. There are no lock files (design 4).
- * @throws MgwError('local_io') if the folder cannot be made.
+ * Opens a ledger of plain files: `jobs/<id>.jsonl` is the event log of a job, `claims/<name>` a claim (an exclusive
+ * create), and `index.log` finds jobs. There are no lock files (design 4).
+ * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
@@ -39,7 +39,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     newId: (time) => local(async () => newJobId(time, await index.highest())),
     lookup: (kind, value) => local(() => index.find(kind, value)),
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      // An index that is not whole may be in a folder that cannot be written to.
+      // If the index is incomplete, the folder may be read-only.
       local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
     claim: (name, content) => local(() => durable().then(() => claims.claim(name, content))),
     claimed: (name) => local(() => claims.claimed(name)),
@@ -69,7 +69,7 @@ type JobMethods = Pick<
 >;
 
 function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
-  // The index is a copy: on a full disk the event itself may still fit.
+  // The index is only a copy. On a full disk the event itself may still fit.
   const note = (entry: IndexEntry, isDurable: boolean): Promise<void> =>
     index.add([entry], isDurable).catch(() => undefined);
   const noteRemoved = (id: string): Promise<void> => note({ kind: 'removed', value: '', id }, false);
@@ -80,10 +80,10 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         if (records.isRemoved(id) ? restores !== true : records.version(id) !== undefined) return false;
         const text = events.map((event) => encodeEvent(event, now())).join('');
         const entries = entriesOf(id, foldRecord(id, text));
-        // First, so that no job is ever missing in an index that is whole.
+        // The index comes first, so that a complete index never misses a job.
         await index.add(entries);
         const isCreated = await records.create(id, text, restores);
-        // It was lost meanwhile, and another process may have completed it before the record was there.
+        // The index was replaced, and another process may have completed it before this record existed.
         if (!index.isKept) await index.add(entries);
         return isCreated;
       }),
@@ -134,7 +134,7 @@ function* jobsIn(records: JobRecords): Iterable<Job> {
   }
 }
 
-// All that the index says of a job; of one without a record, that it was removed.
+// All index entries of a job. A job without a record was removed.
 function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   if (job === undefined) return [{ kind: 'removed', value: '', id }];
   const { handle, state, record } = job;
@@ -145,12 +145,12 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   ];
 }
 
-// Folders that are there are made durable before the first name is given in them: their maker may have died before that.
-// A command that gives none need not wait for it.
+// Existing folders are also made durable before the first claim in them, because the process that created them may have
+// died before its sync. A command that claims nothing does not wait for this.
 async function openFolders(stateDir: string, inner: string[], local: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);
-    // Together, since one sync does for all.
+    // Concurrent, because one sync then covers all folders.
     await Promise.all(inner.map((folder) => makeOwnFolder(folder, true)));
   };
   let made: Promise<void> | undefined;
@@ -178,21 +178,26 @@ async function inFolder<T>(action: () => Promise<T> | T, stateDir: string): Prom
 }
 
 /**
- * Claims as files that are created exclusively, each with its content and a checksum. The work under a claim may be
- * confirmed by a further line. No claim is ever removed.
+ * Claims as files that are created exclusively, each with its content and a checksum. A further line confirms that the
+ * claimed work has begun. No claim is ever removed.
  */
 class FileClaims {
   readonly #folder: string;
   readonly #rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>;
   #completing: Promise<void> | undefined;
 
-  /** @param rebuild makes the claims of all jobs that are there: the folder was lost, or an earlier mgw made it */
+  /**
+   * @param rebuild claims the names of all existing jobs, if the folder was lost or is missing
+   */
   constructor(folder: string, rebuild: (raw: Pick<FileClaims, 'claim' | 'claimed'>) => Promise<void>) {
     this.#folder = folder;
     this.#rebuild = rebuild;
   }
 
-  /** Claims a name: undefined if the claim is ours now, else what the claim that is there says, '' if it is damaged. */
+  /**
+   * Claims a name: undefined if this process now has the claim, else the content of the existing claim, '' if that is
+   * damaged.
+   */
   async claim(name: string, content: string): Promise<string | undefined> {
     await this.#complete();
     return this.#claim(name, content);
@@ -204,7 +209,7 @@ class FileClaims {
     return this.#claimed(name);
   }
 
-  // A file tells that no claim is missing. Any number of processes may rebuild them at once.
+  // A marker file shows that no claim is missing. Any number of processes may rebuild the claims at once.
   async #complete(): Promise<void> {
     const marker = `${this.#folder}${sep}.complete`;
     if (lstatSync(marker, { throwIfNoEntry: false }) !== undefined) return;
@@ -217,12 +222,12 @@ class FileClaims {
   }
 
   async #claim(name: string, content: string): Promise<string | undefined> {
-    const won = await createExclusively(this.#pathOf(name), withChecksum(content));
-    return won ? undefined : ((await this.#claimed(name)) ?? '');
+    const isCreated = await createExclusively(this.#pathOf(name), withChecksum(content));
+    return isCreated ? undefined : ((await this.#claimed(name)) ?? '');
   }
 
-  // The marker makes the names durable, and 100,000 syncs would take minutes. A power cut may leave such a claim without
-  // its content: then the jobs tell it.
+  // Not durable, since 100,000 syncs would take minutes; creating the marker file makes the names durable. A power cut
+  // may leave such a claim without its content, which is then derived from the jobs.
   async #reclaim(name: string, content: string): Promise<string | undefined> {
     try {
       await createFile(this.#pathOf(name), withChecksum(content), false);
@@ -241,12 +246,12 @@ class FileClaims {
     return withChecksum(content) === text.slice(0, end) ? content : '';
   }
 
-  /** Records that something was done under a claim; a crash of the machine may lose that. */
+  /** Records that the work under a claim has begun. A crash of the machine may lose this. */
   async confirm(name: string): Promise<void> {
     await appendFile(this.#pathOf(name), 'confirmed\n', { isDurable: false });
   }
 
-  /** Whether a claim is confirmed, or damaged so that it may be. */
+  /** Whether a claim is confirmed, or is damaged and may have been confirmed. */
   async isConfirmed(name: string): Promise<boolean> {
     const text = await this.#textOf(name);
     return text !== undefined && text.indexOf('\n') !== text.length - 1;
@@ -256,7 +261,8 @@ class FileClaims {
     return `${this.#folder}${sep}${claimName(name)}`;
   }
 
-  // Without hard links a claim may be seen before its content: one that was made just now is given a moment.
+  // Without hard links a claim may be visible before its content, so an empty claim that is less than 2 s old is read
+  // again.
   async #textOf(name: string): Promise<string | undefined> {
     const path = this.#pathOf(name);
     for (let looks = 0; ; looks += 1) {

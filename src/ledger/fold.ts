@@ -17,14 +17,14 @@ import { timeOf } from './job-id.ts';
 type LifeOf = JobRecord['lifeOf'];
 
 /**
- * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and
- * no handle is `unknown`, never "not sent", unless a person settled it after that line (design 4). Undefined if
- * the first line is not a readable `prepared`. `lifeOf` is what the ledger can tell of the processes in them.
+ * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and no handle is
+ * `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if the first
+ * line is not a readable `prepared`. `lifeOf` is stored in the job, to tell which of its processes are alive.
  */
 export function foldJob(
   id: string,
   lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: LifeOf = notAsked,
+  lifeOf: LifeOf = lifeUnknown,
 ): Job | undefined {
   const [first, ...rest] = lines;
   if (first?.type !== 'prepared') return undefined;
@@ -37,11 +37,11 @@ export function foldJob(
   return job;
 }
 
-function notAsked(): 'unknown' {
+function lifeUnknown(): 'unknown' {
   return 'unknown';
 }
 
-// A state that only an accepted task has; without its handle nothing can be said of it.
+// Only an accepted task has such a state. Without its handle, nothing is known about the task.
 function wasAccepted(state: JobState): boolean {
   return state !== 'prepared' && state !== 'sending' && state !== 'rejected';
 }
@@ -117,22 +117,22 @@ function addFile(job: Job, file: JobFile, insteadOf?: string): void {
 function applyRun(job: Job, event: RecordedEvent & { type: 'began' | 'delivered' | 'detached' }): void {
   const { record } = job;
   if (event.type === 'began') {
-    // mgw 0.1 did not tell which command it was.
+    // mgw 0.1 did not record the command.
     const { run, owner, ask } = event;
     const output =
       event.output === undefined || event.output === '-' ? event.output : absoluteOutput(event.output);
     const command = (event as Partial<Goal>).command ?? 'submit';
     const goal = { command, ask, ...(output !== undefined && { output }) };
     record.runs = [...record.runs, { run, owner, ...goal }];
-    const isNew = command === 'submit' && !record.goals.some((each) => isSameGoal(each, goal));
-    if (isNew) record.goals = [...record.goals, goal];
+    const isNewGoal = command === 'submit' && !record.goals.some((each) => isSameGoal(each, goal));
+    if (isNewGoal) record.goals = [...record.goals, goal];
     return;
   }
-  const ended = record.runs.find(({ run }) => run === event.run);
-  record.runs = record.runs.filter((run) => run !== ended);
-  if (event.type === 'detached' || ended === undefined) return;
+  const endedRun = record.runs.find(({ run }) => run === event.run);
+  record.runs = record.runs.filter((run) => run !== endedRun);
+  if (event.type === 'detached' || endedRun === undefined) return;
   record.goals = record.goals.map((goal) =>
-    isSameGoal(goal, ended) ? { ...goal, deliveredAt: event.at } : goal,
+    isSameGoal(goal, endedRun) ? { ...goal, deliveredAt: event.at } : goal,
   );
 }
 
@@ -155,7 +155,7 @@ function applySubmission(job: Job, event: SubmissionEvent): void {
   else if (job.handle === undefined) endAttempt(job, event);
 }
 
-// Two processes may settle one dead attempt; what the slower one writes must not end the attempt that came next.
+// Two processes may settle the attempt of a dead process. The event of the slower one must not end the next attempt.
 function isLate(job: Job, event: SubmissionEvent): boolean {
   return event.type !== 'sending' && 'attempt' in event && (event.attempt ?? Infinity) < job.record.attempts;
 }
@@ -181,7 +181,8 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
   if (job.handle === undefined) job.state = 'sending';
 }
 
-// The first handle counts: a second task of one job (a person chose to send again) does not silently replace it.
+// The first handle counts: if a person chose to send the job again, the second task does not silently replace the
+// first.
 function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
   if (job.handle !== undefined) return;
   job.handle = event.handle;
@@ -197,7 +198,7 @@ function resolve(job: Job, { how, attempt = 0 }: RecordedEvent & { type: 'resolv
   job.record.damaged = 0;
 }
 
-// Success, once seen, is never undone (design 6).
+// A success is never undone (design 6).
 function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 'finished' }): void {
   if (job.state === 'succeeded') return;
   job.state = event.state;
@@ -214,8 +215,8 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
 }
 
 /**
- * The readable part of a record that has lost its beginning: enough to name it, to block a second submission, and to follow
- * its handle if that can be read. `text` is the whole file, readable or not.
+ * Folds a record that has lost its beginning. The job has enough to be named, to block a second submission, and to
+ * follow its handle if that is readable. `text` is the whole file.
  */
 export function damagedJob(
   id: string,

@@ -2,20 +2,20 @@ import { hash } from 'node:crypto';
 import type { Ids } from './job-id.ts';
 
 /**
- * What a line of the index says of a job: the hash of what it asks for or of its handle, that it has succeeded, or that
- * it was removed. `filler` says nothing.
+ * The kind of a line: the job has a fingerprint or a handle (by its hash), has succeeded, or was removed. A `filler`
+ * line has no meaning.
  */
 export type IndexKind = 'fingerprint' | 'handle' | 'succeeded' | 'removed' | 'filler';
 
-/** One line of the index. */
+/** One line of the index, decoded. */
 export interface IndexEntry {
   kind: IndexKind;
   id: string;
-  /** What the job is found by; '' if the kind says everything. */
+  /** The fingerprint or the handle; '' for the other kinds. */
   value: string;
 }
 
-// SUM KIND ID HASH\n, every line of one length that is a whole number of 32-bit words.
+// The form of a line is SUM KIND ID HASH\n. All lines have one length, a whole number of 32-bit words.
 const marks: Record<IndexKind, string> = {
   fingerprint: 'f',
   handle: 'h',
@@ -29,10 +29,10 @@ const idAt = 7;
 const hashAt = 26;
 const lineLength = 44;
 const newline = 0x0a;
-/** A search of all lines takes 3 ms for 100,000 jobs; making a table of them takes 100. */
+/** After so many searches, a table is built. For 100,000 jobs a search takes 3 ms, and the table 100 ms. */
 const maxSearches = 16;
 
-/** The line of an entry. */
+/** Encodes an entry as a line. */
 export function indexLine({ kind, id, value }: IndexEntry): string {
   const line = Buffer.from(`     ${marks[kind]} ${id} ${hashOf(value)}\n`, 'latin1');
   new DataView(line.buffer, line.byteOffset).setInt32(0, sumOf(viewOf(line), 0), true);
@@ -47,7 +47,8 @@ function viewOf(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
-// A checksum of 20 bits as four letters. The last steps are those of MurmurHash3: every bit of the line changes it.
+// A checksum of 20 bits, as four letters. The last steps are those of MurmurHash3, so that every bit of the line
+// affects it.
 function sumOf(view: DataView, at: number): number {
   let sum = 0x2f0b4a87;
   for (let word = at + 4; word < at + lineLength; word += 4)
@@ -61,7 +62,7 @@ function isWhole(view: DataView, at: number): boolean {
   return view.getUint8(at + lineLength - 1) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
-// Adds where whole lines begin; returns how far lines are complete.
+// Adds the offset of each valid line to `starts`. Returns the end of the last complete line.
 function addWhole(starts: number[], bytes: Buffer, view: DataView, from: number, end: number): number {
   let at = from;
   while (at + lineLength <= end) {
@@ -81,40 +82,40 @@ function idsIn(bytes: Buffer): (start: number) => string {
   return (start) => bytes.toString('latin1', start + idAt, start + hashAt - 1);
 }
 
-/** The lines of an index that are whole; torn and damaged lines are skipped. */
+/** The valid lines of an index. Torn and damaged lines are skipped. */
 export class IndexLines {
   #buffer = Buffer.alloc(0);
   #view = viewOf(this.#buffer);
   #length = 0;
   #checked = 0;
-  /** Where each whole line begins. */
+  /** The offset of each valid line. */
   #starts: number[] = [];
   #searches = 0;
-  /** Lines by the beginning of their hash, as far as they were entered. */
+  /** Offsets of lines by the beginning of their hash, for the first `#entered` lines. */
   #table = new Map<number, number[]>();
   #entered = 0;
 
-  /** Bytes that were added so far. */
+  /** The number of bytes that were added. */
   get length(): number {
     return this.#length;
   }
 
-  /** How many lines are whole. */
+  /** The number of valid lines. */
   get count(): number {
     return this.#starts.length;
   }
 
-  /** Forgets all lines. */
+  /** Discards all lines. */
   clear(): void {
     this.#length = this.#checked = this.#entered = 0;
-    // Lists of ids that were handed out keep the memory they read from.
+    // A new buffer, because lists of ids that were returned still read the old one.
     this.#buffer = Buffer.alloc(0);
     this.#view = viewOf(this.#buffer);
     this.#starts = [];
     this.#table.clear();
   }
 
-  /** Room for so many further bytes, which {@link add} takes in. */
+  /** Returns free space for a number of bytes. After writing to it, call {@link add}. */
   room(bytes: number): Buffer {
     const length = this.#length + bytes;
     if (length > this.#buffer.length) {
@@ -126,34 +127,35 @@ export class IndexLines {
     return this.#buffer.subarray(this.#length, length);
   }
 
-  /** Takes in so many bytes that were read into the {@link room}. */
+  /** Processes bytes that were written to the free space of {@link room}. */
   add(bytes: number): void {
     this.#length += bytes;
     this.#checked = addWhole(this.#starts, this.#buffer, this.#view, this.#checked, this.#length);
   }
 
-  /** The jobs of a value, in the order of their lines. */
+  /** Finds the ids of the jobs with a value, in the order of their lines. */
   find(kind: IndexKind, value: string): string[] {
     const mark = marks[kind].charCodeAt(0);
-    const wanted = hashOf(value);
+    const wantedHash = hashOf(value);
     this.#searches += 1;
-    const found = this.#searches > maxSearches ? this.#lookUp(wanted) : this.#search(wanted);
+    const found = this.#searches > maxSearches ? this.#lookUp(wantedHash) : this.#search(wantedHash);
     return found.filter((start) => this.#buffer[start + kindAt] === mark).map((start) => this.#idAt(start));
   }
 
   /**
-   * Ids of all jobs that were not removed since, the highest first, without those that have succeeded if so asked. An id
-   * becomes a string when it is asked for: of 100,000 few are looked at.
+   * Ids of all jobs that were not removed, the highest first; optionally without the succeeded ones. An id is decoded
+   * only when it is read, because callers read few of 100,000.
    */
   ids(leaveOutSucceeded: boolean): Ids {
     const starts: number[] = [];
-    const out = new Set<string>();
+    const excluded = new Set<string>();
     let isSorted = true;
     for (let n = this.#starts.length - 1; n >= 0; n -= 1) {
       const start = this.#starts[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
-      if (mark === removedMark || (mark === succeededMark && leaveOutSucceeded)) out.add(this.#idAt(start));
-      if (mark !== fingerprintMark || (out.size > 0 && out.has(this.#idAt(start)))) continue;
+      if (mark === removedMark || (mark === succeededMark && leaveOutSucceeded))
+        excluded.add(this.#idAt(start));
+      if (mark !== fingerprintMark || (excluded.size > 0 && excluded.has(this.#idAt(start)))) continue;
       isSorted &&= starts.length === 0 || this.#isBefore(start, starts.at(-1) ?? 0);
       starts.push(start);
     }
@@ -169,7 +171,7 @@ export class IndexLines {
     };
   }
 
-  /** Ids that were removed and not added since. */
+  /** Ids of jobs that were removed and not added again. */
   removed(): Set<string> {
     const ids = new Set<string>();
     for (const start of this.#starts) {
@@ -180,13 +182,13 @@ export class IndexLines {
     return ids;
   }
 
-  /** Whether there is a line of this kind about a job. */
+  /** Whether a job has a line of this kind. */
   has(kind: IndexKind, id: string): boolean {
     const mark = marks[kind].charCodeAt(0);
     return this.#starts.some((start) => this.#buffer[start + kindAt] === mark && this.#idAt(start) === id);
   }
 
-  /** The highest id of the last 1000 lines; undefined if there is none. */
+  /** The highest id in the last 1000 lines; undefined if there are no lines. */
   get highest(): string | undefined {
     const ids = this.#starts.slice(-1000).map((start) => this.#idAt(start));
     return ids.reduce<string | undefined>(
@@ -199,7 +201,8 @@ export class IndexLines {
     return idsIn(this.#buffer)(start);
   }
 
-  // Whether the id of one line is lower than that of another; both begin alike.
+  // Whether the id of one line is lower than that of another. Compares from the fifth character on: the first four are
+  // always `job_`.
   #isBefore(one: number, other: number): boolean {
     const view = this.#view;
     for (let at = idAt + 4; at < idAt + 16; at += 4) {
@@ -209,17 +212,17 @@ export class IndexLines {
     return view.getUint16(one + idAt + 16) < view.getUint16(other + idAt + 16);
   }
 
-  #search(wanted: string): number[] {
+  #search(wantedHash: string): number[] {
     const bytes = this.#buffer.subarray(0, this.#checked);
     const found: number[] = [];
-    for (let at = bytes.indexOf(wanted); at >= 0; at = bytes.indexOf(wanted, at + 1)) {
+    for (let at = bytes.indexOf(wantedHash); at >= 0; at = bytes.indexOf(wantedHash, at + 1)) {
       const start = at - hashAt;
       if (start >= 0 && isWhole(this.#view, start)) found.push(start);
     }
     return found;
   }
 
-  #lookUp(wanted: string): number[] {
+  #lookUp(wantedHash: string): number[] {
     for (; this.#entered < this.#starts.length; this.#entered += 1) {
       const start = this.#starts[this.#entered] ?? 0;
       const key = keyOf(this.#buffer.toString('latin1', start + hashAt, start + hashAt + 12));
@@ -227,14 +230,14 @@ export class IndexLines {
       if (others === undefined) this.#table.set(key, [start]);
       else others.push(start);
     }
-    const starts = this.#table.get(keyOf(wanted)) ?? [];
+    const starts = this.#table.get(keyOf(wantedHash)) ?? [];
     return starts.filter(
-      (start) => this.#buffer.toString('latin1', start + hashAt, start + lineLength - 1) === wanted,
+      (start) => this.#buffer.toString('latin1', start + hashAt, start + lineLength - 1) === wantedHash,
     );
   }
 }
 
-// As many digits as a number holds exactly.
+// 48 bits, which a number holds exactly.
 function keyOf(hash: string): number {
   return parseInt(hash.slice(0, 12), 16);
 }

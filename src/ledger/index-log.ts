@@ -5,36 +5,36 @@ import { appendFile, createFile, readTail, type AppendOptions } from './durable-
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './job-id.ts';
 
-/** Where an index finds out what it has lost. */
+/** The jobs, from which an index restores lost lines. */
 export interface Indexed {
-  /** The folder of the jobs' records. */
+  /** The folder of the job records. */
   folder: string;
-  /** Ids of all records, the oldest first. */
+  /** Ids of all records, oldest first. */
   ids: () => string[];
-  /** All that the index should say of a job. */
+  /** The complete index entries of a job. */
   entriesOf: (id: string) => IndexEntry[];
 }
 
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * The index of a ledger: a log of lines, each with one fact about a job. It is a copy that speeds up searches: claims
- * decide what is paid for. Before lines are appended, as many bytes are appended to a second file, the count. If there are
- * fewer whole lines than that, something was lost, and the jobs tell it again (design 4).
+ * The index of a ledger: a log in which each line has one fact about a job. It only speeds up searches; payments depend
+ * on claims. Before lines are appended, the same number of bytes is appended to a second file, the count. If there are
+ * fewer valid lines than that, some were lost, and they are restored from the jobs (design 4).
  */
 export class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
   readonly #jobs: Indexed;
   readonly #lines = new IndexLines();
-  /** The file that was read. */
+  /** The inode of the file that was read. */
   #inode: number | undefined;
   #completing: Promise<void> | undefined;
-  /** Lines that are to be written together, and whether they have to be durable. */
+  /** Lines to be written together, and whether any of them must be durable. */
   #queued: string[] = [];
   #isDurable = false;
   readonly #write = together(() => this.#writeQueued());
-  /** The file after the last line of this process. */
+  /** The status of the file after this process last appended to it. */
   #written: Stats | undefined;
 
   constructor(path: string, countPath: string, jobs: Indexed) {
@@ -62,20 +62,20 @@ export class IndexLog {
   async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
     const appended = appendFile(path, text, options).catch(async (error: unknown) => {
       if (systemCode(error) !== 'ENOENT') throw error;
-      // It was removed since it was found to be whole.
+      // The file was removed after the check.
       await this.#complete();
       return appendFile(path, text, options);
     });
     return (await appended).after;
   }
 
-  /** Whether the file still has what this process added to it last. */
+  /** Whether the file still contains the last lines that this process added. */
   get isKept(): boolean {
     const now = statSync(this.#path, { throwIfNoEntry: false });
     return now !== undefined && now.ino === this.#written?.ino && now.size >= this.#written.size;
   }
 
-  /** The jobs of a value, the last one first. Their records may be gone. */
+  /** Ids of the jobs with a value, newest line first. Their records may be gone. */
   async find(kind: IndexKind, value: string): Promise<string[]> {
     await this.#whole();
     return [...new Set(this.#lines.find(kind, value).reverse())];
@@ -87,19 +87,19 @@ export class IndexLog {
     return this.#lines.ids(leaveOutSucceeded);
   }
 
-  /** Ids that are known to be removed. */
+  /** Ids of the jobs that are known to be removed. */
   async removed(): Promise<Set<string>> {
     await this.#whole();
     return this.#lines.removed();
   }
 
-  /** Whether the index knows a handle of a job. */
+  /** Whether the index has a handle of a job. */
   async isAccepted(id: string): Promise<boolean> {
     await this.#whole();
     return this.#lines.has('handle', id);
   }
 
-  /** The highest id of those that were added lately; undefined if there is none. */
+  /** The highest id among recently added jobs; undefined if there are none. */
   async highest(): Promise<string | undefined> {
     await this.#whole();
     return this.#lines.highest;
@@ -118,7 +118,7 @@ export class IndexLog {
     return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
   }
 
-  // Synchronous: it is asked several times for each submission, and takes a tenth of a trip to the thread pool.
+  // Synchronous, because each submission calls it several times, and the thread pool takes ten times as long.
   #refresh(): void {
     const lines = this.#lines;
     const now = statSync(this.#path, { throwIfNoEntry: false });
@@ -136,7 +136,7 @@ export class IndexLog {
     else lines.add(read.tail.length);
   }
 
-  // Any number of processes may do so at once: each adds what it does not find.
+  // Any number of processes may do this at once: each adds the lines that it does not find.
   async #complete(): Promise<void> {
     await Promise.all(
       [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
@@ -146,24 +146,25 @@ export class IndexLog {
       .ids()
       .flatMap((id) => this.#jobs.entriesOf(id))
       .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
-    // All are counted before the first is written: a process that dies in between leaves an index that is not whole.
+    // All lines are counted before the first is written. If the process dies in between, the index is known to be
+    // incomplete.
     await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });
-    for (let start = 0; start < missing.length; start += atOnce)
+    for (let start = 0; start < missing.length; start += maxLinesPerWrite)
       await appendFile(
         this.#path,
         missing
-          .slice(start, start + atOnce)
+          .slice(start, start + maxLinesPerWrite)
           .map(indexLine)
           .join(''),
       );
     this.#refresh();
-    const lack = sizeOf(this.#countPath) - this.#lines.count;
-    if (lack > 0) await appendFile(this.#path, indexLine(filler).repeat(lack));
+    const lineDeficit = sizeOf(this.#countPath) - this.#lines.count;
+    if (lineDeficit > 0) await appendFile(this.#path, indexLine(filler).repeat(lineDeficit));
   }
 }
 
-/** So many lines are written together. */
-const atOnce = 1000;
+/** The number of lines in one write. */
+const maxLinesPerWrite = 1000;
 
 function sizeOf(path: string): number {
   return statSync(path, { throwIfNoEntry: false })?.size ?? 0;

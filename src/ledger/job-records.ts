@@ -8,28 +8,28 @@ import { decodeEvents, tornEnd } from './event-log.ts';
 import { jobIdForm } from './job-id.ts';
 import { lifeOf } from './owner.ts';
 
-/** So many records are kept, of at most so many bytes each. */
-const maxKept = 256;
-const longestKept = 64 * 1024;
+/** The size of the cache: the number of records, and the length of each in bytes. */
+const maxCachedRecords = 256;
+const maxCachedBytes = 64 * 1024;
 
-/** A record without damage at its beginning or its end, as it was when it had a version. */
-interface Kept {
+/** A cached record, undamaged at its beginning and end, with the version of the file from which it was read. */
+interface CachedRecord {
   version: string;
   lines: readonly (RecordedEvent | undefined)[];
 }
 
-/** The content of a removed record, so that no job with its id is created again. */
+/** The content of a removed record. It prevents another job with the same id. */
 const tombstone = 'removed\n';
 
 /**
- * The records of jobs: a folder of event logs, each the file `<id>.jsonl`. A record is created once; it is removed by a
- * tombstone that takes its place. So a reader finds nothing, the job or its removal, and nothing in between. Records that were
- * used lately are kept in memory.
+ * The records of jobs: a folder of event logs, each in a file `<id>.jsonl`. A record is created once, and a tombstone
+ * replaces it when it is removed. A reader finds nothing, the job or its removal, never a state in between. Recently
+ * used records are cached in memory.
  */
 export class JobRecords {
   readonly folder: string;
-  /** By id, the oldest first. */
-  readonly #kept = new Map<string, Kept>();
+  /** By id, least recently used first. */
+  readonly #cached = new Map<string, CachedRecord>();
 
   constructor(folder: string) {
     this.folder = folder;
@@ -41,8 +41,8 @@ export class JobRecords {
   }
 
   /**
-   * Creates a record, durable on return: complete or not there at all. False if there is one of this id, or was one:
-   * unless `restores`, which puts the record in the place of a tombstone.
+   * Creates a record in one step, durable on return. Returns false if a record of this id exists or was removed; with
+   * `restores`, the new record replaces a tombstone.
    */
   async create(id: string, text: string, restores = false): Promise<boolean> {
     const path = this.pathOf(id);
@@ -51,27 +51,30 @@ export class JobRecords {
       await replaceFile(path, text);
     }
     const stat = lstatSync(path, { throwIfNoEntry: false });
-    if (stat?.size === Buffer.byteLength(text)) this.#keep(id, stat, decodeEvents(text));
+    if (stat?.size === Buffer.byteLength(text)) this.#cache(id, stat, decodeEvents(text));
     return true;
   }
 
-  /** Adds a line to a record, durable on return unless `isDurable` is false. @throws ENOENT if there is none, or it was removed. */
+  /**
+   * Adds a line to a record, durable on return unless `isDurable` is false.
+   * @throws ENOENT if the record is missing or was removed.
+   */
   async append(id: string, line: string, isDurable: boolean): Promise<void> {
-    const kept = this.#kept.get(id);
-    const isKept = (stat: Stats): boolean => {
+    const cached = this.#cached.get(id);
+    const isCached = (stat: Stats): boolean => {
       if (stat.size === tombstone.length && this.isRemoved(id)) throw missing(id);
-      return kept?.version === versionOf(stat);
+      return cached?.version === versionOf(stat);
     };
     const { before, after } = await appendFile(this.pathOf(id), line, {
       tornEnd,
       isDurable,
-      isWhole: isKept,
+      isWhole: isCached,
     });
-    if (kept !== undefined && isKept(before) && after.size === before.size + Buffer.byteLength(line))
-      this.#keep(id, after, [...kept.lines, ...decodeEvents(line)]);
+    if (cached !== undefined && isCached(before) && after.size === before.size + Buffer.byteLength(line))
+      this.#cache(id, after, [...cached.lines, ...decodeEvents(line)]);
   }
 
-  /** The job as the fold of its events, undefined if there is none. */
+  /** Reads a job as the fold of its events; undefined if there is no record. */
   read(id: string): Job | undefined {
     if (!jobIdForm.test(id)) return undefined;
     const found = this.#find(id);
@@ -84,13 +87,13 @@ export class JobRecords {
     return [...(this.#find(id)?.lines ?? decodeEvents(''))];
   }
 
-  /** A text that differs after whatever becomes of a record; undefined if there is none. */
+  /** A text that changes whenever the record changes; undefined if there is no record. */
   version(id: string): string | undefined {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
     return stat === undefined || this.#isTombstone(id, stat) ? undefined : versionOf(stat);
   }
 
-  /** Whether a record was removed, or kept from being created. */
+  /** Whether a record was removed, or its creation was forbidden. */
   isRemoved(id: string): boolean {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
     return stat !== undefined && this.#isTombstone(id, stat);
@@ -102,7 +105,7 @@ export class JobRecords {
     );
   }
 
-  /** Ids of all records and all that were removed, newest first. */
+  /** Ids of all records, also of removed ones, newest first. */
   ids(): string[] {
     const ids = readdirSync(this.folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids
@@ -111,48 +114,48 @@ export class JobRecords {
       .reverse();
   }
 
-  /** Removes a record, durably. */
+  /** Removes a record, durable on return. */
   async remove(id: string): Promise<void> {
     await replaceFile(this.pathOf(id), tombstone);
   }
 
-  /** Keeps a record from being created; false if there is one. */
+  /** Prevents a record from being created; false if it exists. */
   async forbid(id: string): Promise<boolean> {
     return (await createExclusively(this.pathOf(id), tombstone)) || this.isRemoved(id);
   }
 
-  #find(id: string): { text?: string; lines: Kept['lines'] } | undefined {
+  #find(id: string): { text?: string; lines: CachedRecord['lines'] } | undefined {
     try {
-      const kept = this.#kept.get(id);
-      if (kept !== undefined && kept.version === this.version(id)) return kept;
+      const cached = this.#cached.get(id);
+      if (cached !== undefined && cached.version === this.version(id)) return cached;
       const read = readTail(this.pathOf(id), () => 0);
       if (read === undefined) return undefined;
       const text = read.tail.toString('utf8');
       if (text === tombstone) return undefined;
       const lines = decodeEvents(text);
-      if (text.endsWith('\n')) this.#keep(id, read.stat, lines);
+      if (text.endsWith('\n')) this.#cache(id, read.stat, lines);
       return { text, lines };
     } catch (error) {
       if (shortages.has(systemCode(error) ?? '')) throw error;
-      // A link, a folder, a file without permission: a record that cannot be read is not "not sent".
+      // A link, a folder, or a file without permission: an unreadable record must not count as "not sent".
       return { text: '', lines: decodeEvents('') };
     }
   }
 
-  #keep(id: string, stat: Stats, lines: Kept['lines']): void {
-    this.#kept.delete(id);
-    if (stat.size > longestKept || lines[0]?.type !== 'prepared') return;
-    this.#kept.set(id, { version: versionOf(stat), lines });
-    if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value ?? '');
+  #cache(id: string, stat: Stats, lines: CachedRecord['lines']): void {
+    this.#cached.delete(id);
+    if (stat.size > maxCachedBytes || lines[0]?.type !== 'prepared') return;
+    this.#cached.set(id, { version: versionOf(stat), lines });
+    if (this.#cached.size > maxCachedRecords) this.#cached.delete(this.#cached.keys().next().value ?? '');
   }
 }
 
-/** The job that a record's text tells of. */
+/** Folds the text of a record. */
 export function foldRecord(id: string, text: string): Job {
   return jobOf(id, { text, lines: decodeEvents(text) });
 }
 
-function jobOf(id: string, { text = '', lines }: { text?: string; lines: Kept['lines'] }): Job {
+function jobOf(id: string, { text = '', lines }: { text?: string; lines: CachedRecord['lines'] }): Job {
   return foldJob(id, lines, lifeOf) ?? damagedJob(id, text, lines, lifeOf);
 }
 
@@ -160,10 +163,10 @@ function missing(id: string): Error {
   return Object.assign(new Error(`There is no job ${id} any more`), { code: 'ENOENT' });
 }
 
-// What says nothing about the file: this process has too much open.
+// Errors that do not concern the file: this process has too many files open, or too little memory.
 const shortages = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN']);
 
-// Nothing writes to a record but by adding to it.
+// These values change with every write, since records are only appended to or replaced.
 function versionOf({ ino, size, mtimeMs, ctimeMs }: Stats): string {
   return `${ino} ${size} ${mtimeMs} ${ctimeMs}`;
 }

@@ -2,34 +2,36 @@ import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
 import type { Ids } from './job-id.ts';
 import type { Fate } from './names.ts';
 
-/** As whom a process writes, and for how long: to others it is alive while it holds this. */
+/** The identity under which a process writes. Other processes consider it alive while it holds the lease. */
 export interface Lease {
   owner: Owner;
   /**
-   * Asked directly before what cannot be taken back, and without a pause after it.
-   * @throws MgwError('unreachable') if other processes may have found this one dead by now, as after it was stopped.
+   * Called immediately before an action that cannot be undone.
+   * @throws MgwError('unreachable') if other processes may consider this one dead, for example after it was suspended.
    */
   assertHeld(): void;
 }
 
-/** The lease of a process on another machine, as it is now. */
+/** The current lease of a process on another machine. */
 export interface UncertainLease {
-  /** When it ends, by the ledger's clock. A renewal changes it. */
+  /** When the lease ends, by the ledger's clock. A renewal changes it. */
   until: string;
   leftMs: number;
 }
 
 /**
- * Where jobs are kept. Every method that writes returns only when what it wrote is durable. The folder of plain
- * files is one such place (`openFileLedger`), PostgreSQL the other (design 4, 15).
+ * The storage of jobs. Every method that writes returns only when its data is durable. There are two implementations: a
+ * folder of plain files (`openFileLedger`), and PostgreSQL (design 4, 15).
  */
 export interface Ledger {
-  /** Makes an id for a new job, higher than those before it, whatever the clock says. `now` in ms since 1970. */
+  /**
+   * Creates an id for a new job, higher than all earlier ids even if the clock was set back. `now` is in ms since 1970.
+   */
   newId(now: number): Promise<string>;
   /**
-   * Creates a job with its first events. An event that has a time keeps it; `undefined` is a line that could not be read
-   * where the job comes from. Of any number of processes one gets true; false if there is a job of this id or was one,
-   * unless `restores`: then one that was removed comes back.
+   * Creates a job with its first events. An event that already has a time keeps it; `undefined` is a line that was
+   * unreadable in an imported job. If several processes try, exactly one gets true. Returns false if a job of this id
+   * exists or was removed; with `restores`, a removed job is created again.
    * @throws MgwError('local_io') if it cannot be recorded.
    */
   create(
@@ -38,55 +40,55 @@ export interface Ledger {
     restores?: boolean,
   ): Promise<boolean>;
   /**
-   * Adds an event to a job; `delivered` alone may be lost in a power cut, which does no harm.
-   * @throws MgwError('local_io') if it cannot be recorded, or the job was removed: then it is not recorded.
+   * Adds an event to a job. Only `delivered` may be lost in a power cut, which does no harm.
+   * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed.
    */
   append(id: string, event: JobEvent): Promise<void>;
-  /** Reads a job as the fold of its events; undefined if there is none. A damaged record is `unknown`. */
+  /** Reads a job as the fold of its events; undefined if there is no such job. A damaged record is `unknown`. */
   read(id: string): Promise<Job | undefined>;
   /** Reads the events of a job in their order, `undefined` for a line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** A text that differs after whatever becomes of a job's record; undefined if there is none. Quicker than {@link read}. */
+  /** A text that changes whenever the job's record changes; undefined if there is none. Faster than {@link read}. */
   version(id: string): Promise<string | undefined>;
   /** Ids of all jobs, newest first. */
   ids(): Promise<string[]>;
   /**
-   * The same, quicker if there are many. A job whose record is gone may be among them, and those that are known to have
-   * succeeded may be left out.
+   * Like {@link ids}, but faster. It may include jobs whose records are gone, and can leave out jobs that are known to
+   * have succeeded.
    */
   listed(which?: { leaveOutSucceeded: boolean }): Promise<Ids>;
-  /** Removes a job's record for good, as one step: no job of this id is created again, except by `restores`. */
+  /** Removes a job's record permanently, in one step. Only `restores` can create a job of this id again. */
   remove(id: string): Promise<void>;
-  /** Keeps a job from being created; false if there is one. */
+  /** Prevents a job from being created; false if it exists. */
   forbid(id: string): Promise<boolean>;
-  /** Tells what became of an id that a claim names. `lost` if its job may have been paid for. */
+  /** Tells whether the job that a claim names exists. `lost` if it does not, but may have been paid for. */
   fateOf(id: string): Promise<Fate>;
   /**
-   * Claims a name permanently: undefined if the claim is ours now, else the content of the claim that is there, '' if it
-   * is damaged. Of any number of processes exactly one gets undefined.
+   * Claims a name permanently. Returns undefined if this process now has the claim, else the content of the existing
+   * claim, '' if that is damaged. If several processes try, exactly one gets undefined.
    */
   claim(name: string, content: string): Promise<string | undefined>;
   /** The content of a claim, '' if it is damaged; undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
-  /** Records that something is about to be done under a claim. @throws MgwError('local_io') if it must not be. */
+  /** Records that the work under a claim is about to begin. @throws MgwError('local_io') if it must not begin. */
   confirm(name: string): Promise<void>;
-  /** Whether something may have been done under a claim although no event says so. */
+  /** Whether the work under a claim may have begun, even if no event says so. */
   isConfirmed(name: string): Promise<boolean>;
   /**
-   * The jobs of a fingerprint or a handle, the last one first. It may miss one, and name one whose record is gone: nothing
-   * is paid for by what it says.
+   * Finds the jobs with a fingerprint or a handle, the last one first. It may miss a job, or return one whose record is
+   * gone, so no payment depends on it.
    */
   lookup(kind: 'fingerprint' | 'handle', value: string): Promise<string[]>;
   /**
-   * This process, as the others know it. What rests on several steps takes one lease for all of them: an event that names
-   * an owner is recorded only while that owner's lease is held.
+   * Returns the lease of this process. An operation of several steps uses one lease throughout: an event that names an
+   * owner is recorded only while that owner holds its lease.
    */
   lease(): Promise<Lease>;
-  /** What can be shown of a process that an event, a claim or a reservation names. */
+  /** Whether a process that an event, a claim or a reservation names is alive or dead, if this can be shown. */
   lifeOf(owner: Owner): Promise<Life>;
   /**
-   * The lease of a process that cannot be seen from this machine: until it is renewed or ends, the process may be alive or
-   * dead. undefined if it has ended, or if {@link lifeOf} is certain.
+   * The lease of a process that cannot be observed from this machine, which may be alive or dead until the lease ends.
+   * Returns undefined if it has ended, or if {@link lifeOf} is certain.
    */
   uncertainLease(owner: Owner): Promise<UncertainLease | undefined>;
   /** Ends the lease, and closes all connections and files. */

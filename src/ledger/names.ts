@@ -3,33 +3,33 @@ import type { Owner } from '../job.ts';
 import { isObject, tryParseJson } from '../json.ts';
 
 /**
- * The names under which jobs and attempts are claimed. The first process to claim a name has it, and no claim is ever given
- * up: claims decide about payments.
+ * The names under which jobs and attempts are claimed. The first process to claim a name has it permanently, so claims
+ * decide which process pays.
  */
 export const names = {
-  /** The first job of a submission: by its `--key`, or by what it asks for. */
+  /** The first job of a submission, by its `--key` or else its fingerprint. */
   first: ({ key, fingerprint }: { key?: string | undefined; fingerprint: string }): string =>
     key === undefined ? `take.${fingerprint}` : `key.${key}`,
   /** The job that follows another one under the same name: a second take, or the next job after a removed one. */
   after: (id: string): string => `take.${id}`,
-  /** One attempt to send a job, from 1. */
+  /** An attempt to send a job, counted from 1. */
   attempt: (id: string, attempt: number): string => `send.${id}.${attempt}`,
 };
 
-/** What the claim of a job's name says. */
+/** The content of a claim of a job's name. */
 export interface Holder {
-  /** The id that was chosen before the job was created. */
+  /** The id, chosen before the job was created. */
   job: string;
   fingerprint: string;
   owner: Owner;
 }
 
-/** The content of a claim that gives a name to a job. */
+/** Encodes the content of a claim of a job's name. */
 export function holderText({ job, fingerprint, owner }: Holder): string {
   return JSON.stringify({ job, fingerprint, owner });
 }
 
-/** Reads {@link holderText}; undefined if it is damaged. */
+/** Decodes {@link holderText}; undefined if it is damaged. */
 export function readHolder(text: string): Holder | undefined {
   const value = tryParseJson(text);
   if (!isObject(value)) return undefined;
@@ -39,7 +39,7 @@ export function readHolder(text: string): Holder | undefined {
   return { job, fingerprint, owner };
 }
 
-/** The process that made an attempt's claim, whose content is the owner as JSON; undefined if the claim is damaged. */
+/** Decodes the claim of an attempt: the process that made it. Returns undefined if the claim is damaged. */
 export function readOwner(text: string): Owner | undefined {
   return ownerIn(tryParseJson(text));
 }
@@ -57,12 +57,12 @@ function ownerIn(value: unknown): Owner | undefined {
   };
 }
 
-/** What became of the id that a claim names: `unmade` if no job of it was ever created. */
+/** Whether the job of a claimed id exists: `unmade` if it was never created, `lost` if it may have been paid for. */
 export type Fate = 'there' | 'removed' | 'lost' | 'unmade';
 
-/** Encodes a claim's name as it is stored: any text may be one, and every file system takes its characters and its length. */
+/** Encodes a claim's name, which may be any text, as a file name that is valid in every file system. */
 export function claimName(name: string): string {
   const encoded = encodeURIComponent(name);
-  // A file's name has 255 bytes at most, and a draft's is longer by 41.
+  // A file name has at most 255 bytes, and the name of a draft is 41 bytes longer.
   return encoded.length <= 200 ? encoded : `long-${hash('sha256', name)}`;
 }

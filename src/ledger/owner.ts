@@ -4,25 +4,25 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Life, Owner } from '../job.ts';
 
-// A snapshot that is restored, or a container that starts again, may give a new process the id, the start and the
-// boot of an old one; this it cannot.
-let made: string | undefined;
+// Identifies this process even if a restored snapshot or a restarted container gives it the id, start time and boot id
+// of an earlier one.
+let ownInstance: string | undefined;
 
 function instance(): string {
-  return (made ??= randomUUID());
+  return (ownInstance ??= randomUUID());
 }
 
 let own: Owner | undefined;
 
-/** This process, so that another one can tell whether it is still alive. */
+/** The identity of this process, by which another process can tell whether it is alive. */
 export function currentOwner(): Owner {
   own ??= { pid: process.pid, start: startOf(process.pid) ?? '', host: thisHost(), instance: instance() };
   return { ...own };
 }
 
 /**
- * Whether a process is still running. A sender asks for `alive`: an attempt of a process that cannot be shown to be
- * is in doubt. A process that takes over a file asks for `dead`: a process that cannot be seen may still be writing.
+ * Whether a process is still running. A sender must be shown to be `alive`, else the outcome of its attempt is unknown.
+ * A process must be shown to be `dead` before another one takes over its file, because it may still be writing.
  */
 export function lifeOf(owner: Owner): Life {
   if (!(owner.pid > 0)) return 'dead';
@@ -43,7 +43,8 @@ export function lifeOf(owner: Owner): Life {
 
 let host: string | undefined;
 
-// The host's name, its boot and the process namespace, if the system tells them: ids mean nothing in another one.
+// The host name, boot id and process namespace, as far as the system tells them. A process id has a meaning only within
+// these.
 function thisHost(): string {
   if (host !== undefined) return host;
   const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);
@@ -52,8 +53,8 @@ function thisHost(): string {
   return host;
 }
 
-// A process id is used again; its start is not. Fields of stat are counted after the name in brackets: the state
-// first, the start as the twentieth. A zombie has ended, though its id is still taken.
+// Process ids are reused, so the start time is compared too. The fields of stat are counted after the name in brackets:
+// the state is the first, the start time the twentieth. A zombie has ended although its id is still in use.
 function startOf(pid: number): string | undefined {
   if (process.platform !== 'linux') return startByPs(pid);
   const stat = readSystem(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
@@ -61,7 +62,7 @@ function startOf(pid: number): string | undefined {
   return state === 'Z' || state === 'X' ? 'ended' : fields[18];
 }
 
-// macOS and the BSDs; Windows has no such command, and its starts are unknown.
+// For macOS and the BSDs. Windows has no ps, so start times are unknown there.
 function startByPs(pid: number): string | undefined {
   const args = ['-o', 'lstart=', '-p', String(pid)];
   return readSystem(() => execFileSync('ps', args, { encoding: 'utf8', stdio: 'pipe', timeout: 2000 }));

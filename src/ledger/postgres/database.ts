@@ -5,27 +5,27 @@ import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** The database did not respond in time: the statement may have run or not. */
+/** The database did not respond in time. The statement may have been executed. */
 export class DatabaseGone extends MgwError {}
 
-/** A row of a result, not checked yet. */
+/** A row of a result, not validated yet. */
 export type Row = Record<string, unknown>;
 
 /**
- * When the commit of a statement returns: when it is on disk, whatever the database's own setting is, or before that. If
- * absent, as the database's own setting says.
+ * When a statement returns: after its commit is on disk (`durable`) or before that (`soon`). If absent, the setting of
+ * the database decides.
  */
 export type Commit = 'durable' | 'soon';
 
-/** The maximum number of connections of one process: fifty processes fit a server with its default settings. */
+/** The maximum number of connections of one process. A server with default settings can serve fifty processes. */
 const maxConnections = 4;
-/** An unused connection is closed after this time, ms. */
+/** The time after which an unused connection is closed, in ms. */
 const idleMs = 5000;
 
 /**
- * The database behind a ledger. Every statement is one transaction by itself, so that a transaction pool may
- * be in front of it (PgBouncer). Every statement is written so that it may be repeated. If a connection breaks, or
- * none can be made, it is repeated on another one, for as long as the patience lasts.
+ * The database behind a ledger. Each statement is one transaction, so that a transaction pool (PgBouncer) may be in
+ * front of the database, and each statement may be repeated. If the connection breaks or cannot be made, the statement
+ * is repeated on another one until the patience of the URL is over.
  */
 export class Database {
   readonly url: StateUrl;
@@ -40,7 +40,7 @@ export class Database {
     this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
     this.#pool = new pg.Pool({
       connectionString: url.href,
-      // Given in any case: without it, PGSSLMODE would decide.
+      // Always set, because PGSSLMODE would decide otherwise.
       ssl: tlsOptions(url),
       Client: SafeClient,
       application_name: 'mgw',
@@ -51,19 +51,19 @@ export class Database {
       allowExitOnIdle: true,
       keepAlive: true,
     });
-    // Of an idle connection: the next statement opens another.
+    // An idle connection broke. The next statement opens another.
     this.#pool.on('error', () => undefined);
   }
 
-  /** A table's full name: no connection's search path is relied on. */
+  /** Returns a table's qualified name, which does not depend on the search path of the connection. */
   table(name: string): string {
     return `${this.url.schema}.${name}`;
   }
 
   /**
-   * Runs one statement; it may be done twice.
-   * @throws DatabaseGone, exit 6, if the database did not respond; MgwError('config') if the database refuses mgw, or has no
-   * ledger in it; MgwError('local_io') otherwise.
+   * Runs one statement, possibly twice.
+   * @throws DatabaseGone, exit 6, if the database did not respond; MgwError('config') if it refuses mgw or contains no
+   * ledger; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = [], commit?: Commit): Promise<T[]> {
     const end = this.#clock.monotonic() + this.url.patienceMs;
@@ -79,14 +79,15 @@ export class Database {
   }
 
   async #rowsOf<T extends Row>(text: string, values: readonly unknown[], commit?: Commit): Promise<T[]> {
-    // Given a query object, the pool returns a promise of its results, which its types do not say.
+    // For a query object the pool returns a promise of its results, which its types do not say.
     const sent: unknown = this.#pool.query(guarded(text, values, commit));
     return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
   /**
-   * Whether a transaction of several statements can be made; mgw makes none, and checks what is in front of the database.
-   * @throws as {@link query} does.
+   * Whether a transaction of several statements works, which shows how a pool in front of the database is configured.
+   * mgw itself uses no such transactions.
+   * @throws the errors of {@link query}
    */
   async knowsTransactions(): Promise<boolean> {
     const client = await this.#pool.connect().catch((error: unknown) => {
@@ -99,7 +100,7 @@ export class Database {
       return true;
     } catch {
       client.release(true);
-      // Reports that the database is unreachable.
+      // Throws if the reason is that the database is unreachable.
       await this.query('SELECT');
       return false;
     }
@@ -141,42 +142,42 @@ export class Database {
   }
 }
 
-// A table, a schema or a column that is not there.
+// A table, a schema or a column is missing.
 const missing = new Set(['42P01', '3F000', '42703']);
 const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
-// The client of the database gives these errors no code.
+// The pg client gives these errors no code.
 const noPassword = /client password must be/;
 const noTls = /does not support SSL/;
 
-/** Whether PostgreSQL refused a row because its key exists. `error` may be what {@link Database.query} threw. */
+/** Whether PostgreSQL refused a row because its key exists. `error` may be one that {@link Database.query} threw. */
 export function isDuplicate(error: unknown): boolean {
   return systemCode(error instanceof MgwError ? error.cause : error) === '23505';
 }
 
-const serverCodes =
-  // Connections: broken, too many, the server starting or ending; two transactions in each other's way.
+const temporaryServerCodes =
+  // A broken connection, too many connections, a server that is starting or stopping, or conflicting transactions.
   /^(08|57P0[1-5]|53|40001|40P01|25006)/;
-const socketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
+const temporarySocketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
 
-// Errors that may pass. pg's own errors about a broken connection have no code.
+// Whether an error is temporary. pg's own errors about a broken connection have no code.
 function isGone(error: unknown): boolean {
   const code = systemCode(error);
-  if (code !== undefined) return serverCodes.test(code) || socketCodes.test(code);
+  if (code !== undefined) return temporaryServerCodes.test(code) || temporarySocketCodes.test(code);
   return /terminated|timeout|closed|not queryable|server (closed|conn)|ended/i.test(messageOf(error));
 }
 
 function wordsOf(error: unknown): string {
   const inner: unknown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
-  return (messageOf(inner) || systemCode(error) || 'no reason given').replace(/\.$/, '').slice(0, 300);
+  return (messageOf(inner) || systemCode(error) || 'no reason was given').replace(/\.$/, '').slice(0, 300);
 }
 
-/** The code of the error if a server asks for the password in clear on a connection without TLS. */
+/** The code of the error if the server asks for the password in clear on a connection without TLS. */
 const clearPassword = 'MGW_CLEAR_PASSWORD';
 
 /**
  * Returns the TLS options of the connection, or false for none. Without `sslmode` the server's certificate and name are
  * verified, unless the server is on this machine (design 15). NODE_TLS_REJECT_UNAUTHORIZED has no effect.
- * @throws MgwError('config') if a file of certificates cannot be read.
+ * @throws MgwError('config') if a certificate file cannot be read.
  */
 export function tlsOptions(
   { tls, href }: StateUrl,
@@ -194,12 +195,12 @@ export function tlsOptions(
   };
 }
 
-/** Returns a warning if someone on the network between could read or change the connection, or undefined. */
+/** Returns a warning if someone on the network could read or change the traffic, else undefined. */
 export function tlsWarning(url: StateUrl): string | undefined {
   const { rejectUnauthorized } = tlsOptions(url) || { rejectUnauthorized: false };
   if (rejectUnauthorized || isHere(url.href, process.env['PGHOST'] ?? 'localhost')) return undefined;
   const what = tlsOptions(url) ? 'not verified (sslmode=no-verify)' : 'not encrypted';
-  return `The connection to the database is ${what}: anyone on the network between can read and change what mgw records.`;
+  return `The connection to the database is ${what}: anyone on the network in between can read and change the records of mgw.`;
 }
 
 function pem(path: string): string {
@@ -208,7 +209,7 @@ function pem(path: string): string {
   } catch (error) {
     throw new MgwError(
       'config',
-      `Could not read a certificate of the database's address: ${messageOf(error)}.`,
+      `Could not read a certificate that the database's URL names: ${messageOf(error)}.`,
       {
         cause: error,
       },
@@ -216,7 +217,7 @@ function pem(path: string): string {
   }
 }
 
-// The client of the database takes the last one of several parameters, and the parameter before the host of the URL.
+// Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
 function isHere(href: string, defaultHost: string): boolean {
   const url = new URL(href);
   const hosts = url.searchParams.getAll('host');
@@ -228,12 +229,12 @@ interface Stream {
   destroy(error: Error): void;
 }
 
-/** A client that never sends a password in clear over a connection without TLS. */
+/** A client that never sends a password in clear on a connection without TLS. */
 class SafeClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super(config);
     const { connection } = this as unknown as { connection: NodeJS.EventEmitter & { stream: Stream } };
-    // Listeners run in order: this one ends the connection before the client's own one writes the password.
+    // Listeners run in order. This one closes the connection before the client's own listener writes the password.
     connection.on('authenticationCleartextPassword', () => {
       if ('encrypted' in connection.stream) return;
       const text = 'it asks for the password in clear, and the connection has no TLS';
@@ -242,13 +243,14 @@ class SafeClient extends pg.Client {
   }
 }
 
-// Without it, an operator or a function that another role made in `public` could be chosen instead of PostgreSQL's own, and
-// run as mgw's role. It holds for one transaction, since a pool may give the next one to another connection.
-// OFFSET: it returns no row, which would have to be described and read.
+// Without this, PostgreSQL could choose an operator or function that another role created in `public`, and run it as
+// mgw's role. The setting lasts for one transaction, since a pool may run the next one on another connection. With
+// OFFSET 1 the query returns no row, which saves time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;
-  // A stronger setting of the database stays. An operator could be another role's here.
+  // A stronger setting of the database is not changed. No operators are used, since another role could have created
+  // them.
   const mode =
     commit === 'soon'
       ? "'off'"
@@ -257,13 +259,13 @@ function guardOf(commit?: Commit): string {
 }
 
 /**
- * Builds a query that finds functions, operators and types in `pg_catalog` only, whatever the search path of the connection
- * or the role is (design 15). The search path is set in the transaction of the statement, without a round trip of its own.
- * The query has two results; the second is the statement's.
+ * Builds a query that finds functions, operators and types only in `pg_catalog`, independently of the search path of
+ * the connection or role (design 15). The search path is set in the same transaction, without another round trip. The
+ * query has two results; the second is that of the statement.
  */
 function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
   const guard = guardOf(commit);
-  // A text without values is one transaction, also if it has several statements.
+  // A text without values is one transaction, even if it has several statements.
   if (values.length === 0) return new pg.Query({ text: `${guard};\n${text}` });
   const query = new pg.Query({ text, values: [...values] });
   const submit = query.submit.bind(query);
@@ -281,7 +283,10 @@ function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.
   };
   return query;
 }
-/** Makes one question of all that are asked in one turn of the event loop; what has no answer is undefined. */
+/**
+ * Combines all calls of one turn of the event loop into one call of `ask`. The result is undefined for a key without an
+ * answer.
+ */
 export function askedTogether<K, V>(
   ask: (keys: K[]) => Promise<Map<K, V>>,
 ): (key: K) => Promise<V | undefined> {

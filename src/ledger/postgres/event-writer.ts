@@ -10,28 +10,28 @@ import { leaseLost } from './lease-keeper.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
-/** A job's lines as they were last seen, so that what an event makes of the job is known when it is written. */
-interface Seen {
+/** The lines of a job when they were last read or written, from which the state after a new event is computed. */
+interface CachedLines {
   n: number;
   lines: string;
 }
 
-/** So many jobs are remembered. */
-const maxSeen = 512;
+/** The maximum number of jobs whose lines are cached. */
+const maxCachedJobs = 512;
 
 /**
- * Writes events. One that names an owner says what its process is about to do: it is refused unless that process holds
- * its lease, in the same statement. Every other one is a fact, which holds regardless of leases: if the database is
- * gone, it is kept here and written later.
+ * Writes events. An event that names an owner announces an action of that process. It is refused, in the same
+ * statement, unless the process holds its lease. Any other event is a fact, and needs no lease. If the database is
+ * gone, a fact is saved in a local file and written later.
  */
 export class EventWriter {
   readonly #database: Database;
   readonly #facts: KeptFacts;
   readonly #now: () => number;
-  readonly #seen = new Map<string, Seen>();
-  /** Jobs that this process has written to in this turn of the event loop: nothing newer is known of them. */
+  readonly #seen = new Map<string, CachedLines>();
+  /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
   readonly #justWritten = new Set<string>();
-  /** True while facts of this process may be waiting. */
+  /** Whether facts of this process may be waiting in local files. */
   #hasKept = false;
 
   constructor(database: Database, facts: KeptFacts, now: () => number) {
@@ -40,17 +40,17 @@ export class EventWriter {
     this.#now = now;
   }
 
-  /** Returns a job's lines if this process wrote the last one in this turn of the event loop: no query is newer. */
+  /** Returns the lines of a job that this process has written to in this turn of the event loop, else undefined. */
   justWritten(id: string): string[] | undefined {
     return this.#justWritten.has(id) ? this.#seen.get(id)?.lines.trimEnd().split('\n') : undefined;
   }
 
-  /** Takes note of a job's lines as they were read. */
+  /** Caches the lines of a job. */
   remember(id: string, lines: readonly string[]): void {
     this.#seen.delete(id);
     this.#seen.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
     const [oldest] = this.#seen.keys();
-    if (this.#seen.size > maxSeen && oldest !== undefined) this.#seen.delete(oldest);
+    if (this.#seen.size > maxCachedJobs && oldest !== undefined) this.#seen.delete(oldest);
   }
 
   forget(id: string): void {
@@ -58,13 +58,17 @@ export class EventWriter {
     this.#justWritten.delete(id);
   }
 
-  // Runs when all promises that wait for this write have gone on, and before anything else is received.
+  // Removes the job from the set after all promises that wait for this write have continued, before any new input is
+  // processed.
   #noteWritten(id: string): void {
     this.#justWritten.add(id);
     process.nextTick(() => this.#justWritten.delete(id));
   }
 
-  /** Creates a job with its first events; false if there is one of this id, or was one, unless `restores`. */
+  /**
+   * Creates a job with its first events. Returns false if a job of this id exists, or was removed and `restores` is
+   * false.
+   */
   async create(id: string, events: readonly GivenEvent[], restores = false): Promise<boolean> {
     const lines = events.map((event) => encodeEvent(event, this.#now()).trimEnd());
     const job = foldJob(id, decodeEvents(lines.map((line) => `${line}\n`).join('')));
@@ -108,44 +112,44 @@ export class EventWriter {
   }
 
   /**
-   * Adds an event to a job.
-   * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its
-   * lease, or the database is gone; as its queries do if it refuses. A fact is kept then; that `sending` was not acted
-   * on is one.
+   * Adds an event to a job. If the database is gone, a fact is saved in a local file. If the event is `sending`, the
+   * fact that nothing was sent is saved.
+   * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its lease or
+   * the database is gone; or the errors of {@link Database.query}.
    */
   async append(id: string, event: JobEvent): Promise<void> {
     const line = encodeEvent(event, this.#now()).trimEnd();
     const fact = { job: id, uid: randomUUID(), line };
     const owner = ownerIn(event);
-    let isKnown: boolean;
+    let exists: boolean;
     try {
       await this.flush();
-      isKnown = await this.#write(fact, event, owner);
+      exists = await this.#write(fact, event, owner);
     } catch (error) {
-      // What was refused is not recorded.
+      // A refused event is not saved.
       if (owner !== undefined && !(error instanceof DatabaseGone)) throw error;
       if (event.type === 'sending') await this.#keepUnsent(id, event.attempt);
-      if (!isKept(event)) throw error;
+      if (!isFact(event)) throw error;
       await this.#keep(fact);
-      const why = toMgwError(error);
-      const text = `${why.message} It is kept in ${this.#facts.folder}, and the next mgw command on this machine writes it down.`;
-      throw why.with({}, text);
+      const cause = toMgwError(error);
+      const text = `${cause.message} The event was saved in ${this.#facts.folder}. The next mgw command on this machine writes it to the ledger.`;
+      throw cause.with({}, text);
     }
-    if (!isKnown) throw new MgwError('local_io', `There is no job ${id}.`);
+    if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
   }
 
-  /** Writes down what was kept while the database was gone. @throws as {@link append}. */
+  /** Writes the facts that were saved while the database was gone. @throws the errors of {@link append} */
   async flush(isFirst = false): Promise<void> {
     if (!isFirst && !this.#hasKept) return;
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
-      // A job that was removed since has no use for it.
+      // If the job was removed, the fact is dropped.
       await this.#write(fact, event, undefined);
     });
     this.#hasKept = false;
   }
 
-  // Whether it was recorded is not known; that nothing was sent is.
+  // Records that nothing was sent, since `sending` may have been written although the database did not answer.
   async #keepUnsent(id: string, attempt: number): Promise<void> {
     const message = 'The ledger did not answer, and nothing was sent';
     const event: JobEvent = { type: 'unavailable', attempt, error: { code: 'unreachable', message } };
@@ -157,7 +161,7 @@ export class EventWriter {
     this.#hasKept = true;
   }
 
-  // False if there is no such job.
+  // Returns false if there is no such job.
   async #write(
     { job: id, uid, line }: KeptFact,
     event: GivenEvent,
@@ -169,7 +173,7 @@ export class EventWriter {
     const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : undefined;
     const lease = owner?.lease;
     const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
-    // Planning takes longer than running it, so it has only the parts that the event needs.
+    // Planning this statement takes longer than executing it, so it contains only the parts that the event needs.
     const text = `WITH ${lease === undefined ? '' : `${this.#held(6)},`}
       job AS (UPDATE ${jobs} SET n = n + 1,
           folded = CASE WHEN n = $4 AND folded = n THEN n + 1 ELSE folded END,
@@ -196,7 +200,8 @@ export class EventWriter {
     return true;
   }
 
-  // Undefined if it was not written. Two tries of one event may run at the same time: the second is refused by its uid.
+  // Returns undefined if the event was not written. If two attempts to write one event overlap, its uid makes the
+  // second one fail.
   async #once(text: string, values: unknown[], commit: Commit): Promise<number | undefined> {
     try {
       return (await this.#database.query<{ n: number }>(text, values, commit))[0]?.n;
@@ -211,14 +216,15 @@ export class EventWriter {
     return (await this.#database.query(`SELECT FROM ${events} WHERE uid = $1`, [uid])).length > 0;
   }
 
-  // A process that finds this one dead removes its row, and waits until this statement has ended.
+  // Locks the lease row: a process that declares this one dead must delete the row, and waits until this statement has
+  // ended.
   #held(first: number): string {
     return `held AS MATERIALIZED (SELECT id FROM ${this.#database.table('leases')}
       WHERE id = $${first}::bigint AND instance = $${first + 1} AND until > clock_timestamp() FOR KEY SHARE)`;
   }
 }
 
-// What a job is looked up by.
+// The values by which a job can be looked up.
 function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
   const { handle, record } = job ?? {};
   const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;
@@ -228,13 +234,13 @@ function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value:
   ];
 }
 
-// One that was recorded elsewhere is a fact here.
+// An event that already has a time is imported, and therefore a fact.
 function ownerIn(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
 }
 
-const kept = new Set([
+const factTypes = new Set([
   'reply',
   'accepted',
   'rejected',
@@ -246,12 +252,12 @@ const kept = new Set([
   'detached',
 ]);
 
-// What a person decides is not: they are told that it failed, and may decide otherwise.
-function isKept({ type }: JobEvent): boolean {
-  return kept.has(type);
+// Decisions of a person are not saved: the person sees the error, and can decide again.
+function isFact({ type }: JobEvent): boolean {
+  return factTypes.has(type);
 }
 
-/** Returns the hash by which jobs of a fingerprint or a handle are looked up: values may be of any length. */
+/** Returns the hash by which jobs with a fingerprint or a handle are looked up. Values may have any length. */
 export function nameHash({ kind, value }: Pick<IndexEntry, 'kind' | 'value'>): string {
   return hash('sha256', `${kind}\n${value}`).slice(0, 32);
 }

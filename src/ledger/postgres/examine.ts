@@ -2,24 +2,24 @@ import type { StateUrl } from '../../state-url.ts';
 import { Database, tlsWarning } from './database.ts';
 import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
 
-/** What was found out about the database behind a ledger. */
+/** The findings about the database behind a ledger. */
 export interface Examined {
-  /** Of PostgreSQL: `15.8`. */
+  /** The version of PostgreSQL, such as `15.8`. */
   server: string;
-  /** Of the tables. */
+  /** The version of the tables. */
   version: number;
   jobs: number;
-  /** How far the clock of this machine is ahead of the database's, ms. */
+  /** By how much the clock of this machine is ahead of the database's, in ms. */
   lagMs: number;
-  /** How long one statement takes, ms. */
+  /** The duration of one statement, in ms. */
   tripMs: number;
-  /** What breaks a promise, or would in a crash. */
+  /** Problems that break a promise of mgw, or would break it in a crash. */
   warnings: string[];
 }
 
 const oldestServer = 140_000;
 
-/** Makes the tables of a ledger if they are missing. @throws MgwError as the database's queries do. */
+/** Creates the missing tables of a ledger. @throws the errors of {@link Database.query} */
 export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
   const database = new Database(url);
   try {
@@ -29,7 +29,7 @@ export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
   }
 }
 
-/** Removes a ledger of play money, with all that is in it. */
+/** Removes a ledger of the sandbox with all its data. */
 export async function dropLedger(url: StateUrl): Promise<void> {
   const database = new Database(url);
   try {
@@ -40,9 +40,8 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 }
 
 /**
- * Looks at the database behind a ledger; nothing is changed. `now` is the clock of this machine.
- * @throws MgwError('config') if there is no ledger in it, or the database cannot be used safely; DatabaseGone if it does
- * not respond.
+ * Examines the database behind a ledger without changing it. `now` is the clock of this machine.
+ * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseGone if it does not respond.
  */
 export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
   const database = new Database(url);
@@ -59,7 +58,7 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
     const warnings = [
       ...[tlsWarning(url) ?? []].flat(),
-      ...(await wayWarnings(database)),
+      ...(await routeWarnings(database)),
       ...warningsOf(row, number, lagMs),
     ];
     return { server, version, jobs, lagMs, tripMs, warnings };
@@ -68,13 +67,13 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
   }
 }
 
-/** So many connections are looked at, at the same time: a pool may lead each of them elsewhere. */
-const looks = [1, 2, 3, 4];
+/** Several connections are examined concurrently, because a pool may lead each of them to another server. */
+const connections = [1, 2, 3, 4];
 
-// What is between mgw and the database.
-async function wayWarnings(database: Database): Promise<string[]> {
+// Warnings about a pool or proxy between mgw and the database.
+async function routeWarnings(database: Database): Promise<string[]> {
   const ends = await Promise.all(
-    looks.map(() =>
+    connections.map(() =>
       database.query<{ ledger: string; standby: boolean }>(
         `SELECT ledger, pg_is_in_recovery() AS standby FROM ${database.table('meta')}`,
       ),
@@ -83,15 +82,15 @@ async function wayWarnings(database: Database): Promise<string[]> {
   const warnings: [boolean, string][] = [
     [
       ends.flat().some(({ standby }) => standby),
-      'A standby answers, which takes no writes and may be behind: name the primary, and let no pool divide what is read among servers.',
+      'The server is a standby, which accepts no writes and may lag. Name the primary, and let no pool spread reads over servers.',
     ],
     [
       new Set(ends.flat().map(({ ledger }) => ledger)).size > 1,
-      'Connections lead to different databases: name one server, or a pool before one.',
+      'Connections lead to different databases. Name one server, or a pool in front of one server.',
     ],
     [
       !(await database.knowsTransactions()),
-      'The pool before the database takes no transactions: set pool_mode = transaction (PgBouncer), which is what mgw is made for.',
+      'The pool in front of the database does not support transactions. Set pool_mode = transaction (PgBouncer).',
     ],
   ];
   return warnings.filter(([isSo]) => isSo).map(([, text]) => text);
@@ -108,7 +107,7 @@ interface Settings extends Record<string, unknown> {
 
 function warningsOf(found: Settings | undefined, number: number, lagMs: number): string[] {
   const warnings: [boolean, string][] = [
-    [number < oldestServer, 'PostgreSQL is older than 14, which mgw is made for.'],
+    [number < oldestServer, 'This PostgreSQL is older than 14, the oldest version that mgw supports.'],
     [
       found?.fsync === 'off',
       'fsync is off: a crash of the machine loses what was confirmed, and mgw may pay twice.',
@@ -116,7 +115,7 @@ function warningsOf(found: Settings | undefined, number: number, lagMs: number):
     [found?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
     [
       Math.abs(lagMs) > 5000,
-      'The clocks differ: the times of jobs and of budgets for a day or a month do too.',
+      'The clocks of this machine and the database differ, and so do the times of jobs and the limits of daily and monthly budgets.',
     ],
   ];
   return warnings.filter(([isSo]) => isSo).map(([, text]) => text);

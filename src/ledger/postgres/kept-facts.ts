@@ -5,29 +5,31 @@ import { join } from 'node:path';
 import { makeOwnFolder } from '../../files/make-folder.ts';
 import { createFile } from '../durable-file.ts';
 
-/** An event that could not be written where it belongs. */
+/** An event that could not be written to the ledger. */
 export interface KeptFact {
   job: string;
-  /** Makes it one event, however often it is sent. */
+  /** Identifies the event, so that it is recorded once even if it is sent several times. */
   uid: string;
   line: string;
 }
 
 /**
- * What is known and could not be written, since the database was gone: a file for each event, in the local state folder,
- * until the next process of this machine that uses the same ledger writes it.
+ * Facts that could not be written because the database was gone. Each is a file in the local state folder, until the
+ * next process on this machine that uses the same ledger writes it.
  */
 export class KeptFacts {
   readonly folder: string;
   #count = 0;
 
-  /** @param ledger what tells the ledger from others */
+  /**
+   * @param ledger identifies the ledger
+   */
   constructor(stateDir: string, ledger: string) {
     const name = createHash('sha256').update(ledger).digest('hex').slice(0, 16);
     this.folder = join(stateDir, 'unwritten', name);
   }
 
-  /** Keeps an event, durably. @throws what the file system throws. */
+  /** Saves an event, durable on return. @throws the errors of the file system */
   async keep(fact: KeptFact): Promise<void> {
     await makeOwnFolder(this.folder, true);
     this.#count += 1;
@@ -35,7 +37,7 @@ export class KeptFacts {
     await createFile(join(this.folder, `${order}-${randomUUID().slice(0, 8)}.json`), JSON.stringify(fact));
   }
 
-  /** The files that are kept, the oldest first. */
+  /** Names of the files, oldest first. */
   files(): string[] {
     try {
       return readdirSync(this.folder)
@@ -46,12 +48,13 @@ export class KeptFacts {
     }
   }
 
-  /** Hands each kept event to `write`, and removes it once it is written. @throws what `write` throws. */
+  /** Passes each saved event to `write`, then removes its file. @throws the errors of `write` */
   async flush(write: (fact: KeptFact) => Promise<void>): Promise<void> {
     for (const name of this.files()) {
       const path = join(this.folder, name);
       const fact = factIn(path);
-      // Torn by a crash, or taken by another process meanwhile: the writer was not told that it was kept.
+      // The file was torn by a crash, so its writer never got a confirmation, or another process has written and
+      // removed it.
       if (fact === undefined) continue;
       await write(fact);
       await unlink(path).catch(() => undefined);
@@ -59,7 +62,7 @@ export class KeptFacts {
   }
 }
 
-/** The number of events in a state folder that wait to be written to any shared ledger. */
+/** The number of events in a state folder that are waiting to be written to a shared ledger. */
 export function countUnwritten(stateDir: string): number {
   try {
     const names = readdirSync(join(stateDir, 'unwritten'), { recursive: true, encoding: 'utf8' });

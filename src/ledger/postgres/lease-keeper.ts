@@ -5,10 +5,13 @@ import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
 import { askedTogether, type Database } from './database.ts';
 
-/** By which a lease is judged here: the one time never steps, the other goes on while the machine sleeps. */
+/**
+ * A lease is judged by two clocks: the monotonic one is never set back, and the other one continues while the machine
+ * sleeps.
+ */
 type LeaseClock = Pick<Clock, 'monotonic' | 'now'>;
 
-/** A process's right to write, in a row of the database that ends by the database's clock. */
+/** A process's right to write: a row in the database that expires by the database's clock. */
 class HeldLease implements Lease {
   readonly owner: Owner;
   readonly #clock: LeaseClock;
@@ -26,14 +29,14 @@ class HeldLease implements Lease {
     return { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
   }
 
-  /** True while it lasts for sure, whatever the database was asked and however long it took. */
+  /** Whether the lease is certain to be valid, however long the last statement took. */
   get isHeld(): boolean {
     const { monotonic, now } = this.times;
     const passed = Math.max(monotonic - this.#from.monotonic, now - this.#from.now);
     return passed < this.#lastsMs;
   }
 
-  /** It was renewed by a statement that was sent at `from` or later. */
+  /** Extends the lease after it was renewed by a statement that was sent at `from` or later. */
   renewed(from: HeldLease['times']): void {
     this.#from = from;
   }
@@ -43,16 +46,17 @@ class HeldLease implements Lease {
   }
 }
 
-/** Exit 6: this process was away for so long that others may have found it dead. */
+/** The error (exit 6) of a process that was suspended for so long that others may have declared it dead. */
 export function leaseLost(): MgwError {
   const text =
-    'This process was stopped, or cut off from the ledger, for longer than its lease. Others may have gone on with its work: it sends nothing more and saves no file. The same command goes on from there.';
+    'This process was suspended, or cut off from the ledger, for longer than its lease. Another process may have continued its work, so this one sends nothing more and saves no file. Run the same command again to continue.';
   return new MgwError('unreachable', text, { retry: 'safe' });
 }
 
 /**
- * Takes and renews the lease under which this process writes, and tells who else is alive. A process is found dead by
- * removing its row, which waits for whatever it is writing: after that the database refuses its writes.
+ * Takes and renews the lease under which this process writes, and tells which other processes are alive. A process is
+ * declared dead by deleting its lease row. The deletion waits for the statement that is using the row, and the database
+ * refuses later writes of that process.
  */
 export class LeaseKeeper {
   readonly #database: Database;
@@ -73,27 +77,27 @@ export class LeaseKeeper {
     this.#leases = database.table('leases');
   }
 
-  /** The lease of this process: the one that it holds, or a new one. */
+  /** Returns the lease of this process. Takes one if it has none. */
   async lease(): Promise<Lease> {
     if (this.#current?.isHeld) return this.#current;
     return (this.#taking ??= this.#take().finally(() => (this.#taking = undefined)));
   }
 
-  /** Whether processes are alive, by their leases; one that has run out is ended by being asked for. */
+  /** Tells which processes are alive by their leases. Deletes the leases that have expired. */
   async livesOf(owners: readonly Owner[]): Promise<(owner: Owner) => Life> {
     const isOwn = ({ lease, instance }: Owner): boolean =>
       this.#current?.isHeld === true &&
       this.#current.owner.lease === lease &&
       this.#current.owner.instance === instance;
-    const asked = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
+    const queried = owners.filter((owner) => owner.lease !== undefined && !isOwn(owner));
     const alive = new Set<string>();
-    const lives = await Promise.all(asked.map((owner) => this.#isAlive(owner)));
-    for (const [index, owner] of asked.entries()) if (lives[index] === true) alive.add(keyOf(owner));
-    const isAsked = new Set(asked.map(keyOf));
+    const lives = await Promise.all(queried.map((owner) => this.#isAlive(owner)));
+    for (const [index, owner] of queried.entries()) if (lives[index] === true) alive.add(keyOf(owner));
+    const queriedKeys = new Set(queried.map(keyOf));
     return (owner) => {
       if (owner.lease === undefined) return lifeHere(owner) === 'dead' ? 'dead' : 'unknown';
       if (isOwn(owner) || alive.has(keyOf(owner))) return 'alive';
-      return isAsked.has(keyOf(owner)) ? 'dead' : 'unknown';
+      return queriedKeys.has(keyOf(owner)) ? 'dead' : 'unknown';
     };
   }
 
@@ -108,7 +112,7 @@ export class LeaseKeeper {
     return row && { until: row.until, leftMs: row.left };
   }
 
-  /** Gives the lease back: the others know at once. */
+  /** Ends the lease, so that others see it at once. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -117,11 +121,12 @@ export class LeaseKeeper {
     if (held !== undefined) await this.#end([held.owner]).catch(() => undefined);
   }
 
-  async #alive(asked: readonly Owner[]): Promise<Set<string>> {
-    // What is shown to be dead on this machine has nothing under way but what the database has got already.
-    const gone = asked.filter((owner) => lifeHere(owner) === 'dead');
+  async #alive(queried: readonly Owner[]): Promise<Set<string>> {
+    // A process on this machine that is shown to be dead has no writes in progress, except those that the database has
+    // already received.
+    const gone = queried.filter((owner) => lifeHere(owner) === 'dead');
     if (gone.length > 0) await this.#end(gone);
-    const ids = idsOf(asked);
+    const ids = idsOf(queried);
     await this.#database.query(
       `DELETE FROM ${this.#leases} WHERE id = ANY($1::bigint[]) AND until <= clock_timestamp()`,
       [ids],
@@ -142,7 +147,7 @@ export class LeaseKeeper {
     const own = currentOwner();
     for (;;) {
       const from = { monotonic: this.#clock.monotonic(), now: this.#clock.now() };
-      // If the response is lost, the unknown row expires.
+      // If the response is lost, the row expires.
       const [row] = await this.#database.query<{ id: string }>(
         `INSERT INTO ${this.#leases} (instance, host, pid, until)
          VALUES ($1, $2, $3, clock_timestamp() + $4 * interval '1 millisecond') RETURNING id::text`,
@@ -160,7 +165,7 @@ export class LeaseKeeper {
     clearTimeout(this.#timer);
     if (this.#isClosed) return;
     this.#timer = setTimeout(() => void this.#renew(lease), this.#database.url.leaseMs / 4);
-    // It keeps no process that has nothing else to do.
+    // The timer does not keep the process running.
     this.#timer.unref();
   }
 
@@ -172,7 +177,7 @@ export class LeaseKeeper {
          WHERE id = $1 AND instance = $2 AND until > clock_timestamp() RETURNING id`,
         [lease.owner.lease, lease.owner.instance, this.#database.url.leaseMs],
       )
-      // The next time may be better; until then nothing is sent under a lease that may have run out.
+      // The renewal is tried again later. Until then nothing is sent under a lease that may have expired.
       .catch(() => undefined);
     if (rows !== undefined && rows.length > 0) lease.renewed(from);
     const isOver = rows?.length === 0 || this.#current !== lease;
@@ -180,7 +185,7 @@ export class LeaseKeeper {
   }
 }
 
-/** So much of a lease is relied on here: clocks differ, and what is sent takes its time. */
+/** The part of a lease that is relied on, since clocks differ and messages take time. */
 const trusted = 0.8;
 
 function idsOf(owners: readonly Owner[]): string[] {

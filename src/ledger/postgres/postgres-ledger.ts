@@ -13,23 +13,23 @@ import { LeaseKeeper } from './lease-keeper.ts';
 import { names as attemptNames, type Fate, claimName } from '../names.ts';
 import { identityOf, makeTables } from './schema.ts';
 
-/** How a ledger on PostgreSQL is opened. */
+/** Options of {@link openPostgresLedger}. */
 export interface PostgresLedgerOptions {
-  /** The local state folder: what cannot be written while the database is gone is kept there. */
+  /** The local state folder. Facts that cannot be written while the database is gone are saved in it. */
   stateDir: string;
   clock: Clock;
-  /** Makes the tables if they are missing. */
+  /** Creates the tables if they are missing. */
   create?: boolean;
 }
 
-/** A ledger on PostgreSQL, and the database behind it. */
+/** A ledger on PostgreSQL, with the database behind it. */
 export interface PostgresLedger extends Ledger {
   readonly database: Database;
 }
 
 /**
- * The ledger on PostgreSQL, which any number of machines share. See docs/decisions/0014 for what it rests on.
- * @throws MgwError('config') if there is none, DatabaseGone if the database does not respond.
+ * Opens a ledger on PostgreSQL, which any number of machines may share. Its assumptions are in docs/decisions/0014.
+ * @throws MgwError('config') if the database contains no ledger, DatabaseGone if it does not respond.
  */
 export async function openPostgresLedger(
   url: StateUrl,
@@ -59,7 +59,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     for (const { job, line } of rows) lines.get(job)?.push(line);
     return lines;
   });
-  // One text is read sooner than a hundred thousand rows.
+  // One long text is read faster than 100,000 rows.
   const idsOf = async (which = 'true'): Promise<string[]> => {
     const [row] = await database.query<{ ids: string | null }>(
       `SELECT string_agg(id, ' ') AS ids FROM (SELECT id FROM ${jobs} WHERE state <> 'removed' AND (${which}) ORDER BY id DESC) AS sorted`,
@@ -85,7 +85,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       return row && String(row.n);
     },
     ids: () => idsOf(),
-    // In this form, indexes give the order and the few.
+    // Written so that PostgreSQL can use the indexes.
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
       idsOf(leaveOutSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
     ...removalIn(database, writer, claims),
@@ -107,7 +107,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
   };
 }
 
-// A removed job keeps its row, so that no job of its id is created again.
+// The row of a removed job is not deleted, so that no job of the same id is created again.
 function removalIn(
   database: Database,
   writer: EventWriter,
@@ -157,7 +157,7 @@ async function readJob(
     const lifeOf = await keeper.livesOf(ownersIn(foldLines(id, lines)));
     const job = foldLines(id, lines, lifeOf);
     const { sender } = job.record;
-    // What the dead wrote last came before their end, and may have come after these lines were read.
+    // A dead process may have written its last event after these lines were read.
     const isDead = job.state === 'sending' && sender !== undefined && lifeOf(sender) === 'dead';
     if (!isDead || (await linesOf(id))?.length === lines.length) return job;
   }
@@ -169,14 +169,14 @@ function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner)
   return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf ?? (() => 'unknown'));
 }
 
-// The processes on whose lives something depends.
+// The processes whose lives affect the state of the job.
 function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
 }
 
 type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'>;
 
-/** Claims as rows: of any number of processes one makes the row. */
+/** Claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
   const contentOf = askedTogether(async (stored: string[]) => {
@@ -189,7 +189,7 @@ function claimsIn(database: Database): ClaimMethods {
   return {
     claimed: (name) => contentOf(claimName(name)),
     claim: async (name, content) => {
-      // If the response to the first try is lost, the second finds its own token.
+      // If the response to the first attempt is lost, the second finds its own token.
       const token = randomUUID();
       for (;;) {
         const [row] = await database.query<{ content: string; token: string }>(
@@ -199,10 +199,10 @@ function claimsIn(database: Database): ClaimMethods {
           [claimName(name), content, token, true],
         );
         if (row !== undefined) return row.token === token ? undefined : row.content;
-        // One that was made while this statement ran is not seen by it.
+        // A row that was inserted while this statement ran is not visible to it.
       }
     },
-    // `sending` is refused from a process that was found dead: if the event is not there, nothing was done.
+    // The database refuses `sending` from a process that was declared dead, so without that event nothing was sent.
     confirm: () => Promise.resolve(),
     isConfirmed: () => Promise.resolve(false),
   };

@@ -2,19 +2,20 @@ import { randomUUID } from 'node:crypto';
 import { MgwError } from '../../errors.ts';
 import type { Database } from './database.ts';
 
-/** The version of the tables that this mgw works with. */
+/** The version of the tables that this mgw uses. */
 export const schemaVersion = 2;
 
 /** Identifies a ledger. */
 export interface LedgerIdentity {
-  /** Random; made with the ledger, and the same under every address. */
+  /** A random id, made with the ledger. It is the same under every address of the database. */
   ledger: string;
   version: number;
 }
 
 /**
- * Reads which ledger is in a database, after checking that no other role can run code through its tables.
- * @throws MgwError('config') if there is none, its tables are of another version, or as {@link requireSafe}.
+ * Reads the identity of the ledger in a database, after checking that no other role can run code through its tables.
+ * @throws MgwError('config') if there is no ledger or its tables have another version; or the errors of {@link
+ * requireSafe}
  */
 export async function identityOf(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
@@ -42,8 +43,8 @@ function otherVersion(shown: string, version: number): MgwError {
 }
 
 /**
- * Refuses a database that cannot hold every text, and a schema or a table that another role owns: its owner could change
- * what mgw reads, or run code as mgw's role (design 15).
+ * Refuses a database whose encoding cannot represent every text, and a schema or table that another role owns: its
+ * owner could change the data of mgw, or run code as mgw's role (design 15).
  * @throws MgwError('config')
  */
 async function requireSafe(database: Database): Promise<void> {
@@ -74,13 +75,13 @@ async function requireSafe(database: Database): Promise<void> {
 }
 
 /**
- * Creates the tables that are missing. Any number of processes may call it at once; existing tables stay as they are.
- * @throws MgwError('config') if there are tables of another version; else as the database's queries do.
+ * Creates the missing tables. Any number of processes may call it at once. Existing tables are not changed.
+ * @throws MgwError('config') if there are tables of another version; or the errors of {@link Database.query}
  */
 export async function makeTables(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
   await refuseOtherVersion(database);
-  // A text without values is one transaction; the lock ends with it.
+  // A text without values is one transaction. The lock ends with it.
   const { schema } = database.url;
   const statements = [
     `SELECT pg_advisory_xact_lock(hashtext('mgw ${schema}'))`,
@@ -108,16 +109,17 @@ async function refuseOtherVersion(database: Database): Promise<void> {
 function tables(schema: string): string[] {
   return [
     `CREATE TABLE IF NOT EXISTS ${schema}.meta (ledger uuid NOT NULL, version integer NOT NULL)`,
-    // A process is alive while its row is there and has not ended. A process that finds it dead removes the row first.
+    // A process is alive while its row exists and has not expired. A process that declares it dead deletes the row
+    // first.
     `CREATE TABLE IF NOT EXISTS ${schema}.leases (
        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance text NOT NULL,
        host text NOT NULL, pid integer NOT NULL, until timestamptz NOT NULL)`,
-    // n counts a job's events; state is what they come to at the folded one, to be looked for by.
+    // n counts a job's events. state is the result of the first `folded` of them, for searches.
     `CREATE TABLE IF NOT EXISTS ${schema}.jobs (
        id text COLLATE "C" PRIMARY KEY, n integer NOT NULL, folded integer NOT NULL, state text NOT NULL)`,
     `CREATE INDEX IF NOT EXISTS jobs_state ON ${schema}.jobs (state, id)`,
     `CREATE INDEX IF NOT EXISTS jobs_unfolded ON ${schema}.jobs (id) WHERE folded < n`,
-    // An event's line is the one of the plain files; uid makes it one event, however often it is sent.
+    // line has the format of the plain files. uid prevents a second row if an event is sent twice.
     `CREATE TABLE IF NOT EXISTS ${schema}.events (
        job text COLLATE "C" NOT NULL, n integer NOT NULL, uid uuid NOT NULL UNIQUE, line text NOT NULL,
        PRIMARY KEY (job, n))`,
@@ -127,7 +129,7 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS names_job ON ${schema}.names (job)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.claims (
        name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
-    // What is held and kept in all, in the day and in the month that are named; amounts are exact.
+    // Sums of the reserved and the settled amounts: in all, in the named day and in the named month. Amounts are exact.
     `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
        kind text NOT NULL, name text COLLATE "C" NOT NULL,
        amount numeric, per text, held numeric NOT NULL DEFAULT 0, kept numeric NOT NULL DEFAULT 0,
@@ -151,8 +153,8 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS batch_rows_order ON ${schema}.batch_rows (batch, position)`,
     `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
     `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (lease) WHERE state = 'taken'`,
-    // The pace of a batch over all machines: the maximum of tasks in progress, the next turn, the gateway's hold. Each
-    // place is a task in progress, until its lease ends.
+    // The pace of a batch over all machines: the maximum number of tasks in progress, the time of the next submission,
+    // and the time until which the gateway asked to wait. Each place is a task in progress, until its lease ends.
     `CREATE TABLE IF NOT EXISTS ${schema}.paces (
        batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,
        epoch bigint NOT NULL DEFAULT 0, next_turn timestamptz NOT NULL DEFAULT clock_timestamp(),

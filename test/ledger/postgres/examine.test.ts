@@ -95,7 +95,7 @@ describePostgres('the look at a database', (newPlace) => {
     await place.open();
     expect(await warnings(place)).toEqual([
       expect.stringContaining('fsync is off'),
-      expect.stringContaining('The clocks differ'),
+      expect.stringContaining('The clocks of this machine and the database differ'),
     ]);
   });
 });
