@@ -5,7 +5,7 @@ import type { Connections } from './connections.ts';
 type Controller = Dispatcher.DispatchController;
 type Headers = Parameters<NonNullable<Dispatcher.DispatchHandler['onResponseStart']>>[2];
 
-/** A request as it goes on the wire; nothing is added to it but what HTTP/1.1 needs. */
+/** A request as it is sent. Only the headers that HTTP/1.1 requires are added. */
 export interface WireRequest {
   method: string;
   origin: string;
@@ -17,20 +17,20 @@ export interface WireRequest {
 
 /** How one request is sent. */
 export interface SendOptions {
-  /** How much of the body may wait for its reader before the connection pauses, bytes. */
+  /** How many bytes of the body may be buffered before the connection pauses. */
   maxBuffered: number;
-  /** Ends the call: before the first byte, nothing is sent. */
+  /** Ends the call. If it aborts before the first byte, nothing is sent. */
   signal: AbortSignal;
-  /** Runs directly before the first byte of the request. If it throws, nothing is sent. */
+  /** Runs immediately before the first byte of the request. If it throws, nothing is sent. */
   beforeFirstByte?: () => void;
 }
 
 /**
- * The head of an answer, and its body as a stream of the bytes on the wire. The body ends without an error even if it
- * breaks off, so that a reader gets every byte that arrived: `broken` and `complete` say how it ended.
+ * The head of a response, and its body as a stream of the bytes on the wire. The stream ends without an error even if
+ * the body is cut off, so that a reader gets every byte that arrived. `broken` and `complete` tell how it ended.
  */
 export class Answer extends Readable {
-  /** Why the body is not whole, once it has ended. */
+  /** The reason why the body is incomplete, set when it ends. */
   broken: Error | undefined;
   readonly #controller: Controller;
   readonly #hasExcess: () => boolean;
@@ -40,7 +40,7 @@ export class Answer extends Readable {
 
   constructor(
     readonly statusCode: number,
-    /** Names in lower case; the values of a repeated header are joined by `, `. */
+    /** Names are in lower case. The values of a repeated header are joinValues by `, `. */
     readonly headers: Record<string, string>,
     controller: Controller,
     { maxBuffered, hasExcess }: { maxBuffered: number; hasExcess: () => boolean },
@@ -51,22 +51,23 @@ export class Answer extends Readable {
     this.#contentLength = contentLengthOf(headers);
   }
 
-  /** True once the whole body was read, it ended as its head announced, and nothing followed it. */
+  /** Whether the whole body was read, has the announced length, and nothing followed it. */
   get complete(): boolean {
     return this.readableEnded && this.broken === undefined && !this.#hasExcess();
   }
 
-  /** Adds bytes that arrived. */
+  /** Adds received bytes. */
   receive(chunk: Buffer): void {
     this.#received += chunk.length;
     const isFull = chunk.length > 0 && !this.push(chunk);
-    // No more is to come if all announced bytes are here, or if undici passes nothing, as it does once the connection has
-    // ended. A parser that is paused then would see the connection's end before the answer's.
+    // Reading continues if all announced bytes have arrived, or if undici passes an empty chunk, as it does when the
+    // connection has ended. If the parser were paused then, it would see the end of the connection before the end of
+    // the response.
     if (chunk.length === 0 || this.#received === this.#contentLength) this.#controller.resume();
     else if (isFull) this.#controller.pause();
   }
 
-  /** Ends the body after the bytes that arrived. */
+  /** Ends the body after the bytes that have arrived. */
   finish(broken?: Error): void {
     this.broken = broken;
     this.#isEnded = true;
@@ -78,19 +79,19 @@ export class Answer extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    // A body without a reader must not keep its connection.
+    // A body that nobody reads must not keep its connection open.
     if (!this.#isEnded) this.#controller.abort(error ?? givenUp);
     callback(error);
   }
 }
 
-// Made once: a socket that is destroyed has the stack of its error written out.
-const givenUp = new Error('the answer was given up');
+// Created once, because destroying a socket with a new error formats its stack, which is slow.
+const givenUp = new Error('the response was abandoned');
 
 /**
- * Sends one request, once, and returns the answer as soon as its head is here. Follows, repeats and decodes nothing;
- * any final status is an answer.
- * @throws what `beforeFirstByte` throws, the reason of `signal`, or why no head arrived.
+ * Sends one request once, and returns the response when its head has arrived. Does not follow redirects, retry or
+ * decode. Every final status is a response.
+ * @throws the error of `beforeFirstByte`, the reason of `signal`, or the reason why no head arrived
  */
 export function sendOn(
   connections: Connections,
@@ -119,9 +120,9 @@ export function sendOn(
         beforeFirstByte?.();
       },
       onResponseStart: (given, status, headers) => {
-        // 102 and 103 announce the head that follows.
+        // 102 and 103 are followed by the final head.
         if (status < 200) return;
-        answer = new Answer(status, joined(headers), given, { maxBuffered, hasExcess });
+        answer = new Answer(status, joinValues(headers), given, { maxBuffered, hasExcess });
         answer.on('error', () => undefined);
         resolve(answer);
       },
@@ -141,20 +142,23 @@ export function sendOn(
   });
 }
 
-// The packet that breaks the framing of a body may hold a handle; undici attaches it to its error. A chunk's size is
-// framing, and no part of the body.
+// The packet that breaks the framing of a body may contain a handle. undici attaches it to its error. The size line of
+// a chunk is framing, and is removed.
 function restOf(error: Error): string {
   const { data } = error as { data?: unknown };
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
 }
 
 // undici gives names in lower case.
-function joined(headers: Headers): Record<string, string> {
+function joinValues(headers: Headers): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name, [value ?? ''].flat().join(', ')]);
   return Object.fromEntries(entries) as Record<string, string>;
 }
 
-/** The length of a body by its head, bytes; undefined if the body's end is told in another way (RFC 9112 6.3). */
+/**
+ * The length of a body in bytes according to its head; undefined if the end of the body is marked in another way (RFC
+ * 9112 6.3).
+ */
 export function contentLengthOf(headers: Record<string, string>): number | undefined {
   const stated = headers['transfer-encoding'] === undefined ? headers['content-length'] : undefined;
   return stated !== undefined && /^\d{1,15}$/.test(stated) ? Number(stated) : undefined;

@@ -8,73 +8,84 @@ import { readBounded } from './read-bounded.ts';
 import { readBytes } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 
-/** Where a client speaks to, and as whom. */
+/** The gateway of a client, and the credentials for it. */
 export interface ClientOptions {
   /** Scheme, host, port, and a path prefix if any; no trailing slash. */
   baseUrl: URL;
   key: string;
   userAgent: string;
   connectTimeoutMs?: number;
-  /** Called with every request as it goes out (the key redacted by the caller) and its answer's head. */
+  /** Called with each request and the head of its response. The caller must redact the key. */
   trace?: (line: string) => void;
 }
 
-/** How one call is made. */
+/** Options of one call. */
 export interface CallOptions {
   auth: AuthScheme;
-  /** For the whole call, the answer's body included, ms. */
+  /** The limit for the whole call, including the body, in ms. */
   timeoutMs: number;
-  /** The deadline of the command: one second later the call is cut, in whatever phase it is. */
+  /** The deadline of the command. The call is cut one second later, in any phase. */
   deadline?: Deadline | undefined;
-  /** How much of the body is kept; a longer one is cut, and the reply says so. Bytes. */
+  /** The maximum length of the body in bytes. A longer body is cut, and the reply says so. */
   maxBytes?: number;
-  /** Of a streamed body: how much may wait for its reader, bytes. It is read at once: what has come survives a reset. */
+  /**
+   * How many bytes of a streamed body may be buffered. They are read immediately, so that received bytes survive a
+   * reset of the connection.
+   */
   maxBuffered?: number;
   signal?: AbortSignal;
-  /** Aborts only connecting; once connected, `signal` alone counts. */
+  /** Aborts connecting. Once connected, only `signal` aborts the call. */
   connectSignal?: AbortSignal;
   /**
-   * Runs when the connection is ready, before the first byte of the request; the call then has a connection of its own.
-   * If it throws, nothing is sent, and the call fails with that error.
+   * Runs when the connection is open, before the first byte of the request. The call then has its own connection. If it
+   * throws, nothing is sent, and the call fails with that error.
    */
   onConnected?: (socket?: Socket) => Promise<void>;
-  /** Runs directly before the first byte of the request. What it throws keeps the request from being sent. */
+  /** Runs immediately before the first byte of the request. If it throws, nothing is sent. */
   beforeFirstByte?: () => void;
 }
 
-/** An answer whose body is still arriving. */
+/** A response whose body is still arriving. */
 export interface StreamedReply {
   status: number;
   headers: Record<string, string>;
   /** The body's bytes; throws TransportError (phase `sent`) if it is cut. */
   body: AsyncIterable<Uint8Array>;
-  /** Gives the connection up. */
+  /** Closes the connection. */
   close(): void;
-  /** Takes secrets out of text that was made of the body. */
+  /** Removes secrets from text that was decoded from the body. */
   clean?: (text: string) => string;
 }
 
 /** Calls to one gateway. Never retries, never follows a redirect. */
 export interface GatewayClient {
   readonly baseUrl: URL;
-  /** The target of {@link ClientOptions.trace}, for code that opens connections of its own. */
+  /** The `trace` of {@link ClientOptions}, for code that opens its own connections. */
   readonly trace?: (line: string) => void;
   /**
-   * One exchange. A body that is cut or beyond the bound gives a reply with `complete: false`.
+   * Sends one request. If the body is cut off or too long, the reply has `complete: false`.
    * @throws TransportError if no response head arrived.
    */
   exchange(request: HttpRequest, options: CallOptions): Promise<Reply>;
-  /** Like {@link exchange}, with the body as it arrives. `timeoutMs` counts up to the head only, `deadline` for all of it. */
+  /**
+   * Like {@link exchange}, but returns the body as it arrives. `timeoutMs` limits the time to the head, `deadline` the
+   * whole call.
+   */
   stream(request: HttpRequest, options: CallOptions): Promise<StreamedReply>;
-  /** Connections to its origin for results: the first who asks opens them, and they are kept until it is closed. */
+  /**
+   * Shared connections to the gateway's origin for results. The first caller opens them, and they stay open until the
+   * client is closed.
+   */
   readonly kept: (open: () => Promise<Connections>) => Promise<Connections>;
-  /** The deadline that cuts every call, if there is one: retries end with it too. */
+  /** The deadline of every call, if there is one. Retries end with it too. */
   readonly deadline?: Deadline;
   /** Closes idle connections. */
   close(): void;
 }
 
-/** How long a call may go on after the deadline, ms: a last poll at the deadline still gets its response. */
+/**
+ * How long a call may continue after the deadline, in ms, so that a last poll at the deadline still gets its response.
+ */
 export const afterDeadlineMs = 1000;
 
 /** Returns a client whose every call also ends with `deadline`. */
@@ -112,7 +123,7 @@ export function createClient(options: ClientOptions): GatewayClient {
     },
     stream: async (request, call) => {
       const { limit, ...answer } = await open(request, call);
-      limit.restart(untilCut(call));
+      limit.restart(msUntilCut(call));
       return answer;
     },
     kept: (make) => (kept ??= make()),
@@ -130,14 +141,14 @@ interface Call extends StreamedReply {
   limit: CallLimit;
 }
 
-// The time until the deadline of the command cuts the call, ms.
-function untilCut({ deadline }: CallOptions): number {
+// The time until the call is cut because of the command's deadline, in ms.
+function msUntilCut({ deadline }: CallOptions): number {
   return (deadline?.leftMs() ?? Infinity) + afterDeadlineMs;
 }
 
 /**
- * Sends a request that must be recorded before its first byte (design 5): on a fresh connection, whose `onConnected` has
- * returned. If it did not run, whatever made the connection has passed it by, and nothing is sent.
+ * Sends a request that must be recorded before its first byte (design 5), on a new connection after `onConnected` has
+ * returned. If `onConnected` did not run, nothing is sent.
  */
 async function sendOnOwnConnection(
   request: HttpRequest,
@@ -167,17 +178,17 @@ async function sendOnOwnConnection(
   try {
     return await send(request, { ...call, beforeFirstByte }, client, connect, end);
   } catch (error) {
-    // If the connection itself failed, its error is the one to tell.
+    // If the connection itself failed, report its error.
     await own?.first?.finally(end);
     end();
     throw error;
   }
 }
 
-// Made once, since a socket that is destroyed has the stack of its error written out.
+// Created once, because destroying a socket with a new error formats its stack, which is slow.
 const ended = new Error('the call has ended');
 
-// Whatever is wrong with the request itself shows before a connection is made for it, and before it is recorded.
+// The request is validated before a connection is opened and the request is recorded.
 async function send(
   request: HttpRequest,
   call: CallOptions,
@@ -189,7 +200,7 @@ async function send(
   const { method, body } = request;
   const path = pathFor(request, baseUrl);
   const headers = headersFor(request, call.auth, client);
-  const limit = startLimit(Math.min(call.timeoutMs, untilCut(call)), [call.signal]);
+  const limit = startLimit(Math.min(call.timeoutMs, msUntilCut(call)), [call.signal]);
   const end = (): void => {
     limit.end();
     onEnd();
@@ -208,7 +219,7 @@ async function send(
     );
     trace?.(`< ${answer.statusCode} ${answer.headers['content-type'] ?? ''}`);
     const close = (): void => {
-      limit.abort(new Error('it was given up'));
+      limit.abort(new Error('the call was abandoned'));
       end();
     };
     const { statusCode: status } = answer;
@@ -217,10 +228,10 @@ async function send(
     limit.end();
     if (error instanceof TransportError || !limit.passed) throw TransportError.sent(error, baseUrl);
     const isCut = (call.deadline?.leftMs() ?? Infinity) < call.timeoutMs;
-    const late = new Error(
+    const timeoutError = new Error(
       isCut ? 'the time to wait ran out' : `no answer within ${call.timeoutMs / 1000} s`,
     );
-    throw TransportError.sent(late, baseUrl, 'timeout');
+    throw TransportError.sent(timeoutError, baseUrl, 'timeout');
   }
 }
 
@@ -236,7 +247,7 @@ async function* bodyOf(answer: Answer, url: URL, end: () => void): AsyncGenerato
 }
 
 /**
- * The path of a request below the base URL's own.
+ * Returns the path of a request, with the path of the base URL in front.
  * @throws TypeError if it is not percent-encoded.
  */
 function pathFor(request: HttpRequest, baseUrl: URL): string {
@@ -246,10 +257,7 @@ function pathFor(request: HttpRequest, baseUrl: URL): string {
   return path;
 }
 
-/**
- * All headers of a request, with the key if `auth` asks for it.
- * @throws TypeError if one cannot be sent as it is.
- */
+/** Returns all headers of a request, with the key if `auth` requires it. @throws TypeError if a header is invalid. */
 function headersFor(
   request: HttpRequest,
   auth: AuthScheme,

@@ -10,39 +10,39 @@ import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
 type Connector = buildConnector.connector;
-/** A proxy's address, and what makes the connections through one. */
+/** A proxy's address, and the agent that connects through it. */
 type Through = { address: string; agent: typeof ProxyAgent.proxyAgent };
 
 /** An open connection: TCP, or TLS over it. */
 export type Socket = NonNullable<Parameters<buildConnector.Callback>[1]>;
 
-/** How connections are made. */
+/** Options of {@link openConnections}. */
 export interface ConnectionOptions {
   /** Time limit for connecting, TLS included, ms. */
   timeoutMs: number;
-  /** Maximum number of connections. If it is 1, that connection is made once and never again. */
+  /** The maximum number of connections. If it is 1, one connection is made, and never replaced. */
   most: number;
-  /** Much is read on them, up to so many bytes at a time: a plain one reads into memory that is used again. */
+  /** For large bodies: the size in bytes of a reused buffer into which plain connections read. */
   readsUpTo?: number | undefined;
-  /** Refuses addresses that are not within reach of this base URL, also those that DNS gives. */
+  /** Refuses addresses that this base URL must not lead to, including those that DNS returns. */
   within?: URL;
-  /** Ends the making of a connection, and of nothing else. */
+  /** Abort connecting, and nothing after that. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
-   * Runs when a connection is open, before the first byte of a request. What it throws ends the call as it is:
-   * nothing was sent.
+   * Runs when a connection is open, before the first byte of a request. If it throws, the call fails with that error,
+   * and nothing is sent.
    */
   onConnected?: (socket: Socket) => Promise<void>;
 }
 
 /**
- * Prepares connections to the origin of a URL; the first request makes one. They go through the environment's proxy
- * if one is set, by a tunnel (never for loopback), with TLS verified for https.
+ * Prepares connections to the origin of a URL. The first request opens one. If the environment sets a proxy, they go
+ * through a tunnel (never for loopback). TLS is verified for https.
  * @throws TransportError `unsent` if the environment's proxy cannot be used.
  */
 export async function openConnections(url: URL, options: ConnectionOptions): Promise<Connections> {
   try {
-    // Loaded on demand: no local command needs it, and few commands need proxies.
+    // Loaded on demand, because local commands do not need undici, and few commands need a proxy.
     const address = proxyFor(url);
     const agent = address && (await import('./proxy-agent.ts')).proxyAgent;
     return new Connections(await import('./undici.ts'), agent ? { address, agent } : undefined, url, options);
@@ -53,23 +53,22 @@ export async function openConnections(url: URL, options: ConnectionOptions): Pro
 
 /** The connections to one origin. */
 export class Connections {
-  /** Sends requests on them; pipelines, retries and redirects none. */
+  /** Sends requests, without pipelining, retries or redirects. */
   readonly dispatcher: Dispatcher;
   /**
-   * The first connection, once it is begun. It is rejected with what kept it from standing: TransportError `unsent`
-   * (no byte of a request was sent), or `sent` if a plain connection was accepted and reset at once, or what
-   * `onConnected` threw.
+   * The first connection, once it was started. Rejected with TransportError `unsent` (no byte of a request was sent),
+   * `sent` if a plain connection was accepted and then reset, or the error of `onConnected`.
    */
   first: Promise<Socket> | undefined;
-  /** The proxy that they go through, '' for none; known once the first is begun. */
+  /** The proxy, or '' for none; set when the first connection is started. */
   proxy = '';
   readonly #undici: typeof Undici;
   readonly #through: Through | undefined;
   readonly #url: URL;
   readonly #options: ConnectionOptions;
-  /** All that are open or under way, those to a proxy among them. */
+  /** All connections that are open or being opened, also those to a proxy. */
   readonly #sockets = new Set<Socket>();
-  /** Connections that were opened: until they are closed, or for good if they had excess bytes. */
+  /** All connections that were opened. Removed when they close, unless they received excess bytes. */
   readonly #stood = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
@@ -81,9 +80,9 @@ export class Connections {
     this.#options = options;
     this.#onConnected = options.onConnected;
     const { timeoutMs: timeout, readsUpTo, within } = options;
-    // In so many words, so that NODE_TLS_REJECT_UNAUTHORIZED cannot turn it off.
+    // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
     const tls = { rejectUnauthorized: true, timeout };
-    // What TLS gives has been copied already.
+    // Not for TLS, which has copied the bytes already.
     const onread = readsUpTo && url.protocol === 'http:' ? intoReusedBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
@@ -96,7 +95,7 @@ export class Connections {
       }) ?? this.#pool(url.origin, this.#standing(connect));
   }
 
-  /** Opens a connection for inspection: nothing is sent on it, and the caller destroys it. */
+  /** Opens a connection for inspection. Nothing is sent, and the caller destroys it. */
   connect(): Promise<Socket> {
     return new Promise((resolve, reject) => {
       this.#onConnected = (socket) => {
@@ -109,20 +108,20 @@ export class Connections {
     });
   }
 
-  /** On how many of them more came than an answer had announced. */
+  /** The number of connections that received more bytes than a response announced. */
   get excesses(): number {
     return [...this.#stood].filter(hasExcess).length;
   }
 
-  /** Closes them all at once, and aborts their requests. */
+  /** Closes all connections and aborts their requests. */
   destroy(reason: Error): void {
     this.#isEnded = true;
     for (const socket of this.#sockets) socket.destroy(reason);
-    // After the sockets, which know better what became of a request.
+    // After the sockets, because their errors describe better what happened to a request.
     setImmediate(() => void this.dispatcher.destroy(reason));
   }
 
-  // How long an answer may take is the caller's matter.
+  // No timeouts here: the caller limits the time of a response.
   #pool(origin: string | URL, connect: Connector): Client | Pool {
     const connections = this.#options.most;
     return new this.#undici[connections === 1 ? 'Client' : 'Pool'](origin, {
@@ -136,8 +135,8 @@ export class Connections {
     });
   }
 
-  // undici's types hide that it gives the socket at once. It names a proxy's address to the proxy, which TLS has no
-  // room for (RFC 6066 3), and Node 26 refuses.
+  // undici's types hide that it returns the socket. For a proxy it also sets the server name to an IP address, which
+  // TLS forbids (RFC 6066 3) and Node 26 refuses.
   #tracked(connector: Connector): Connector {
     return (target, callback) => {
       const isNamed = !target.servername || !isAddress(target.servername);
@@ -148,7 +147,7 @@ export class Connections {
     };
   }
 
-  // A direct connection is given by its options, a tunnel by the function that digs it.
+  // A direct connection is described by options, a tunnel by a function that opens it.
   #standing(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
     if (isTunnel) this.proxy = this.#through?.address ?? '';
@@ -165,7 +164,7 @@ export class Connections {
 
   async #stand(connector: Connector, target: buildConnector.Options): Promise<Socket> {
     if (this.#isEnded || (this.#options.most === 1 && this.first !== undefined))
-      throw TransportError.sent(new Error('it is not made again'), this.#url);
+      throw TransportError.sent(new Error('it is not opened again'), this.#url);
     const socket = await this.#connected(connector, target);
     this.#stood.add(socket);
     socket.once('close', () => {
@@ -179,18 +178,18 @@ export class Connections {
       socket.destroy();
       throw error;
     }
-    if (socket.destroyed) throw TransportError.sent(new Error('it was closed at once'), this.#url);
+    if (socket.destroyed) throw TransportError.sent(new Error('it was closed immediately'), this.#url);
     return socket;
   }
 
-  // These listeners come before undici's own, which it adds to an open connection. If an answer may end with its
-  // connection, and waits for its reader, undici 7 crashes the process by an assertion (its issue 5360).
+  // These listeners run before undici's own, which it adds to an open connection. If the end of the connection ends a
+  // response that is paused, undici 7 crashes the process with an assertion (its issue 5360).
   #mendEnd(socket: Socket): void {
     const { kParser } = this.#undici;
     const parsed = socket as Socket & { [kParser]?: Undici.Parser | null };
     socket.once('end', () => parsed[kParser]?.resume());
     socket.on('error', () => {
-      // It takes a reset for the end of such an answer as well.
+      // Otherwise undici also treats a reset as the end of such a response.
       if (parsed[kParser]) parsed[kParser].shouldKeepAlive = true;
     });
   }
@@ -211,9 +210,9 @@ export class Connections {
 
   #notConnected(error: unknown, deadline: CallLimit): TransportError {
     const { timeoutMs, most } = this.#options;
-    if (deadline.signal.aborted && most === 1) this.destroy(new Error('it was given up'));
-    // Only a plain connection that was accepted can be reset. Whether the system tells so here or after the first byte
-    // is chance, and an outcome must not be.
+    if (deadline.signal.aborted && most === 1) this.destroy(new Error('it was abandoned'));
+    // Only a plain connection that was accepted can be reset. Whether the system reports this here or after the first
+    // byte is chance, and must not change the outcome.
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
     if (isReset) return TransportError.sent(error, this.#url);
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];
@@ -226,7 +225,7 @@ export class Connections {
 
 const hasExcess = ({ errored }: Socket): boolean => errored?.message === 'bad response';
 
-// undici's own connector does not know of the signal; the one that digs a tunnel does.
+// undici's own connector ignores the signal; the one for tunnels does not.
 function promised(
   connector: Connector,
   target: buildConnector.Options & { signal: AbortSignal },
@@ -239,21 +238,21 @@ function promised(
   });
 }
 
-/** So much of a head is looked at, bytes; undici refuses a longer one. */
+/** How much of a head is examined, in bytes. undici refuses a longer one. */
 const maxBytes = 64 * 1024;
 const headEnd = /\r?\n\r?\n/;
 
 /**
- * Lets undici read two heads of an answer that it refuses, on a connection that is for one answer: it may tell the
- * handle of what was paid. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1), and if a body has
- * both a length and chunks, the chunks count (RFC 9112 6.3).
+ * Lets undici read two kinds of heads that it refuses, on a connection for one response, because that response may
+ * contain the handle of a paid task. An unrequested `100 Continue` is skipped (RFC 9110 15.2.1). If a body has both a
+ * length and chunks, the chunks count (RFC 9112 6.3).
  */
 function mendHead(socket: Readable): void {
   let head = '';
   const read = socket.read.bind(socket) as () => Buffer | null;
-  // undici takes the bytes by this method. Latin-1 keeps each of them as it is.
+  // undici reads the bytes with this method. Latin-1 preserves every byte.
   socket.read = () => {
-    // Node 26 gives one chunk each time.
+    // Node 26 returns one chunk per call.
     for (let chunk = read(); chunk !== null; chunk = read()) head += chunk.toString('latin1');
     while (/^HTTP\/1\.[01] 100\b/.test(head) && headEnd.test(head)) head = head.slice(endOf(head));
     const isHead = 'HTTP/1.'.startsWith(head.slice(0, 7));

@@ -9,15 +9,15 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
   ['br', (zlib) => zlib.createBrotliDecompress()],
 ]);
 
-/** So little is decoded at a time that a bomb stays small until the reader has seen of it, bytes. */
+/** How many bytes are decoded at a time, so that a decompression bomb stays small until the reader sees it. */
 const sliceBytes = 1024;
-/** After so many slices without an outcome the coding is believed. */
+/** If decoding has not failed after this many bytes, the body has the encoding that it declares. */
 const maxHeldBytes = 256;
 
 /**
- * A body with its content coding undone. mgw asks for `identity`; some gateways compress anyway. An unknown
- * coding is passed on as it is. A body that is not in the coding it names is given as it came, and whatever could be
- * decoded of one that breaks; then the error is thrown.
+ * Decodes the content encoding of a body. mgw requests `identity`, but some gateways compress anyway. A body with an
+ * unknown encoding, or that is not in the encoding it declares, is passed on unchanged. If decoding fails later, the
+ * decoded part is passed on before the error is thrown.
  */
 export function decoded(
   body: AsyncIterable<Uint8Array>,
@@ -31,21 +31,21 @@ async function* undone(
   body: AsyncIterable<Uint8Array>,
   create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
-  // Loaded only if a gateway compresses: it slows the start down.
+  // Loaded only if a gateway compresses, because it slows the start.
   const decoder = create(await import('node:zlib'));
   const out: Uint8Array[] = [];
   let failure: Error | undefined;
   decoder.on('data', (chunk: Uint8Array) => out.push(chunk)).on('error', (error) => (failure = error));
-  let held: Uint8Array[] | undefined = [];
+  let undecided: Uint8Array[] | undefined = [];
   try {
     for await (const slice of slices(body)) {
-      held?.push(slice);
+      undecided?.push(slice);
       await step(decoder, slice);
-      if (out.length > 0 || (held?.length ?? 0) > maxHeldBytes) held = undefined;
+      if (out.length > 0 || (undecided?.length ?? 0) > maxHeldBytes) undecided = undefined;
       yield* out.splice(0);
       if (failure === undefined) continue;
-      // An end that comes too early is no sign of another coding.
-      if (systemCode(failure) !== 'Z_BUF_ERROR') yield* held ?? [];
+      // A premature end does not mean that the body has another encoding.
+      if (systemCode(failure) !== 'Z_BUF_ERROR') yield* undecided ?? [];
       throw failure;
     }
   } finally {
@@ -53,7 +53,7 @@ async function* undone(
   }
 }
 
-/** A body in small pieces; an empty one is its end. */
+/** Splits a body into small slices. An empty slice marks the end. */
 async function* slices(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   for await (const chunk of body)
     for (let at = 0; at < chunk.length; at += sliceBytes) yield chunk.subarray(at, at + sliceBytes);

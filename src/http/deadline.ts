@@ -1,16 +1,16 @@
 import { longestTimer, type Deadline } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
-// Created once: the stack of an error is expensive.
+// Created once, because the stack of an error is expensive.
 const timeIsUp = new Error('the time to wait ran out');
 
 /** The time limit of one call. Its caller ends it, so that no timer outlives the call. */
 export interface CallLimit {
   /** Aborts when the time is up or a parent aborts. */
   signal: AbortSignal;
-  /** True if the time was up first. */
+  /** Whether the time was up before a parent aborted. */
   readonly passed: boolean;
-  /** Starts the time again: `ms` from now, or no limit if it is infinite. The parents still count. */
+  /** Restarts the time: `ms` from now, or no limit if infinite. The parents are still followed. */
   restart(ms: number): void;
   abort(reason: Error): void;
   /** Clears the timer and stops following the parents. */
@@ -18,8 +18,8 @@ export interface CallLimit {
 }
 
 /**
- * Starts a limit of `ms` milliseconds that also follows its parents. AbortSignal.any and AbortSignal.timeout would
- * do, but each keeps its signal alive until the timer fires: a process that polls a thousand jobs holds thousands.
+ * Starts a limit of `ms` milliseconds that also follows its parents. AbortSignal.any and AbortSignal.timeout would keep
+ * their signals alive until the timer fires: a process that polls a thousand jobs would hold thousands.
  */
 export function startLimit(ms: number, parents: readonly (AbortSignal | undefined)[] = []): CallLimit {
   const controller = new AbortController();
@@ -53,18 +53,18 @@ export function startLimit(ms: number, parents: readonly (AbortSignal | undefine
   };
 }
 
-/** How long a body may take. */
+/** The time limits of a body. */
 export interface TimeLimits {
-  /** The longest silence, ms. */
+  /** The longest time without a byte, in ms. */
   idleMs: number;
-  /** When it is given up, however much comes. */
+  /** The time at which the body is abandoned, even if bytes arrive. */
   deadline: Deadline;
 }
 
 /**
- * A body as it arrives, given up if nothing comes for too long, or if its time is up. What its reader takes for
- * each chunk counts as no silence. The connection is the caller's to close.
- * @throws TransportError if it is given up, and whatever the body throws.
+ * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The time that its
+ * reader takes does not count. The caller closes the connection.
+ * @throws TransportError if the body is abandoned, or the error of the body
  */
 export async function* withIdleTimeout(
   body: AsyncIterable<Uint8Array>,
@@ -78,14 +78,14 @@ export async function* withIdleTimeout(
       yield next.value;
     }
   } finally {
-    // A read that is pending ends when the connection does.
+    // A pending read ends when the connection closes.
     chunks.return?.().catch(() => undefined);
   }
 }
 
 async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Promise<T> {
   const leftMs = deadline.leftMs();
-  const why = leftMs < idleMs ? 'the time to wait ran out' : `nothing came for ${idleMs / 1000} s`;
+  const why = leftMs < idleMs ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new TransportError('sent', 'timeout', why));

@@ -12,60 +12,61 @@ import { mp4In } from '../media/mp4.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 
-/** Where a file is, and what it is. */
+/** The address of a file, and whether it may need the key. */
 export interface DownloadSource {
   url: string;
-  /** `own-site` sends the key where design 6 allows it; `never` sends none. */
+  /** `own-site` sends the key if design 6 allows it for the address; `never` sends none. */
   key: 'own-site' | 'never';
 }
 
-/** How far a download has come. */
+/** The progress of a download. */
 export interface DownloadProgress {
   bytes: number;
   total?: number;
   bytesPerSecond?: number;
 }
 
-/** What a download works with. */
+/** Dependencies and limits of a download. */
 export interface DownloadDeps {
   gateway: DownloadGateway;
   clock: Clock;
-  /** When it is given up; what is there is kept for the next run. */
+  /** When the download is abandoned. Received bytes are kept for the next run. */
   deadline: Deadline;
-  /** Ends the download; what is there is kept for the next run. */
+  /** Aborts the download. Received bytes are kept for the next run. */
   signal?: AbortSignal;
   /** Time limit for connecting, ms. Default 10 s. */
   connectTimeoutMs?: number;
   /** Longest time without a byte, ms. Default 60 s. */
   idleTimeoutMs?: number;
-  /** How many tries in a row may bring nothing on before it is given up. */
+  /** How many attempts in a row may make no progress before the download is abandoned. */
   retries: number;
-  /** Reads an answer that is no media: true if it says that the result is not ready yet. */
+  /** Whether a response that is not media says that the result is not ready yet. */
   notReady?: (reply: Reply) => boolean;
   onProgress?: (progress: DownloadProgress) => void;
-  /** A line for the person at the terminal. */
+  /** Shows a line to the user. */
   note?: (text: string) => void;
 }
 
-/** What became of a download. */
+/** The result of a download. */
 export type DownloadOutcome =
-  /** The file to publish. */
+  /** The file, ready to be published. */
   | { kind: 'done'; file: SealedFile; mime?: string }
-  /** The address does not give the file, or no longer (401, 403, 404, 410 and other refusals). */
+  /** The address does not serve the file, or no longer does (401, 403, 404, 410 and other refusals). */
   | { kind: 'expired'; failure: Failure }
   | { kind: 'not-ready'; failure: Failure }
-  /** Another site requires a key that it was not given (401, 403). */
+  /** Another site requires a key, which mgw does not send it (401, 403). */
   | { kind: 'refused'; failure: Failure; origin: string };
 
-/** Longest pause that mgw waits at a gateway's request. */
+/** The longest pause that a gateway may request, in ms. */
 const longestPauseMs = 300_000;
 
 /**
- * Downloads a file into the `.part` file of an output: continued by range where a strong validator proves that it
- * is the same, its length and its MP4 boxes checked, hashed, durable. Retried with backoff while tries fail and
- * bring nothing on (design 6, specification 7.1). An unfinished part is kept if it can be continued.
- * @throws MgwError, charged 'yes': exit 8 at the deadline, 9 for an address that is not fetched or gives no such file,
- * 6 if reads kept failing, 10 if the disk does; and the signal's reason.
+ * Downloads a file into the `.part` file of an output. Continues an earlier download by range if a strong validator
+ * proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and makes it durable. Retries
+ * with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is kept if it can
+ * be continued.
+ * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that is not fetched or does not serve the
+ * file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
  */
 export async function download(
   source: DownloadSource,
@@ -87,7 +88,7 @@ export async function download(
   }
 }
 
-/** Carries the error about a file that is broken as a whole, so that nothing of it is continued. */
+/** Carries the error about a file that is broken as served, so that no part of it is continued. */
 class BrokenFile extends Error {
   readonly told: MgwError;
   constructor(told: MgwError) {
@@ -107,7 +108,7 @@ async function tries(source: DownloadSource, file: PartFile, deps: DownloadDeps)
       if (why === undefined)
         return { kind: 'done', mime: mimeOf(mp4 !== undefined, result.contentType), file: await file.seal() };
       broken += 1;
-      if (broken > 1) throw new BrokenFile(corrupt(`The file is broken as it is served: ${why}`));
+      if (broken > 1) throw new BrokenFile(corrupt(`The served file is broken: ${why}`));
       await file.restart();
       result = { kind: 'again', failure: { code: 'result_corrupt', message: `the file is broken: ${why}` } };
     }
@@ -138,7 +139,7 @@ function mp4Of({ descriptor, path }: PartFile): ReturnType<typeof mp4In> {
   }
 }
 
-/** Counts the tries that brought nothing on. */
+/** Counts the attempts that made no progress. */
 class Patience {
   readonly #file: PartFile;
   readonly #retries: number;
@@ -151,11 +152,11 @@ class Patience {
     this.#best = file.length;
   }
 
-  /** The number of tries in a row that brought nothing on, this one included; undefined if it is enough. */
+  /** The number of attempts in a row without progress, including this one; undefined if there were too many. */
   next(): number | undefined {
     const { length, total = Infinity } = this.#file;
-    // A fresh start counts only beyond what was there before, and a byte at a time is no progress: both would
-    // go on endlessly.
+    // A restart counts as progress only beyond the earlier length, and single bytes do not count. Otherwise the
+    // download could continue endlessly.
     const isOn = length >= this.#best + Math.min(64 * 1024, Math.max(1, total / 100));
     if (isOn) this.#best = length;
     this.#tries = isOn ? 0 : this.#tries + 1;
@@ -176,7 +177,7 @@ async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): 
 }
 
 function late({ message }: Failure): MgwError {
-  const text = `The download did not end in the time to wait; what came is kept (${message}).`;
+  const text = `The download did not finish before the time limit. The received part is kept (${message}).`;
   return new MgwError('pending', text, { charged: 'yes', retry: 'resume' });
 }
 
@@ -184,7 +185,7 @@ const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'
 
 function givenUp(failure: Failure): MgwError {
   const { code, message, requestId } = failure;
-  return new MgwError(code, `The download was given up: ${message}.${retryHint(failure)}`, {
+  return new MgwError(code, `The download failed: ${message}.${retryHint(failure)}`, {
     exit: incomplete.includes(code) ? 'incomplete' : 'unavailable',
     charged: 'yes',
     retry: 'resume',
@@ -195,8 +196,8 @@ function givenUp(failure: Failure): MgwError {
 const memoryMs = 3000;
 
 /**
- * A meter that is told how many bytes are there and says how many came a second lately, weighing the last
- * three seconds most; undefined until there is anything to tell.
+ * Returns a speed meter. Call it with the number of bytes received so far. It returns bytes per second, weighted
+ * towards the last three seconds, or undefined at first.
  */
 export function speedometer(clock: Clock, bytes: number): (bytes: number) => number | undefined {
   const begin = clock.monotonic();
@@ -210,7 +211,7 @@ export function speedometer(clock: Clock, bytes: number): (bytes: number) => num
     const fading = Math.exp(-elapsed / memoryMs);
     weighed = weighed * fading + current * (1 - fading);
     last = { at: clock.monotonic(), bytes: now };
-    // What was before the beginning is no slowness: only the time that has been weighed counts.
+    // Corrects for the time before the start, which has no weight.
     return (speed = weighed / (1 - Math.exp((begin - last.at) / memoryMs)));
   };
 }

@@ -426,7 +426,7 @@ describe('Protocol A', () => {
     const seen = await waitFor(at, a);
     expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
     expect(at.deps.notes.slice(0, 2)).toEqual([
-      'The response broke off: nothing came for 0.5 s',
+      'The response broke off: no data arrived for 0.5 s',
       'The response broke off: the time to wait ran out',
     ]);
     expect(at.server.requests).toHaveLength(3);

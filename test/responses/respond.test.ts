@@ -221,7 +221,7 @@ describe('a connection', () => {
     [
       'that stalls',
       (response) => response.writeHead(200, events).write(': hello\n\n'),
-      /^nothing came for 1 s$/,
+      /^no data arrived for 1 s$/,
     ],
   ])('%s gives no answer', async (_, answer, why) => {
     const { client, server } = await served(answer);

@@ -134,7 +134,7 @@ describe('a stream that proves no success', () => {
       'is silent',
       (response: { writeHead(status: number): { write(text: string): void } }) =>
         response.writeHead(200).write(speechBody([one])),
-      /nothing came for 1 s/,
+      /no data arrived for 1 s/,
     ],
   ])('%s: exit 9, kept, and never sent again by itself', async (_, answer, why) => {
     const server = await speechServer(answer);

@@ -15,23 +15,23 @@ import { headBytes, isText, isTextType } from '../../media/media-kind.ts';
 import type { PartFile } from '../../files/part-file.ts';
 import { isSameRepresentation, namesRepresentation, readContentRange, strongValidator } from './validator.ts';
 
-/** What one try works with. */
+/** Dependencies and limits of one attempt. */
 export interface AttemptOptions {
   gateway: DownloadGateway;
   clock: Clock;
-  /** When the download is given up. */
+  /** When the download is abandoned. */
   deadline: Deadline;
   signal?: AbortSignal;
   connectTimeoutMs: number;
   idleTimeoutMs: number;
   notReady: (reply: Reply) => boolean;
-  /** Called with each batch that is on its way to the disk. */
+  /** Called with each batch before it is written to disk. */
   onBytes: () => void;
 }
 
-/** What one try came to. */
+/** The result of one attempt. */
 export type Attempt =
-  /** All bytes that were announced are there. */
+  /** All announced bytes were received. */
   | { kind: 'received'; contentType?: string }
   | { kind: 'expired' | 'not-ready'; failure: Failure }
   | { kind: 'refused'; failure: Failure; origin: string }
@@ -43,8 +43,8 @@ const batchMs = 1000;
 const textBytes = 64 * 1024;
 
 /**
- * One GET that brings the part on: from where it is where that is safe, else from the beginning.
- * @throws MgwError for what no further try mends: result_corrupt, result_unavailable, local_io.
+ * Sends one GET that continues the partial file if that is safe, or else starts from the beginning.
+ * @throws MgwError if a retry cannot help: result_corrupt, result_unavailable, local_io.
  */
 export async function attempt(
   source: { url: string; key: 'own-site' | 'never' },
@@ -82,7 +82,7 @@ function again(code: ErrorCode, message: string): Attempt {
   return { kind: 'again', failure: { code, message } };
 }
 
-// A certificate or a private address does not become another one by asking again.
+// A retry does not help against an invalid certificate or a private address.
 function reasonOf(error: unknown): string {
   if (!(error instanceof TransportError)) return printableLine(messageOf(error), 300);
   const { reason, message } = error;
@@ -129,14 +129,14 @@ async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Att
   const first = await firstOf(body);
   if (!Array.isArray(first)) return again('result_corrupt', first);
   if (isText(Buffer.concat(first).subarray(0, headBytes), contentType))
-    return inWords(await textOf(reply, joined(first, body)), work);
+    return textInsteadOfMedia(await textOf(reply, joined(first, body)), work);
   const total = contentLengthOf(reply.headers);
   await part.restart({ validator: strongValidator(reply.headers), total });
   await part.write(first);
   return receive(reply, body, part, work);
 }
 
-// The beginning of a body, or why there is none.
+// The first bytes of a body, or the reason why there are none.
 async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
   try {
     const { value } = await body.next();
@@ -146,20 +146,20 @@ async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] |
   }
 }
 
-// Media are never inflated: their length could not be checked, and a little of it may become any amount.
+// Media are never decompressed: their length could not be checked, and a small body could expand without limit.
 async function coded(reply: MediaReply, coding: string, work: Work): Promise<Attempt> {
   if (isTextType(reply.headers['content-type']))
-    return inWords(await textOf(reply, decoded(reply.message, coding)), work);
+    return textInsteadOfMedia(await textOf(reply, decoded(reply.message, coding)), work);
   throw corrupt(
-    `${reply.url.host} sent the file ${printableLine(coding, 40)}-coded, though it was asked not to`,
+    `${reply.url.host} sent the file with the encoding ${printableLine(coding, 40)}, which was not requested`,
   );
 }
 
-function inWords(text: Reply, { notReady }: Work): Attempt {
+function textInsteadOfMedia(text: Reply, { notReady }: Work): Attempt {
   const failure = readFailure(text);
   if (notReady(text)) return { kind: 'not-ready', failure };
   throw corrupt(
-    `The address gives words in place of the file: ${printableLine(failure.message, 500)}`,
+    `The address returned text instead of the file: ${printableLine(failure.message, 500)}`,
     failure,
   );
 }
@@ -173,7 +173,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const { validator, length } = part;
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
-  // A Content-Length may have been too long: a smaller size in a response that names the representation replaces it.
+  // The Content-Length may have been too long. A smaller size in a response about the same representation replaces it.
   const isProven = namesRepresentation(reply.headers, validator);
   const announced = part.total ?? total;
   const isNext =
@@ -183,16 +183,16 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
     (total === announced || (isProven && total < announced));
   const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
-  if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'another range than it was asked for');
+  if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'a range that was not requested');
   part.expect(total);
   return receive(reply, bodyOf(reply, work), part, work);
 }
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too long: of the same representation, this is the size.
+  // The Content-Length may have been too long. For the same representation, this is the size.
   if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
-  // A body without a length is complete if the response about the rest gives the length that was received.
+  // A body without a length is complete if the response about the rest states the length that was received.
   const total = part.total ?? told;
   if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
   return { kind: 'received' };
@@ -225,7 +225,7 @@ async function receive(
   return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
-// Why the body broke off, if it did; what the disk throws is not among that.
+// The reason why the body broke off, if it did. Errors of the disk are thrown.
 async function spooled(
   body: AsyncIterable<Buffer[]>,
   part: PartFile,
@@ -247,7 +247,7 @@ function brokenOff({ length, total }: PartFile, why: string): string {
   return `the file broke off at byte ${length}${total === undefined ? '' : ` of ${total}`} (${why})`;
 }
 
-/** Exit 9: what the address gives is not the file. */
+/** The error (exit 9) for an address that serves something other than the file. */
 export function corrupt(message: string, failure?: Failure): MgwError {
   return new MgwError('result_corrupt', message.endsWith('.') ? message : `${message}.`, {
     charged: 'yes',

@@ -2,25 +2,25 @@ import type { Readable } from 'node:stream';
 import type { Clock } from '../../clock.ts';
 import type { IdleWatch } from './idle-watch.ts';
 
-/** A body that knows whether its end was the one that was announced. */
+/** A body that knows whether it ended as announced. */
 type Body = Readable & { readonly complete: boolean };
 
-/** How a body is gathered. */
+/** Options of {@link batches}. */
 export interface BatchOptions {
-  /** The least size of the first batch, bytes, if the body is that long. */
+  /** The minimum size of the first batch in bytes, if the body is that long. */
   firstBytes: number;
-  /** The least size of a further batch, bytes, if it is not the last. */
+  /** The minimum size of other batches in bytes, except the last. */
   bytes: number;
-  /** A further batch is handed out at this age whatever its size, ms. */
+  /** The age in ms at which a batch, except the first, is returned regardless of its size. */
   maxAgeMs: number;
   clock: Clock;
   watch: IdleWatch;
 }
 
 /**
- * A body as batches of chunks, as they are worth a write. While one batch is with the reader the next is
- * gathered, and no more than that: then the sender has to wait. What came before a break is handed out before
- * the break is thrown.
+ * Collects a body into batches that are large enough to be worth a write. While the reader handles one batch, the next
+ * is collected, and then the sender has to wait. If the body breaks, the bytes before the break are returned before the
+ * error is thrown.
  */
 export async function* batches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
   const gathering = new Gathering(message, options);
@@ -38,7 +38,7 @@ export async function* batches(message: Body, options: BatchOptions): AsyncGener
 class Gathering {
   readonly #message: Body;
   readonly #options: BatchOptions;
-  #least: number;
+  #minSize: number;
   #chunks: Buffer[] = [];
   #size = 0;
   #since = 0;
@@ -49,12 +49,12 @@ class Gathering {
   constructor(message: Body, options: BatchOptions) {
     this.#message = message;
     this.#options = options;
-    this.#least = options.firstBytes;
+    this.#minSize = options.firstBytes;
     message.on('data', (chunk: Buffer) => this.#take(chunk));
     message.once('error', (error) => (this.#error = error));
     message.once('end', () => this.#finish(message.complete ? 'ended' : 'broken'));
     message.once('close', () => this.#finish('broken'));
-    // It may have broken before anyone listened, and then says nothing more.
+    // The body may have broken before these listeners were added, and then emits no more events.
     if (message.destroyed) {
       this.#error = message.errored ?? this.#error;
       this.#finish('broken');
@@ -81,8 +81,8 @@ class Gathering {
   }
 
   #isDue(): boolean {
-    if (this.#size >= this.#least) return true;
-    const isFirst = this.#least === this.#options.firstBytes;
+    if (this.#size >= this.#minSize) return true;
+    const isFirst = this.#minSize === this.#options.firstBytes;
     return (
       this.#size > 0 && !isFirst && this.#options.clock.monotonic() - this.#since >= this.#options.maxAgeMs
     );
@@ -92,7 +92,7 @@ class Gathering {
     const batch = this.#chunks;
     this.#chunks = [];
     this.#size = 0;
-    this.#least = this.#options.bytes;
+    this.#minSize = this.#options.bytes;
     if (this.#end === 'open') {
       this.#options.watch.touch();
       this.#message.resume();

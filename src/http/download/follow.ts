@@ -8,37 +8,37 @@ import { isAddress, isWithinReach } from '../reach.ts';
 import { openConnections, type Connections } from '../connections.ts';
 import { TransportError } from '../transport-error.ts';
 
-/** Who asks for results, and what may be told to whom. */
+/** The gateway of a result, and the credentials for it. */
 export interface DownloadGateway extends TrustedGateway {
   key: string;
   auth: AuthScheme;
   userAgent?: string;
-  /** Connections to it that are kept for results, see {@link GatewayClient}. */
+  /** Shared connections for results, see {@link GatewayClient}. */
   kept?: GatewayClient['kept'];
-  /** Called with every request and the head of its answer. A query may be a capability: it is left out. */
+  /** Called with each request and the head of its response. A query may be a secret, and is left out. */
   trace?: (line: string) => void;
 }
 
-/** How a source is opened. */
+/** How an address is openFor. */
 export interface FollowOptions {
   gateway: DownloadGateway;
   headers: Record<string, string>;
   connectTimeoutMs: number;
   signal: AbortSignal;
-  /** Called with each head that comes. */
+  /** Called with each head that arrives. */
   onHead: () => void;
 }
 
-/** The answer at the end of the redirects, its body still to come. */
+/** The response at the end of the redirects, whose body is still arriving. */
 export interface MediaReply {
   url: URL;
   status: number;
   headers: Record<string, string>;
   message: Answer;
-  /** True if the key went to this address. */
+  /** Whether the key was sent to this address. */
   keyed: boolean;
   redirects: number;
-  /** Takes the key out of text that was made of the answer. */
+  /** Removes the key from text of the response. */
   clean: (text: string) => string;
 }
 
@@ -46,22 +46,22 @@ const maxRedirects = 5;
 const redirectStatuses = new Set([301, 302, 303, 307, 308]);
 
 /**
- * GETs an address and follows redirects by hand. Each hop is judged afresh: whether it may be asked at all, and
- * whether the key may go there (`own-site`); no other header tells anything about the user (design 6).
- * @throws MgwError('result_unavailable') for an address that is not fetched, or after five redirects;
- * TransportError if no head came.
+ * Sends a GET and follows redirects. Each hop is checked separately: whether the address may be fetched, and whether it
+ * may get the key (`own-site`). No other header reveals anything about the user (design 6).
+ * @throws MgwError('result_unavailable') for an address that must not be fetched, or after five redirects;
+ * TransportError if no head arrived.
  */
 export async function follow(
   source: { url: string; key: 'own-site' | 'never' },
   options: FollowOptions,
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
-  // A short key occurs in texts and addresses by chance.
+  // A short key may occur in texts and addresses by chance.
   const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
-    // The site that named this address knows the key; the site at this address must not get it.
+    // The site that named this address knows the key, but the site at this address must not get it.
     if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
     gateway.trace?.(`> GET ${url.origin}${url.pathname}${url.search && '?…'}`);
     const message = await get(url, {
@@ -104,7 +104,7 @@ function redirectOf(message: Answer): string | undefined {
 function keyInAddress(url: URL): MgwError {
   return new MgwError(
     'result_unavailable',
-    `The result's address at ${url.origin} holds the key, which must not go there; it is not fetched.`,
+    `The result's address at ${url.origin} contains the key, which must not be sent there, so it is not fetched.`,
     { charged: 'yes', retry: 'never' },
   );
 }
@@ -117,16 +117,16 @@ function tooMany(address: string): MgwError {
   );
 }
 
-/** Decides where a result may be fetched from, and where the key may go. */
+/** The data that decides which addresses may be fetched, and which may get the key. */
 export interface TrustedGateway {
   baseUrl: URL;
-  /** Origins that the user trusts with the key in addition to the gateway's own. */
+  /** Origins to which the user allows the key to be sent, in addition to the gateway's own. */
   trustedOrigins: readonly string[];
 }
 
 /**
- * True if the key may be sent to an address (design 6, specification 4.1): the base URL's origin, https on
- * its registrable domain, on loopback the same host with any port, or an origin that the user trusts.
+ * Whether the key may be sent to an address (design 6, specification 4.1): the origin of the base URL, https on its
+ * registrable domain, any port of the same host on loopback, or an origin that the user trusts.
  */
 export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
   if (url.origin === baseUrl.origin) return true;
@@ -137,7 +137,7 @@ export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGat
   return bothNames && (await isSameSite(url.hostname, baseUrl.hostname));
 }
 
-// Private suffixes too: two customers of one hosting domain are two sites.
+// Private suffixes count too: two customers of one hosting domain are different sites.
 async function isSameSite(one: string, other: string): Promise<boolean> {
   const { getDomain } = await import('tldts');
   const site = getDomain(one, { allowPrivateDomains: true });
@@ -145,9 +145,8 @@ async function isSameSite(one: string, other: string): Promise<boolean> {
 }
 
 /**
- * The address of a result, or of a redirect (`from` is then the address that named it), where it may be fetched:
- * http or https without credentials, no step down from https by a redirect, and nothing private or of this
- * machine unless the base URL is such itself.
+ * Returns the address of a result, or of a redirect from `from`, if it may be fetched: http or https without
+ * credentials, no redirect from https to http, and no private or local address unless the base URL is one.
  * @throws MgwError('result_unavailable') before any request.
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
@@ -166,7 +165,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
   return url;
 }
 
-// What follows a question mark may be a signature, what precedes an @ a password: neither is shown.
+// A query may be a signature, and the part before an @ a password, so neither is shown.
 function refused(address: string, why: string): MgwError {
   const shown = printableLine(address.replace(/[?#].*$/s, '?…').replace(/\/\/[^/]*@/, '//…@'), 200);
   return new MgwError('result_unavailable', `The result's address ${shown} is not fetched: ${why}.`, {
@@ -175,47 +174,47 @@ function refused(address: string, why: string): MgwError {
   });
 }
 
-/** How one GET is made. */
+/** Options of one GET. */
 interface GetOptions {
   headers: Record<string, string>;
   connectTimeoutMs: number;
-  /** Where the gateway is: no address nearer to this machine is connected to (see `isWithinReach`). */
+  /** The gateway. No address closer to this machine is connected to (see `isWithinReach`). */
   baseUrl: URL;
-  /** Connections to the gateway's origin that are kept from one GET to the next; absent, each has its own. */
+  /** Shared connections to the gateway's origin. If absent, each GET opens its own. */
   kept?: GatewayClient['kept'] | undefined;
   signal: AbortSignal;
 }
 
-/** So much is read at a time, and may wait to be written, bytes. */
+/** How many bytes are read at a time, and may be buffered. */
 const highWaterMark = 1024 * 1024;
 
-// Made once, since a socket that is destroyed has the stack of its error written out.
+// Created once, because destroying a socket with a new error formats its stack, which is slow.
 const ended = new Error('the download has ended');
 
-/** So many results of one gateway come at a time. */
-const maxKept = 1024;
+/** The maximum number of concurrent downloads from one gateway. */
+const maxSharedConnections = 1024;
 
 /**
- * One GET: the head of the answer, its body still to come. Follows nothing. What comes from the gateway's own origin
- * comes on a connection that is kept, if there are such; all else, and what fails there, on a connection of its own.
- * @throws TransportError if no head came.
+ * Sends one GET, and returns the head of the response, whose body is still arriving. Follows no redirects. Requests to
+ * the gateway's origin use a shared connection if possible. Others, and those that fail there, open their own.
+ * @throws TransportError if no head arrived.
  */
 async function get(url: URL, options: GetOptions): Promise<Answer> {
   const { baseUrl, signal, kept } = options;
   if (kept !== undefined && url.origin === baseUrl.origin) {
-    const connections = await kept(() => opened(url, options, maxKept));
+    const connections = await kept(() => openFor(url, options, maxSharedConnections));
     try {
-      return await asked(url, connections, options);
+      return await sendGet(url, connections, options);
     } catch (error) {
       const isUnsent = error instanceof TransportError && error.phase === 'unsent';
       if (isUnsent || signal.aborted) throw TransportError.sent(error, url);
-      // The other side may have closed it while nothing came on it: that says nothing about the result.
+      // The server may have closed the idle connection. That says nothing about the result.
     }
   }
-  const own = await opened(url, options, 1);
+  const own = await openFor(url, options, 1);
   const end = (): void => own.destroy(ended);
   try {
-    return (await asked(url, own, options)).once('close', end);
+    return (await sendGet(url, own, options)).once('close', end);
   } catch (error) {
     await own.first?.finally(end);
     end();
@@ -223,7 +222,7 @@ async function get(url: URL, options: GetOptions): Promise<Answer> {
   }
 }
 
-function opened(
+function openFor(
   url: URL,
   { connectTimeoutMs: timeoutMs, baseUrl, signal }: GetOptions,
   most: number,
@@ -232,13 +231,13 @@ function opened(
     timeoutMs,
     most,
     within: baseUrl,
-    // One that is kept is not this GET's alone.
+    // A shared connection must not end with this GET.
     ...(most === 1 && { signals: [signal] }),
     readsUpTo: highWaterMark,
   });
 }
 
-function asked(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<Answer> {
+function sendGet(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<Answer> {
   const request = { method: 'GET', origin: url.origin, path: `${url.pathname}${url.search}`, headers };
   return sendOn(connections, request, { maxBuffered: highWaterMark, signal });
 }

@@ -1,22 +1,22 @@
 import type { Clock } from '../../clock.ts';
 import type { TimeLimits } from '../deadline.ts';
 
-/** Sees to it that a connection is given up on which nothing comes, or whose time is up. */
+/** Aborts a transfer on which no bytes arrive for too long, or whose deadline has passed. */
 export interface IdleWatch {
-  /** Aborted once nothing came for the whole time, the deadline has passed, or `parent` was aborted; its reason says which. */
+  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason tells which. */
   readonly signal: AbortSignal;
-  /** Something came: the time for silence begins anew. */
+  /** Restarts the idle time, since bytes arrived. */
   touch(): void;
-  /** Nothing can come, since the reader itself has stopped reading; until the next `touch`. */
+  /** Pauses the idle time until the next `touch`, while the reader has stopped reading. */
   hold(): void;
-  /** Ends the watch, and what is under way with its signal. */
+  /** Ends the watch, and aborts its signal. */
   stop(): void;
 }
 
-// Made once: one that an abort makes by itself has its stack written out.
+// Created once: the default error of an abort has its stack formatted, which is slow.
 const ended = new Error('the watch has ended');
 
-/** Begins to watch. */
+/** Starts to watch. */
 export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent?: AbortSignal): IdleWatch {
   const given = new AbortController();
   let last = clock.monotonic();
@@ -25,9 +25,9 @@ export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent
       await clock.sleep(Math.min(left, idleMs, deadline.leftMs()), given.signal);
     }
     const isLate = deadline.leftMs() <= 0;
-    given.abort(new Error(isLate ? 'the time to wait ran out' : `nothing came for ${idleMs / 1000} s`));
+    given.abort(new Error(isLate ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`));
   };
-  // The watch ends by being stopped, which is no error.
+  // Stopping the watch rejects its sleep, which is not an error.
   watch().catch(() => undefined);
   const follow = (): void => given.abort(parent?.reason);
   if (parent?.aborted) follow();

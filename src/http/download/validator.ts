@@ -1,10 +1,10 @@
-// How far two dates must be apart for their clocks not to matter; RFC 9110 8.8.2.2 leaves the figure open.
+// The minimum difference of two dates for which the clocks do not matter. RFC 9110 8.8.2.2 does not fix it.
 const clockDoubtMs = 60_000;
 
 /**
- * What proves in a later request that the representation is still this one: a strong entity tag, or a date of
- * change that is strong because the answer is clearly younger (RFC 9110 8.8.2.2, 13.1.5). Undefined if there
- * is neither: a part of such a representation must not be continued.
+ * The validator that proves in a later request that the representation is the same: a strong entity tag, or a
+ * modification date that is strong because the response is clearly younger (RFC 9110 8.8.2.2, 13.1.5). If undefined, a
+ * part of the representation must not be continued.
  */
 export function strongValidator(headers: Record<string, string>): string | undefined {
   const etag = headers['etag'] ?? '';
@@ -14,7 +14,9 @@ export function strongValidator(headers: Record<string, string>): string | undef
   return age >= clockDoubtMs ? changed : undefined;
 }
 
-/** Returns false if the headers of a response name another representation than the validator does. */
+/**
+ * Whether the headers of a response may belong to the representation of the validator: false if they name another one.
+ */
 export function isSameRepresentation(headers: Record<string, string>, validator: string): boolean {
   return namedBy(headers, validator) === undefined || namesRepresentation(headers, validator);
 }
@@ -28,7 +30,7 @@ function namedBy(headers: Record<string, string>, validator: string): string | u
   return validator.startsWith('"') ? headers['etag'] : headers['last-modified'];
 }
 
-/** A `Content-Range`: which bytes come (not those of a 416), and of how many if that is told. */
+/** A `Content-Range`: the range of the body (absent in a 416), and the total size if known. */
 export interface ContentRange {
   start?: number;
   end?: number;

@@ -8,12 +8,10 @@ import type { StateUrl } from '../../state-url.ts';
 /** The database did not respond in time. The statement may have been executed. */
 export class DatabaseGone extends MgwError {}
 
-/** A row of a result, not validated yet. */
 export type Row = Record<string, unknown>;
 
 /**
- * When a statement returns: after its commit is on disk (`durable`) or before that (`soon`). If absent, the setting of
- * the database decides.
+ * When a statement returns: after its commit is on disk, or before (`soon`). If absent, the database's setting decides.
  */
 export type Commit = 'durable' | 'soon';
 
@@ -84,11 +82,7 @@ export class Database {
     return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
   }
 
-  /**
-   * Whether a transaction of several statements works, which shows how a pool in front of the database is configured.
-   * mgw itself uses no such transactions.
-   * @throws the errors of {@link query}
-   */
+  /** Whether a transaction of several statements works. mgw uses none; it checks the pool in front of the database. */
   async knowsTransactions(): Promise<boolean> {
     const client = await this.#pool.connect().catch((error: unknown) => {
       throw isGone(error) ? this.#gone(error) : this.#refused(error);
@@ -283,10 +277,7 @@ function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.
   };
   return query;
 }
-/**
- * Combines all calls of one turn of the event loop into one call of `ask`. The result is undefined for a key without an
- * answer.
- */
+/** Combines all calls of one turn of the event loop into one call of `ask`; undefined for a key without an answer. */
 export function askedTogether<K, V>(
   ask: (keys: K[]) => Promise<Map<K, V>>,
 ): (key: K) => Promise<V | undefined> {

@@ -127,7 +127,7 @@ describe('watchIdle', () => {
     expect(watch.signal.aborted).toBe(false);
     clock.advance(60_001);
     await expect.poll(() => watch.signal.aborted).toBe(true);
-    expect(watch.signal.reason).toMatchObject({ message: 'nothing came for 60 s' });
+    expect(watch.signal.reason).toMatchObject({ message: 'no data arrived for 60 s' });
   });
 
   it('aborts at the deadline, however much comes, and says so', async () => {

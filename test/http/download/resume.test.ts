@@ -294,7 +294,7 @@ describe('a connection on which nothing comes', () => {
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',
       exitCode: 6,
-      message: expect.stringContaining('nothing came for 60 s') as string,
+      message: expect.stringContaining('no data arrived for 60 s') as string,
     });
     for (const tries of [1, 2]) {
       await expect.poll(() => server.asked.length).toBe(tries);
