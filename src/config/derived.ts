@@ -6,13 +6,13 @@ import type { Folder } from './places.ts';
 import { boolean, type Rule, rules } from './rules.ts';
 import type { FlagDefault } from './schema.ts';
 
-/** A base URL in its normal form, or why the one that is configured cannot be used. */
+/** A base URL in its normal form, or the reason why the configured one cannot be used. */
 interface BaseUrl {
   baseUrl?: Setting<string>;
   baseUrlProblem?: MgwError;
 }
 
-/** The base URL that is configured, or why it cannot be used; neither if none is configured. */
+/** Returns the configured base URL, or the reason why it cannot be used; neither if none is configured. */
 export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   const found = lookUp(baseUrlRule, layers);
   if (found === undefined) return {};
@@ -24,14 +24,17 @@ export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
   }
 }
 
-/** Where the base URL may come from. */
+/** The sources of the base URL. */
 export const baseUrlRule = {
   key: 'base_url',
   flag: { name: '--base-url', field: 'baseUrl' },
   env: 'MGW_BASE_URL',
 } as const;
 
-/** Trusted origins, those of the flag before those of the profile. @throws MgwError naming the one that is none. */
+/**
+ * Returns the trusted origins, first those of the flag, then those of the profile.
+ * @throws MgwError that names an invalid origin
+ */
 export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
   const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
   const given = lookUp(rule, { ...layers, profile: {} });
@@ -50,8 +53,9 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
 }
 
 /**
- * The pause between polls, ms. The specification asks for 5 to 10 seconds (8); on loopback there is no server to be
- * spared. @throws MgwError if it is shorter than that elsewhere.
+ * Returns the pause between polls in ms. The specification asks for 5 to 10 seconds (8); on loopback it may be shorter,
+ * since there is no server to protect.
+ * @throws MgwError if it is too short
  */
 export function resolvePollInterval(
   layers: Layers,
@@ -66,8 +70,9 @@ export function resolvePollInterval(
 }
 
 /**
- * How Protocol C gets the key (specification 5.5). A scheme belongs to Authorization: any other header carries the
- * bare key if nothing else is said. @throws MgwError if either cannot be sent.
+ * Returns how Protocol C sends the key (specification 5.5). By default, Authorization has a scheme, and any other
+ * header has the bare key.
+ * @throws MgwError if the header or the scheme is invalid
  */
 export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
   const header = read(rules.cAuthHeader, layers);
@@ -78,20 +83,20 @@ export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
 }
 
 /**
- * Play money or real money. @throws MgwError if MGW_SANDBOX is neither yes, no, nor the address of a sandbox: a
- * guess must not decide it.
+ * Whether to use the sandbox.
+ * @throws MgwError if MGW_SANDBOX is neither yes, no, nor the address of a sandbox, since a guess could spend money
  */
 export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
 }
 
-/** The address of a sandbox that is being served, if MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
+/** The address of a running sandbox, if MGW_SANDBOX names one (`mgw sandbox exec`, design 9). */
 export function servedSandbox({ env }: Layers): string | undefined {
   const given = env['MGW_SANDBOX'] ?? '';
   return sandboxAddress.test(given) ? given : undefined;
 }
 
-// Play money goes nowhere but to this machine.
+// A sandbox must be on this machine.
 const sandboxAddress = /^http:\/\/127\.0\.0\.1:[1-9]\d{0,4}$/;
 
 function yesNoOrAddress(given: unknown): boolean {
@@ -111,7 +116,10 @@ const sandboxRule: Rule<boolean> = {
   fallback: false,
 };
 
-/** Whether prompts are forbidden: by `--no-input`, MGW_NO_INPUT, or CI. @throws MgwError if it is neither yes nor no. */
+/**
+ * Whether prompts are forbidden by `--no-input`, MGW_NO_INPUT, or CI.
+ * @throws MgwError if a variable is neither yes nor no
+ */
 export function resolveNoInput(layers: Layers): Setting<boolean> {
   if (layers.flags.input === false) return { value: true, source: 'flag', name: '--no-input' };
   const own = read<boolean>(noInputRule, { ...layers, profile: {} });
@@ -141,7 +149,7 @@ export function defaultsFor(
   return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
 }
 
-/** The price of a model as it is configured, undefined if none is. Speech has only one model. */
+/** The configured price of a model; undefined if there is none. Speech has only one model. */
 export function priceOf(
   { profile, profileName }: Layers,
   kind: JobKind,
@@ -153,13 +161,13 @@ export function priceOf(
   return value === undefined ? undefined : { value, source: 'profile', name: profileName.value };
 }
 
-// The paths that the specification itself appends (4 and 9), so that none of them can be part of the base.
+// Paths that the specification itself appends (4 and 9), and that a base URL therefore cannot contain.
 const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
 
 /**
- * A base URL in its normal form: scheme, host, port, and a path prefix if any, with no slash at the end.
- * Protocol B is served at the root of it (specification 4.2), so a prefix is only for a gateway behind a proxy.
- * @throws Error whose message says what is allowed; a URL with credentials is not echoed.
+ * Normalizes a base URL: scheme, host, port, and an optional path prefix, without a slash at the end. Protocol B is
+ * served at the root (specification 4.2), so a prefix is only for a gateway behind a proxy.
+ * @throws Error whose message says what is allowed. It does not contain a URL with credentials.
  */
 export function parseBaseUrl(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -178,10 +186,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
   return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
 }
 
-/**
- * An origin in its normal form (`https://host:port`).
- * @throws Error whose message says what is allowed.
- */
+/** Normalizes an origin (`https://host:port`). @throws Error whose message says what is allowed. */
 export function parseOrigin(text: string, allowHttp: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const bare = /^https?:\/\/[^/\\?#@\s]+\/?$/i.test(text);

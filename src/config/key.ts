@@ -4,8 +4,8 @@ import { printableLine } from '../printable.ts';
 import type { Layers, Origin } from './layers.ts';
 
 /**
- * An API key that can be sent as it is (design 3).
- * @throws Error whose message says what is wrong; no part of the key is ever in it.
+ * Checks that an API key can be sent unchanged (design 3).
+ * @throws Error whose message says what is wrong, and contains no part of the key.
  */
 export function checkKey(key: string): string {
   const wrong = faultOf(key);
@@ -13,7 +13,7 @@ export function checkKey(key: string): string {
   return key;
 }
 
-/** The key in the text of a key file: the line break at its end, which editors and `echo` add, is no part of it. */
+/** Returns the key in a key file, without the line break that editors and `echo` add. */
 export function keyOfFile(text: string): string {
   return text.replace(/^\u{feff}/u, '').replace(/\r?\n$/, '');
 }
@@ -32,15 +32,16 @@ function strangeIn(key: string): string {
   return /\s/u.test(key) ? 'white space' : 'a character that is not ASCII';
 }
 
-/** Where the key is. */
+/** The source of the key. */
 export interface KeyFound extends Origin {
-  /** The key, checked. @throws MgwError('config') that says what is wrong and holds no part of the key. */
+  /** Reads and checks the key. @throws MgwError('config') that says what is wrong, and contains no part of the key. */
   read: () => string;
 }
 
 /**
- * Finds the key without reading it: the one that a program gives, MGW_API_KEY, the file that MGW_API_KEY_FILE names, the profile. A variable
- * that is set to nothing counts: in CI it is a secret that was not passed on, and no other key may take its place.
+ * Finds the key without reading it: the one that a program passes, MGW_API_KEY, the file that MGW_API_KEY_FILE names,
+ * or the profile. An empty variable counts as the source: in CI it is a secret that was not passed on, and no other key
+ * may replace it.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;
@@ -61,7 +62,7 @@ export function findKey(layers: Layers, readFile: (path: string) => string): Key
 function found(origin: Origin & { name: string }, read: () => string): KeyFound {
   const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
   let key: string | undefined;
-  // Once: a pipe such as <(pass show gateway) can be read no second time.
+  // Read once, because a pipe such as <(pass show gateway) cannot be read again.
   return { ...origin, read: () => (key ??= checked(where, read)) };
 }
 
@@ -77,8 +78,8 @@ function checked(where: string, read: () => string): string {
 const maxBytes = 64 * 1024;
 
 /**
- * The text of the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
- * @throws MgwError('config') that names the file if it cannot be read, is a folder, or is no key file by size.
+ * Reads the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
+ * @throws MgwError('config') that names the file if it cannot be read, is a folder, or is too large for a key file.
  */
 export function readKeyFile(path: string): string {
   try {

@@ -5,20 +5,20 @@ import { holdsPassword } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
-/** What `mgw config set` may set in a profile, next to the defaults and the prices of models. */
+/** The settings of a profile that `mgw config set` can change, in addition to defaults and prices of models. */
 export const settableKeys: readonly string[] = [
   'base_url',
   'trusted_origins',
   ...Object.values(rules).map((rule) => rule.key),
 ];
 
-/** A setting of a profile by its dotted name, as the steps into the profile. */
+/** The path of a setting in a profile. */
 export type KeyPath = readonly [string, ...string[]];
 
 /**
- * The steps of a dotted name. In `defaults.video.a.veo-3.1-fast.duration` the last step is the flag (no flag has
- * a dot), and all between the protocol and it is the model's name (a model may have dots).
- * @throws MgwError('usage') naming what there is.
+ * Splits a dotted name into a path. In `defaults.video.a.veo-3.1-fast.duration` the last step is the flag, which
+ * contains no dot. Everything between the protocol and the flag is the model's name, which may contain dots.
+ * @throws MgwError('usage') that lists the settings.
  */
 export function keyPath(name: string): KeyPath {
   if (name === 'store') return ['store', 'url'];
@@ -42,11 +42,11 @@ export function keyPath(name: string): KeyPath {
 
 function checkModelName(model: string): void {
   if (/^(__proto__|constructor|prototype)$/.test(model) || /[\p{Cc}\s]/u.test(model))
-    throw usageError(`No model can be called ${JSON.stringify(model)}.`);
+    throw usageError(`${JSON.stringify(model)} is not a valid model name.`);
 }
 
 /**
- * What a profile keeps for a setting, from the words of the command line.
+ * Converts words of the command line into the value that is stored in a profile.
  * @throws Error whose message says what is allowed.
  */
 export function keptValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
@@ -68,11 +68,11 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   const parsed = Object.values(rules)
     .find((rule) => (rule.path ?? rule.key) === name)
     ?.parse(word);
-  // Durations stay as they were written; their number alone would have no unit.
+  // Durations stay as written, since a number alone has no unit.
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;
 }
 
-/** True for the price of a model: each of its words is a rate. */
+/** Whether the path is the price of a model, in which each word is a rate. */
 export function isPrice(path: KeyPath): boolean {
   return path[0] === 'prices' && (path.length === 3 || path[1] === 'tts');
 }
@@ -81,13 +81,13 @@ function isCount(name: string): boolean {
   return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
-// A default is kept as what it plainly is; a number only if its digits come back the same.
+// Stores a word as a boolean or number if it looks like one; as a number only if it would be printed the same.
 function plainValue(word: string): FlagDefault {
   if (word === 'true' || word === 'false') return word === 'true';
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;
 }
 
-/** A copy of a profile with one value set; `undefined` takes it out, and with it what is empty then. */
+/** Returns a copy of a profile with one value set. `undefined` removes the value, and any object that becomes empty. */
 export function withValue<T extends object>(profile: T, [step, ...rest]: KeyPath, value: unknown): T {
   const copy = { ...profile } as JsonObject;
   const inner = isObject(copy[step]) ? copy[step] : {};

@@ -7,10 +7,10 @@ import type { ConfigFile, Profile } from './schema.ts';
 /** Environment variables by name. */
 export type Env = Readonly<Record<string, string | undefined>>;
 
-/** Where a value came from. */
+/** The source of a value. */
 export interface Origin {
   source: 'flag' | 'env' | 'profile' | 'default';
-  /** The flag, the variable, or the profile; absent for a default. */
+  /** The name of the flag, variable or profile; absent for a default. */
   name?: string;
 }
 
@@ -19,7 +19,7 @@ export interface Setting<T> extends Origin {
   value: T;
 }
 
-/** The places of a setting, in the order in which they are searched: flags, environment, profile. */
+/** The sources of settings, in the order in which they are searched. */
 export interface Layers {
   flags: SettingFlags;
   env: Env;
@@ -27,7 +27,7 @@ export interface Layers {
   profile: Profile;
 }
 
-/** The raw value from the first layer that has one; undefined if none has. */
+/** The raw value from the first layer that has one; undefined if there is none. */
 export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
@@ -41,8 +41,8 @@ export function lookUp(
 }
 
 /**
- * A setting as its rule reads it, or the rule's fallback.
- * @throws MgwError('usage' | 'config') naming the value, where it came from and what is allowed.
+ * Returns a setting, parsed by its rule, or the default.
+ * @throws MgwError('usage' | 'config') that names the value, its source and what is allowed
  */
 export function read<T>(rule: Rule<T>, layers: Layers): Setting<T> {
   const raw = lookUp(rule, layers);
@@ -59,26 +59,26 @@ export type RuleSettings = {
   [Name in keyof typeof rules]: (typeof rules)[Name] extends Rule<infer T> ? Setting<T> : never;
 };
 
-/** Reads every rule. @throws MgwError('usage' | 'config') as {@link read} does. */
+/** Reads all settings. @throws the errors of {@link read} */
 export function readRules(layers: Layers): RuleSettings {
   const settings = Object.entries(rules).map(([name, rule]) => [name, read<unknown>(rule, layers)]);
   return Object.fromEntries(settings) as RuleSettings;
 }
 
-/** An origin in words: `flag --timeout`, `environment MGW_TIMEOUT`, `profile work`, `default`. */
+/** Describes a source: `flag --timeout`, `environment MGW_TIMEOUT`, `profile work`, `default`. */
 export function originText({ source, name }: Origin): string {
   if (source === 'default') return 'default';
   return `${source === 'env' ? 'environment' : source} ${name ?? ''}`.trim();
 }
 
 /**
- * The error for a value that cannot be used: `usage` if a flag gave it, `config` elsewhere, exit 2 both.
- * `shown` is the value, '' for none.
+ * The error for an invalid value, exit 2: `usage` if it came from a flag, else `config`. `shown` is the value, or '' to
+ * hide it.
  */
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
   const { source, name } = origin;
   const where = source === 'flag' || source === 'env' ? name : `${key} in ${originText(origin)}`;
-  // The text before an @ may be a password, and the query of an address may hold one.
+  // The text before an @ may be a password, and so may a part of a query.
   const value = shown === '' || /@|password/i.test(shown) ? '' : ` ${printableLine(shown, 80)}`;
   const message = `${where ?? key}${value}: must be ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
@@ -87,17 +87,18 @@ export function badSetting(key: string, origin: Origin, shown: string, cause: un
 /** The profile that is used if none is named. */
 const defaultProfile = 'default';
 
-/** Checks the name of a profile. @throws MgwError('usage') naming what is allowed. */
+/** Checks the name of a profile. @throws MgwError('usage') that says what is allowed. */
 export function checkProfileName(name: string): string {
   if (/^[A-Za-z0-9][\w.-]{0,63}$/.test(name) && !/^(constructor|prototype)$/.test(name)) return name;
   throw usageError(
-    'A profile name has letters, digits, ".", "_" and "-", begins with one of the first two kinds, and has at most 64 of them.',
+    'A profile name begins with a letter or digit, contains only letters, digits, ".", "_" and "-", and has at most 64 characters.',
   );
 }
 
 /**
- * The profile in use, whether it exists or not: flag, MGW_PROFILE, the file's own choice, `default`.
- * @throws MgwError('usage') if the name could not be one.
+ * Returns the name of the profile in use, whether or not it exists: the flag, MGW_PROFILE, the choice in the config
+ * file, or `default`.
+ * @throws MgwError('usage') if the name is invalid.
  */
 export function namedProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
   if (flag !== undefined) return { value: checkProfileName(flag), source: 'flag', name: '--profile' };
@@ -108,7 +109,10 @@ export function namedProfile(flag: string | undefined, env: Env, file: ConfigFil
   return { value, source: 'profile', name: value };
 }
 
-/** {@link namedProfile}, for reading. @throws MgwError('config') if a named profile does not exist. */
+/**
+ * Like {@link namedProfile}, but requires that the profile exists.
+ * @throws MgwError('config') if a named profile does not exist.
+ */
 export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFile): Setting<string> {
   const chosen = namedProfile(flag, env, file);
   if (chosen.value === defaultProfile || Object.hasOwn(file.profiles, chosen.value)) return chosen;

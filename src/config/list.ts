@@ -16,22 +16,22 @@ import { configFolder, stateFolder, type Host } from './places.ts';
 import { shownUrl } from '../state-url.ts';
 import { rules } from './rules.ts';
 
-/** What a setting may be when it is shown; durations are texts with their unit. */
+/** A displayed value. Durations are texts with their unit. */
 export type ShownValue = string | number | boolean | string[];
 
 /** One setting as `mgw config list` shows it. */
 export interface SettingRow extends Origin {
   key: string;
-  /** Absent if there is none. The key itself is never here. */
+  /** Absent if the setting has no value. The API key is never shown. */
   value?: ShownValue;
-  /** Why what is set cannot be used. */
+  /** The reason why the value cannot be used. */
   problem?: string;
 }
 
 /** Shown in place of the API key. */
 export const hiddenKey = '(hidden)';
 
-/** Every setting in force with its source, also those that cannot be used; never throws. */
+/** Returns every setting with its source, including invalid ones. Never throws. */
 export function listSettings(layers: Layers, host: Host): SettingRow[] {
   const allowHttp = (): boolean => read(rules.allowHttp, layers).value;
   const key = findKey(layers, () => '');

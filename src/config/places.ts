@@ -4,21 +4,21 @@ import { MgwError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting, type Env } from './layers.ts';
 
-/** What the folders are derived from, apart from the environment. */
+/** The properties of the machine from which the folders are derived. */
 export interface Host {
   /** The user's home folder; empty if there is none. */
   home: string;
   platform: NodeJS.Platform;
-  /** The folder in which mgw runs. */
+  /** The current working directory. */
   cwd: string;
 }
 
-/** This machine as it is. */
+/** Describes this machine. */
 export function thisHost(): Host {
   return { home: homeFolder(), platform: process.platform, cwd: process.cwd() };
 }
 
-// A user unknown to the system, as in a container, has no home folder unless HOME is set.
+// A user without an account, as in a container, has no home folder unless HOME is set.
 function homeFolder(): string {
   try {
     return homedir();
@@ -27,16 +27,16 @@ function homeFolder(): string {
   }
 }
 
-/** A folder, and the variable that names it, if any. */
+/** A folder, and the variable that sets it. */
 export interface Folder {
   path: string;
-  /** The variable, or undefined if the path is the default one. */
+  /** The variable; undefined for the default path. */
   variable?: string;
 }
 
 /**
- * The folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
- * @throws MgwError('config') if it is a relative path, or there is no home folder.
+ * Returns the folder of the config file: MGW_CONFIG_DIR, XDG_CONFIG_HOME/mgw, %AppData%\mgw, or ~/.config/mgw.
+ * @throws MgwError('config') if the path is relative, or there is no home folder.
  */
 export function configFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
@@ -48,8 +48,8 @@ export function configFolder(env: Env, host: Host): Folder {
 }
 
 /**
- * The folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
- * @throws MgwError('config') if it is a relative path, or there is no home folder.
+ * Returns the folder of the ledger: MGW_STATE_DIR, XDG_STATE_HOME/mgw, %LocalAppData%\mgw, or ~/.local/state/mgw.
+ * @throws MgwError('config') if the path is relative, or there is no home folder.
  */
 export function stateFolder(env: Env, host: Host): Folder {
   return folder(env, host, {
@@ -64,7 +64,7 @@ interface Names {
   own: string;
   xdg: string;
   windows: string;
-  /** Below the home folder. */
+  /** The path below the home folder. */
   home: string;
 }
 
@@ -74,7 +74,7 @@ function folder(env: Env, host: Host, names: Names): Folder {
   const bases = host.platform === 'win32' ? [names.xdg, names.windows] : [names.xdg];
   for (const variable of bases) {
     const base = env[variable];
-    // The XDG specification: a relative path is to be ignored.
+    // The XDG specification says that relative paths are ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
   if (host.home === '') throw noHome();

@@ -11,15 +11,15 @@ import type { ConfigFile } from './schema.ts';
 
 const maxBytes = 1024 * 1024;
 
-/** Where the config file is. */
+/** Returns the path of the config file. */
 export function configPath(env: Env, host: Host = thisHost()): string {
   return path.join(configFolder(env, host).path, 'config.json');
 }
 
 /**
- * The config file; one without profiles if there is none.
- * @throws MgwError('config') if it cannot be read, is no plain file, is not JSON of the right shape, or is
- * open to others (see {@link readRawConfig}).
+ * Reads the config file. If it is missing, returns a config without profiles.
+ * @throws MgwError('config') if it cannot be read, is not valid, or is accessible to others (see {@link
+ * readRawConfig}).
  */
 export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
   const file = configPath(env, host);
@@ -32,10 +32,10 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 }
 
 /**
- * A config file's JSON as it is, its members not checked; undefined if there is no file. Links are
- * followed, since people link their settings; what is opened is what is checked.
- * @throws MgwError('config') if it is no plain file, belongs to another user, is not a JSON object, holds a member
- * such as `__proto__`, may be written by others, or holds a key and may be read by others.
+ * Reads the JSON of a config file without validating its members; undefined if there is no file. Links are followed,
+ * since users link their settings; the file that is opened is the one that is checked.
+ * @throws MgwError('config') if it is not a plain file, belongs to another user, is not a JSON object, contains a
+ * member such as `__proto__`, can be written by others, or contains a key and can be read by others.
  */
 export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
   const found = readOwn(file);
@@ -64,7 +64,7 @@ export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
 function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   let descriptor: number | undefined;
   try {
-    // A FIFO must not hang the command: it opens at once and is refused below.
+    // A FIFO must not block the command: with O_NONBLOCK it opens immediately, and is refused below.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
@@ -80,7 +80,7 @@ function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   }
 }
 
-// A dangling link is a mistake of its owner: continuing without its settings could reach another gateway.
+// A dangling link is an error: ignoring the settings could use another gateway.
 function isLink(file: string): boolean {
   return lstatSync(file, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 }
@@ -106,7 +106,7 @@ function decode(file: string, bytes: Uint8Array): string {
   }
 }
 
-// The parser's own message quotes the text, which may be a key: it is not repeated.
+// The parser's message is not shown, because it quotes the text, which may be a key.
 function parse(file: string, text: string): JsonObject {
   let value: Json;
   try {
@@ -124,7 +124,7 @@ function parse(file: string, text: string): JsonObject {
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 function checkMembers(file: string, raw: JsonObject): void {
-  // A work list instead of recursion: the file decides how deep it is.
+  // Not recursive, because the file determines how deep it is.
   const rest: unknown[] = [raw];
   for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
     if (typeof value !== 'object' || value === null) continue;
@@ -135,7 +135,7 @@ function checkMembers(file: string, raw: JsonObject): void {
   }
 }
 
-// Also of the links that led to it: in a folder of everybody's, anybody makes those.
+// Also checks the links to the file: in a folder that everybody can write to, any user can create them.
 function checkOwner(file: string, stat: Stats): void {
   const folder = path.dirname(file);
   const fault = ownerFault(stat) ?? linkFault(file);

@@ -19,49 +19,49 @@ import { configFolder, stateFolder, thisHost, type Host } from './places.ts';
 import type { SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
-/** All that settings are made of; nothing else is looked at. */
+/** The complete input of the settings. */
 export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
   /** Default: this machine. */
   host?: Host;
-  /** Reads the file that MGW_API_KEY_FILE names; called only when the key is asked for. */
+  /** Reads the file that MGW_API_KEY_FILE names; called only if the key is needed. */
   readKeyFile?: (path: string) => string;
 }
 
-/** Every setting with its source (design 3); durations are in ms. */
+/** Every setting with its source (design 3). Durations are in ms. */
 export interface Settings extends RuleSettings {
-  /** The variables that the settings were read from. */
+  /** The environment variables of the settings. */
   env: Layers['env'];
   profile: Setting<string>;
-  /** Absent if none is configured or if it cannot be used: ask {@link requireBaseUrl}. */
+  /** Absent if it is missing or invalid: call {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
-  /** Why the base URL that is configured cannot be used. */
+  /** The reason why the configured base URL is invalid. */
   baseUrlProblem?: MgwError;
-  /** Where the key is to be found; it is read by {@link requireKey} alone. */
+  /** The source of the key, which only {@link requireKey} reads. */
   key?: KeyFound;
-  /** Origins beyond the gateway's own site that may get the key, those of the flag and of the profile. */
+  /** Origins outside the gateway's own site that may get the key, from the flag and the profile. */
   trustedOrigins: Setting<string[]>;
-  /** How Protocol C gets the key (specification 5.5). */
+  /** How Protocol C sends the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
   sandbox: Setting<boolean>;
-  /** The address of a running sandbox; absent if the command embeds its own. */
+  /** The address of a running sandbox; absent if the command starts its own. */
   sandboxUrl?: string;
   noInput: Setting<boolean>;
   configDir: Setting<string>;
   stateDir: Setting<string>;
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: string, model: string | undefined) => Record<string, FlagDefault>;
-  /** All of these, as the profile has them. */
+  /** The defaults of all models, as in the profile. */
   videoDefaults: Readonly<Record<string, unknown>> | undefined;
-  /** The price of a model as it is configured. */
+  /** The configured price of a model. */
   priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
 }
 
 /**
- * Puts the settings together: flag over environment over profile over default. A missing or unusable base
- * URL or key is no error here, and no file is read.
+ * Resolves the settings: a flag overrides the environment, which overrides the profile, which overrides the default. A
+ * missing or invalid base URL or key is not an error here, and no file is read.
  * @throws MgwError('usage' | 'config') that names the value, its source and what is allowed.
  */
 export function resolveSettings(input: ResolveInput): Settings {
@@ -90,7 +90,7 @@ export function resolveSettings(input: ResolveInput): Settings {
   };
 }
 
-/** The layers that settings are looked up in. @throws MgwError('config') if the profile does not exist. */
+/** Returns the layers in which settings are looked up. @throws MgwError('config') if the profile does not exist. */
 export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): Layers {
   const { flags, env, file } = input;
   const profileName = chooseProfile(flags.profile, env, file);
@@ -99,8 +99,9 @@ export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): L
 }
 
 /**
- * The base URL. @throws MgwError('config' | 'usage'), exit 2, if there is none or it cannot be used; the
- * message names both ways on.
+ * Returns the base URL.
+ * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message tells how to set it, and how
+ * to use the sandbox.
  */
 export function requireBaseUrl(settings: Settings): URL {
   if (settings.baseUrlProblem) throw settings.baseUrlProblem;
@@ -114,8 +115,9 @@ export function requireBaseUrl(settings: Settings): URL {
 }
 
 /**
- * The API key, read and checked now. @throws MgwError('config'), exit 2, if there is none or it cannot be
- * sent; the message names both ways on and holds no part of the key.
+ * Reads and checks the API key.
+ * @throws MgwError('config'), exit 2, if it is missing or invalid. The message tells how to set it, and contains no
+ * part of the key.
  */
 export function requireKey(settings: Settings): string {
   if (settings.key) return settings.key.read();

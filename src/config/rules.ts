@@ -3,17 +3,17 @@ import { parseDuration } from '../duration.ts';
 import { parseStateUrl } from '../state-url.ts';
 import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 
-/** What the command line gave, by flag as commander names it. Only what was given counts. */
+/** The flags of the command line under the names of commander. Absent if not given. */
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
-  /** Of a program: no flag takes a key, since a process list shows it. */
+  /** Only for programs. No flag takes a key, because process lists show flags. */
   apiKey?: string;
   allowHttp?: boolean;
   allowInsecureDatabase?: boolean;
-  /** `--trust-origin`, each time it was given. */
+  /** The values of all `--trust-origin` flags. */
   trustOrigin?: readonly string[];
-  /** Durations: texts with a unit, or ms if the command line has read them already. */
+  /** Durations: texts with a unit, or numbers in ms if the command line has parsed them. */
   timeout?: string | number;
   pollInterval?: string | number;
   requestTimeout?: string | number;
@@ -23,7 +23,7 @@ export interface SettingFlags {
   /** `--speaker` of `mgw tts`. */
   speaker?: string;
   sandbox?: boolean;
-  /** False for `--no-input`; true is commander's own default and says nothing. */
+  /** False for `--no-input`; true is commander's default and has no meaning. */
   input?: boolean;
 }
 
@@ -31,15 +31,15 @@ export interface SettingFlags {
 export interface Rule<T> {
   /** The name under `mgw config`. */
   key: string;
-  /** Its path in a profile of the config file, dotted; the key if absent. */
+  /** The dotted path in a profile of the config file; the key if absent. */
   path?: string;
   flag?: { name: string; field: keyof SettingFlags };
-  /** The environment variable; an empty one counts as not set. */
+  /** The environment variable. An empty one counts as not set. */
   env?: string;
-  /** Its value is not repeated in messages. */
+  /** If true, messages do not repeat the value. */
   isSecret?: boolean;
   /**
-   * Reads a text (flag, variable, `config set`) or a value of the config file.
+   * Parses a text (flag, variable, `config set`) or a value of the config file.
    * @throws Error whose message says what is allowed.
    */
   parse: (given: unknown) => T;
@@ -62,7 +62,7 @@ const fromFlag = (
   flag: { name, field },
 });
 
-/** The settings that do not depend on others, by their name in `Settings` (design 1 and 3). Durations are in ms. */
+/** The settings that do not depend on others, by their names in `Settings` (design 1 and 3). Durations are in ms. */
 export const rules = {
   allowHttp: rule('allow_http', boolean, false, fromFlag('--allow-http', 'allowHttp')),
   allowInsecureDatabase: rule(
@@ -76,14 +76,14 @@ export const rules = {
     env: 'MGW_TIMEOUT',
   }),
   pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
-  /** Undefined: the default of each kind of request. */
+  /** If undefined, each kind of request has its default. */
   requestTimeoutMs: rule<number | undefined>(
     'request_timeout',
     duration,
     undefined,
     fromFlag('--request-timeout', 'requestTimeout'),
   ),
-  /** The address of a shared ledger, which may hold a password. Undefined: the ledger of this machine. */
+  /** The URL of a shared ledger, which may contain a password. If undefined, the ledger is on this machine. */
   state: rule<string | undefined>('state', stateUrl, undefined, { env: 'MGW_STATE', isSecret: true }),
   retries: rule('retries', retryCount, 5, fromFlag('--retries', 'retries')),
   submitRetry5xx: rule('submit.retry_5xx', boolean, false),
@@ -94,7 +94,7 @@ export const rules = {
   ttsFormat: rule<string | undefined>('tts.format', speechFormatName, undefined),
   ttsSampleRate: rule<number | undefined>('tts.sample_rate', positiveInteger, undefined),
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
-  /** Where input files are uploaded (design 17). */
+  /** The bucket to which input files are uploaded (design 17). */
   storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
   storeEndpoint: rule<string | undefined>('store.endpoint', storeEndpoint, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
@@ -102,20 +102,20 @@ export const rules = {
   /** The multipliers of specification 8, as texts. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
-  /** What amounts are called, such as `USD`. */
+  /** The unit of amounts, such as `USD`. */
   currency: rule('currency', currencyName, 'credits'),
   /** The name of the standing budget. */
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
-  /** Credits. */
+  /** In credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
   sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
-/** Yes or no, as a flag, a variable or `config set` says it. @throws Error saying what is allowed. */
+/** Parses a yes or no of a flag, a variable or `config set`. @throws Error whose message says what is allowed. */
 export function boolean(given: unknown): boolean {
   const word = String(given).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
@@ -123,7 +123,7 @@ export function boolean(given: unknown): boolean {
   throw new Error('true or false');
 }
 
-// A folder is set by MGW_STATE_DIR, so that a mistyped address does not create a second ledger.
+// A folder is set with MGW_STATE_DIR instead, so that a mistyped URL does not create a second ledger.
 function stateUrl(given: unknown): string {
   parseStateUrl(String(given));
   return String(given);
@@ -149,14 +149,14 @@ function positiveInteger(given: unknown): number {
   return count;
 }
 
-/** An amount of play money. @throws Error saying what is allowed. */
+/** Parses an amount of credits for the sandbox. @throws Error whose message says what is allowed. */
 export function credits(given: unknown): number {
   const text = String(given);
   if (!/^\d{1,9}(\.\d{1,6})?$/.test(text)) throw new Error('an amount of credits such as 100 or 0.5');
   return Number(text);
 }
 
-/** Checks the name of a standing budget. @throws Error naming what is allowed. */
+/** Checks the name of a standing budget. @throws Error whose message says what is allowed. */
 export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
@@ -181,7 +181,7 @@ function storeEndpoint(given: unknown): string {
   return parseEndpoint(String(given)).href;
 }
 
-// The longest time that S3 signs for is a week.
+// S3 signs URLs for at most a week.
 function storeExpiry(given: unknown): number {
   const ms = duration(given);
   if (ms < 60_000 || ms > 7 * 24 * 3_600_000) throw new Error('a duration from 1m to 168h, such as 24h');
@@ -199,7 +199,7 @@ function amount(given: unknown): string {
   return String(given);
 }
 
-// As a default only what is known to be written well; `--format` takes any word.
+// A default must be a format that mgw can write; `--format` accepts any word.
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
@@ -213,7 +213,7 @@ function word(given: unknown): string {
   return text;
 }
 
-// These are mgw's own, or change how the request itself is read.
+// Headers that mgw sets itself, or that change how the request is parsed.
 const takenHeaders =
   /^(host|content-length|content-type|transfer-encoding|connection|te|upgrade|expect|accept|range|if-range|user-agent|accept-encoding)$/i;
 

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 
-/** A default of a flag of `submit`, also as a number or a boolean. */
+/** The default of a flag of `submit`, which may also be a number or a boolean. */
 const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
 // By model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
@@ -12,12 +12,13 @@ const count = z.optional(z.int());
 const amount = z.optional(z.union([z.string(), z.number()]));
 // By model: `second=0.12; resolution=2K: second=0.40`.
 const modelPrices = z.record(z.string(), z.string());
-// Whether a protocol of this name exists is checked when a setting is set: a file may be older or newer than mgw.
+// Only the form is checked here, and not whether the protocol exists, because the file may come from another version of
+// mgw.
 const protocolName = z.string().check(z.regex(/^[a-z][a-z0-9-]*$/));
 
 /**
- * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked
- * here; what a value may be is checked where it is used, so that the message can name its source.
+ * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked here.
+ * Values are checked by the code that uses them, so that the message can name their source.
  */
 export const profileSchema = z.strictObject({
   base_url: text,
@@ -56,7 +57,7 @@ export const profileSchema = z.strictObject({
   ),
 });
 
-/** The whole config file: profiles by name, and the one that is used if none is named. */
+/** The whole config file: profiles by name, and the default profile. */
 export const configSchema = z.strictObject({
   profile: text,
   profiles: z._default(z.record(z.string(), profileSchema), {}),
@@ -66,7 +67,7 @@ export type Profile = z.infer<typeof profileSchema>;
 export type ConfigFile = z.infer<typeof configSchema>;
 export type FlagDefault = z.infer<typeof flagDefault>;
 
-/** A config checked against the schema, or one line that names the first member that is wrong. */
+/** Validates a config. Returns it, or one line that names the first invalid member. */
 export function checkConfig(value: unknown): { file: ConfigFile } | { problem: string } {
   const result = z.safeParse(configSchema, value);
   if (result.success) return { file: result.data };

@@ -11,10 +11,10 @@ import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
- * Changes the config file as one step: it is read as it is on the disk now, and replaced as a whole, mode 0600, in
- * a folder that is made 0700 if it is missing. A key goes nowhere but there.
- * @throws MgwError('config') if the file cannot be trusted or the outcome is no config; ('local_io') if it
- * cannot be written.
+ * Changes the config file in one step: reads the current file, and replaces it with mode 0600. A missing folder is
+ * created with mode 0700. The key is written to no other file.
+ * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; ('local_io') if it cannot be
+ * written.
  */
 export async function changeConfig(
   env: Env,
@@ -22,7 +22,7 @@ export async function changeConfig(
   host: Host = thisHost(),
 ): Promise<void> {
   const file = configPath(env, host);
-  // Report an unreadable file before creating anything next to it.
+  // An unreadable file is reported before anything is created next to it.
   readRawConfig(file, host.platform);
   await replace(file, () => {
     const after = change(asConfig(readRawConfig(file, host.platform) ?? {}));
@@ -64,10 +64,10 @@ async function replace(file: string, content: () => ConfigFile): Promise<void> {
   }
 }
 
-// A change takes a moment: a lock that is older, ms, was left by a process that died.
+// The age in ms at which a lock is considered left by a dead process, since a change takes only a moment.
 const longestChange = 10_000;
 
-// Two changes at once would each replace the whole file, and one of them would be lost.
+// Without a lock, two concurrent changes would each replace the whole file, and one would be lost.
 async function locked(file: string): Promise<() => Promise<void>> {
   await makeFolder(path.dirname(file));
   const lock = `${file}.lock`;
@@ -88,7 +88,7 @@ async function locked(file: string): Promise<() => Promise<void>> {
   }
 }
 
-/** {@link changeConfig} for one profile, which is made if it does not exist. */
+/** {@link changeConfig} for one profile, which is created if it does not exist. */
 export function changeProfile(
   env: Env,
   name: string,
@@ -105,7 +105,7 @@ export function changeProfile(
   );
 }
 
-// What is wrong in the file is judged after the change, which may be what mends it.
+// The file is validated after the change, because the change may fix it.
 function asConfig(raw: JsonObject): ConfigFile {
   const profiles = isObject(raw['profiles']) ? raw['profiles'] : {};
   return { ...raw, profiles } as ConfigFile;
@@ -122,7 +122,7 @@ async function write(file: string, content: ConfigFile): Promise<void> {
     serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
   });
   conf.store = content;
-  // If conf cannot replace a file it writes into it, and an old file keeps its old mode.
+  // If conf cannot replace a file it writes into it, and the file keeps its old mode.
   await chmod(file, 0o600);
 }
 

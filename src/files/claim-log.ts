@@ -19,51 +19,51 @@ const { O_RDWR, O_CREAT, O_APPEND } = constants;
 const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;
 const longestLog = 4 * 1024 * 1024;
 
-/** What is kept next to an output while it is made: whose it is, of what, and how much of it can be relied on. */
+/** Data about an unfinished output: its result, its temporary files, and how many of its bytes are safe. */
 export interface PartMetadata {
-  /** Identifies the result; it does not change if its URL is signed again. */
+  /** Identifies the result. It does not change if the URL is signed again. */
   identity: string;
-  /** The name of the file that it is written to; absent if there is none yet. */
+  /** The name of the temporary file; absent if there is none yet. */
   part?: string;
-  /** What a continuation must match: see `strongValidator`. */
+  /** The validator for a continuation, see `strongValidator`. */
   validator?: string;
-  /** The whole file's size, bytes, if it is known. */
+  /** The size of the whole file in bytes, if known. */
   total?: number;
-  /** So many bytes from the start are on the disk for sure; absent until the part has been made. */
+  /** The number of bytes from the start that are certain to be on disk; absent until the temporary file exists. */
   durable?: number;
-  /** The whole file, from when it is about to be published. */
+  /** The size and hash of the whole file, set when it is about to be published. */
   sealed?: { bytes: number; sha256: string };
-  /** Names of further files that were made on the way; nothing of them is continued. */
+  /** Names of other temporary files, which are never continued. */
   scratch: string[];
-  /** True if the previous process may still write to its files. */
+  /** Whether the previous process may still write to its files. */
   isTakenOver?: boolean;
 }
 
-/** One process's claim to an output. */
+/** A process's claim to an output. */
 export interface Claim {
-  /** Made up for this claim. */
+  /** The random id of this claim. */
   claim: string;
-  /** The previous claim, '' if there was none. Of two claims after the same one, the first counts. */
+  /** The id of the previous claim, '' for none. Of two claims after the same one, the first is valid. */
   after: string;
   owner: Owner;
   identity: string;
 }
 
-/** What a log of claims comes to. */
+/** The state that a log of claims describes. */
 export interface ClaimLog {
-  /** The claim that counts; undefined if there is none. */
+  /** The valid claim; undefined if there is none. */
   latest?: Claim;
-  /** True if its process has let go. */
+  /** Whether the process of that claim has released it. */
   released: boolean;
   metadata: PartMetadata;
 }
 
-/** What the holder of a claim adds to the log. A scratch name is added to those before it. */
+/** An entry that the holder of a claim adds to the log. A scratch name is added to the earlier ones. */
 export type Note = Partial<Omit<PartMetadata, 'identity' | 'scratch' | 'isTakenOver'>> & { scratch?: string };
 
 /**
- * Reads a log of claims. The order of its lines decides which process holds the lock; no process can undo another's line.
- * Lines that cannot be read are passed over.
+ * Reads a log of claims. The order of its lines decides which process holds the lock, and no process can undo the line
+ * of another. Unreadable lines are skipped.
  */
 export function readClaimLog(text: string): ClaimLog {
   const log: ClaimLog = { released: false, metadata: { identity: '', scratch: [] } };
@@ -78,7 +78,7 @@ export function readClaimLog(text: string): ClaimLog {
 }
 
 /**
- * Whether a log in which no claim can be read is mgw's own: it is empty, or a full disk or a power cut tore its first
+ * Whether a log without a readable claim was written by mgw: it is empty, or a full disk or a power cut tore its first
  * claim. Any other text belongs to another program.
  */
 export function isUnclaimed(text: string): boolean {
@@ -86,7 +86,7 @@ export function isUnclaimed(text: string): boolean {
   return start.startsWith(text) || text.startsWith(start);
 }
 
-/** What is known once a note has been added to it. */
+/** Returns the metadata after a note. */
 export function withNote(metadata: PartMetadata, { scratch, ...note }: Note): PartMetadata {
   const all = scratch === undefined ? metadata.scratch : [...metadata.scratch, scratch];
   return { ...metadata, ...note, scratch: all };
@@ -131,18 +131,19 @@ function parsed(line: string): Record<string, unknown> {
   }
 }
 
-/** A log next to an output, open. */
+/** An open log next to an output. */
 export interface LogFile {
   path: string;
-  /** Its descriptor. */
+  /** The file descriptor. */
   file: number;
-  /** What it was when it was opened. */
+  /** The status of the file when it was opened. */
   status: Stats;
 }
 
 /**
- * Opens a log, creating it if it is missing. Undefined if something else has the name: another user's file, a
- * link, a folder. @throws what the file system throws.
+ * Opens a log, creating it if it is missing. Returns undefined if the path is taken by another user's file, a link or a
+ * folder.
+ * @throws the errors of the file system
  */
 export function openLog(path: string): LogFile | undefined {
   let file: number;
@@ -160,14 +161,14 @@ export function openLog(path: string): LogFile | undefined {
 
 const foreign = new Set(['ELOOP', 'EISDIR', 'ENXIO', 'EACCES', 'EPERM']);
 
-/** True for a plain file of this user. */
+/** Whether this is a plain file of the current user. */
 export function isOwnFile(status: Stats): boolean {
   return status.isFile() && (process.getuid === undefined || status.uid === process.getuid());
 }
 
 /** Returns the whole text of a log. */
 export function textOf({ file }: LogFile): string {
-  // So little comes from memory that Node has at hand.
+  // A small buffer, which Node takes from its pool.
   for (let room = 2048; ; room *= 4) {
     const bytes = Buffer.allocUnsafe(room);
     const length = readSync(file, bytes, 0, room, 0);
@@ -175,34 +176,34 @@ export function textOf({ file }: LogFile): string {
   }
 }
 
-/** Adds a line in one write. A line that was torn before it costs itself only. */
+/** Adds a line in one write. A torn line before it does not affect it. */
 export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);
   if (writeSync(file, line) < line.length)
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
 }
 
-/** Whether the log still has its name: its holder, or a person, may have removed it meanwhile. */
+/** Whether the path still leads to this log. Its holder or a user may have removed it. */
 export function isInPlace({ path, status }: LogFile): boolean {
   const named = lstatSync(path, { throwIfNoEntry: false });
   return named !== undefined && named.ino === status.ino && named.dev === status.dev;
 }
 
-/** Removes files that a log names; what cannot be removed stays. */
+/** Removes files that a log names, as far as possible. */
 export function unlinkAll(target: string, names: readonly string[]): void {
   for (const name of names) {
     const path = partPath(target, name);
     try {
       if (path !== undefined) unlinkSync(path);
     } catch {
-      // It is gone, or it stays.
+      // The file is gone or cannot be removed.
     }
   }
 }
 
 /**
- * The state of the temporary file that a log names: missing, empty, the output itself under its first name
- * (a crash came between publishing it and removing that), or some of what is being made.
+ * The state of the temporary file that a log names: missing, empty, a second link to the output (after a crash between
+ * publishing and removing the first name), or a part of the result.
  */
 export function partState(target: string, name: string | undefined): 'gone' | 'empty' | 'output' | 'some' {
   const path = name === undefined ? undefined : partPath(target, name);
@@ -219,25 +220,29 @@ export function identityHash(identity: string): string {
   return createHash('sha256').update(identity).digest('hex');
 }
 
-/** The name of an output's log. */
+/** Returns the path of an output's log. */
 export function logOf(target: string): string {
   return `${target}.part.json`;
 }
 
 /**
- * The names of an output's log: the second one is for an output whose first one is held by someone who cannot be seen.
- * @param identity the hash of what is made
+ * Returns the two possible paths of an output's log. The second one is used if the first is locked by a process that
+ * cannot be observed.
+ * @param identity the hash of the result
  */
 export function logsOf(target: string, identity: string): [string, string] {
   return [logOf(target), logOf(`${target}.${identity.slice(0, 8)}`)];
 }
 
-/** The name under which it is tried whether an output can be made; as long as the longest that is used for it. */
+/**
+ * Returns the path of a test file that shows whether an output can be created. It is as long as the longest path used
+ * for the output.
+ */
 export function trialOf(target: string): string {
   return logOf(`${target}.00000000`);
 }
 
-/** Removes what a process that was killed while it tried has left. */
+/** Removes the test file of a killed process. */
 export function removeTrial(target: string): void {
   const path = trialOf(target);
   const found = lstatSync(path, { throwIfNoEntry: false });
@@ -245,8 +250,8 @@ export function removeTrial(target: string): void {
 }
 
 /**
- * The path of a file that a log names next to its output `target`; undefined for any other name: a log may have been
- * copied from elsewhere or damaged, and no other file is opened or removed on its word.
+ * Returns the path of a temporary file that a log names, next to its output `target`. Returns undefined for any other
+ * name, because a log may be copied or damaged, and must not make mgw open or remove other files.
  */
 export function partPath(target: string, name: string): string | undefined {
   const isPart = name.startsWith(`${basename(target)}.`) && name.endsWith('.part') && !/[\\/]/.test(name);

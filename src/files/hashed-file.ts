@@ -10,14 +10,14 @@ import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts
 const maxPending = 4 * 1024 * 1024;
 
 /**
- * A file that is hashed while it is written, from its beginning to its end. What comes during a write goes out together
- * with the next one; memory is bounded, since a producer that is far ahead waits. Every method throws
- * MgwError('local_io'), charged 'yes', if the disk fails.
+ * A file that is hashed while it is written from beginning to end. Data that arrives during a write is written together
+ * with the next data. Memory is bounded, since a fast producer has to wait. Every method throws MgwError('local_io'),
+ * charged 'yes', if the disk fails.
  */
 export class HashedFile {
   readonly path: string;
   readonly #file: number;
-  /** The hash of the bytes written here; undefined once a thread computes it, or if the file holds other bytes. */
+  /** The hash of the written bytes; undefined if a thread computes it, or if the file contains other bytes. */
   #hash: Hash | undefined;
   #thread: HashThread | undefined;
   readonly #maxHashedHere: number;
@@ -29,9 +29,10 @@ export class HashedFile {
   #failure: { error: unknown } | undefined;
 
   /**
-   * @param file its descriptor, open for reading and writing; it is closed here
-   * @param length how many bytes of the open file to keep
-   * @param maxHashedHere a file that is longer, bytes, is hashed by a thread; that takes tens of MB, and a moment to begin
+   * @param file the descriptor, open for reading and writing; it is closed here
+   * @param length how many bytes of the file to keep
+   * @param maxHashedHere the length in bytes above which a thread computes the hash; a thread takes tens of MB, and
+   * time to start
    */
   constructor(path: string, file: number, length = 0, maxHashedHere = Infinity) {
     this.path = path;
@@ -41,17 +42,17 @@ export class HashedFile {
     this.#hash = length === 0 ? createHash('sha256') : undefined;
   }
 
-  /** For reading, as long as it is open. */
+  /** The descriptor, for reading while the file is open. */
   get descriptor(): number {
     return this.#file;
   }
 
-  /** Bytes that are written; what is still on its way is not among them. */
+  /** The number of bytes written, without pending writes. */
   get length(): number {
     return this.#length;
   }
 
-  /** Takes the next bytes, which must not change before {@link settle}. */
+  /** Writes the next bytes, which must not change before {@link settle}. */
   async write(chunks: readonly Uint8Array[]): Promise<void> {
     this.#check();
     for (const chunk of chunks) {
@@ -60,26 +61,26 @@ export class HashedFile {
     }
     const isLittle = this.#writing === undefined && this.#pendingBytes <= littleBytes;
     if (!isLittle) this.#writing ??= this.#drain();
-    // While the first of them are on their way to the disk.
+    // Hashed while the first of them are being written.
     for (const chunk of chunks) this.#hash?.update(chunk);
     if (isLittle) this.#drainLittle();
     if (this.#pendingBytes >= maxPending) await this.settle();
   }
 
-  /** Overwrites the bytes at `at`, such as the lengths in a header. */
+  /** Overwrites bytes at the offset `at`, such as the lengths in a header. */
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#forget();
     await this.#onDisk(() => writeSync(this.#file, bytes, 0, bytes.length, at));
   }
 
-  /** Waits for what is on its way. */
+  /** Waits for pending writes. */
   async settle(): Promise<void> {
     await this.#writing;
     this.#check();
   }
 
-  /** Begins anew, with an empty file. */
+  /** Starts again with an empty file. */
   async restart(): Promise<void> {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
@@ -89,14 +90,14 @@ export class HashedFile {
     this.#length = 0;
   }
 
-  /** Makes what is written durable; gives how much that is, bytes. */
+  /** Makes the written bytes durable, and returns their number. */
   async sync(): Promise<number> {
     const length = this.#length;
     await this.#onDisk(() => syncFile(this.#file));
     return length;
   }
 
-  /** Makes the whole file durable and says what it is. Nothing may be written after that. */
+  /** Makes the whole file durable, and returns its hash. Nothing may be written afterwards. */
   async seal(): Promise<SealedFile> {
     await this.settle();
     const bytes = await this.sync();
@@ -104,7 +105,7 @@ export class HashedFile {
     return { path: this.path, bytes, sha256, version: await this.#onDisk(() => versionOf(this.#file)) };
   }
 
-  /** Closes the file, once nothing is on its way any more. */
+  /** Closes the file after pending writes. */
   async close(): Promise<void> {
     await this.#writing;
     await this.#forget();
@@ -112,7 +113,7 @@ export class HashedFile {
   }
 
   async #digest(): Promise<string> {
-    // A thread that has failed, for want of memory, costs no more than the time.
+    // If the thread has failed, for example for lack of memory, the file is hashed here.
     const threads = await this.#thread?.digest(this.#length).catch(() => undefined);
     return threads ?? (this.#hash ?? (await hashOf(this.#file))).digest('hex');
   }
@@ -124,7 +125,7 @@ export class HashedFile {
     this.#isFollowed = false;
   }
 
-  // Tried once; what has no thread is hashed here.
+  // Tried once. If no thread can be started, the hash is computed here.
   #follow(): void {
     if (this.#length > this.#maxHashedHere && !this.#isFollowed) {
       this.#isFollowed = true;
@@ -134,7 +135,7 @@ export class HashedFile {
     this.#thread?.reached(this.#length);
   }
 
-  // It is written before a thread could be told of it.
+  // Small data is written before a thread could be notified.
   #drainLittle(): void {
     try {
       const batch = this.#taken();
@@ -196,28 +197,28 @@ function written(file: number, chunks: Uint8Array[], at: number): Promise<number
   );
 }
 
-// What is left of a batch after its first bytes.
+// The chunks of a batch after its first `bytes` bytes.
 function after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   let left = bytes;
-  // Where the first chunk with something left is found, `left` is that much below zero.
+  // At the first chunk that is not skipped completely, `left` is minus the number of its remaining bytes.
   const first = chunks.findIndex((chunk) => (left -= chunk.length) < 0);
   if (first === -1) return [];
   const cut = chunks[first]?.subarray(left) ?? Buffer.alloc(0);
   return [cut, ...chunks.slice(first + 1)];
 }
 
-/** What a thread is told: how much of the file is written, and whether that is all. */
+/** A message to the thread: how many bytes are written, and whether the file is complete. */
 interface Written {
   length: number;
   isWhole: boolean;
 }
 
-/** The thread is woken for so much, bytes: each time costs both sides, and what was written lately is in memory still. */
+/** The thread is notified after so many bytes, because each message costs time, and recent data is still in memory. */
 const wakeBytes = 8 * 1024 * 1024;
 
 /**
- * The SHA-256 of a file while it is written, in a thread of its own, which reads what has been written from the file:
- * the bytes are in memory still, and the thread that receives them is not held up.
+ * Computes the SHA-256 of a file while it is written, in a thread that reads the written bytes from the file. The bytes
+ * are still in memory, and the main thread is not delayed.
  */
 export class HashThread {
   readonly #worker: Worker;
@@ -225,8 +226,8 @@ export class HashThread {
   #told = 0;
 
   /**
-   * Begins for a file that is open for reading until {@link end} has returned. Undefined if there is no room for a
-   * thread: it would only take turns with this one.
+   * Starts a thread for a file that stays open for reading until {@link end} has returned. Returns undefined if there
+   * is no spare processor, because a thread would then only compete with this one.
    */
   static begin(fd: number): HashThread | undefined {
     try {
@@ -253,7 +254,7 @@ export class HashThread {
     this.#digest.catch(() => undefined);
   }
 
-  /** So many bytes of the file are written. */
+  /** Notifies the thread of the number of bytes written. */
   reached(length: number): void {
     if (length - this.#told < wakeBytes) return;
     this.#told = length;
@@ -267,7 +268,7 @@ export class HashThread {
     return this.#digest;
   }
 
-  /** Ends the thread: it reads no more. */
+  /** Ends the thread. */
   async end(): Promise<void> {
     await this.#worker.terminate();
   }
@@ -277,7 +278,7 @@ export class HashThread {
   }
 }
 
-// Runs in the thread, as text: it can use nothing of this file.
+// Runs in the thread. It is passed as text, so it cannot use anything from this file.
 function follow(): void {
   const { createHash } = process.getBuiltinModule('node:crypto');
   const { readSync } = process.getBuiltinModule('node:fs');

@@ -17,9 +17,9 @@ import {
 import type { Claimant } from './output-lock.ts';
 
 /**
- * Removes the leftovers of an output that now exists, or will never be made: nothing that a live process
- * works on, nothing of another result, and no temporary file that may hold more than the output.
- * @throws what the file system throws.
+ * Removes the leftovers of an output that now exists, or will never be created. Keeps the files of live processes and
+ * of other results, and any temporary file that may contain more than the output.
+ * @throws the errors of the file system
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
   removeTrial(target);
@@ -48,11 +48,11 @@ async function removeLeft(
   const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
   const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
   if (!isOwn || life === 'alive') return;
-  // No process takes it over after this; a claim made meanwhile belongs to another process.
+  // After this claim no process takes the log over. A concurrent claim belongs to another process.
   const claim = randomUUID();
   append(log, { claim, after: latest?.claim ?? '', owner, identity });
   if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;
-  // A process on another machine that works on it makes the very file that exists, and will find it.
+  // A process on another machine that is making this output will find that the file exists.
   const { part = [], durable, scratch } = metadata;
   const state = partState(target, metadata.part);
   const isSpare = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');

@@ -16,10 +16,10 @@ const words: Record<string, string> = {
   EFBIG: 'the file system takes no file of this size',
 };
 
-// What a person has to change first: the same command fails again.
+// Errors that a user has to fix before the command can succeed.
 const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG'];
 
-/** Exit 10: a file of this machine cannot be written or read. An error of mgw's own is passed on as it is. */
+/** The error (exit 10) if a local file cannot be written or read. An MgwError is returned unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
   const code = systemCode(error) ?? '';

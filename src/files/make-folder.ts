@@ -6,10 +6,9 @@ import { together } from '../together.ts';
 import { folderFault } from '../ownership.ts';
 
 /**
- * Makes a folder and its missing parents, durable and, where `mode` does not say otherwise, readable by their owner alone; one that is there stays as it is. Node's
- * own `recursive` never ends if the system refuses a name under a folder that exists (/proc), so the parents
- * are climbed here.
- * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …).
+ * Creates a folder and its missing parents, durable, with mode 0700 by default. An existing folder is not changed. Does
+ * not use Node's `recursive`, which never ends if the system refuses a name under an existing folder (/proc).
+ * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …)
  */
 export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
   try {
@@ -23,21 +22,21 @@ export async function makeFolder(folder: string, mode = 0o700): Promise<void> {
 }
 
 /**
- * {@link makeFolder} for what others must not get at. @throws besides an error that says why the folder that is there
- * is not this user's to rely on ({@link folderFault}); a link to one will do where it `mayBeLink`.
+ * Like {@link makeFolder}, for files that other users must not access. A link to a folder is accepted if `mayBeLink`.
+ * @throws also an error that explains why an existing folder is not safe ({@link folderFault})
  */
 export async function makeOwnFolder(folder: string, mayBeLink = false): Promise<void> {
   await makeFolder(folder);
   checkOwnFolder(folder, mayBeLink);
 }
 
-/** The same of a folder that is there. @throws as {@link makeOwnFolder} does. */
+/** Checks an existing folder. @throws the errors of {@link makeOwnFolder} */
 export function checkOwnFolder(folder: string, mayBeLink = false): void {
   const isLink = !mayBeLink && lstatSync(folder).isSymbolicLink();
   const fault = isLink ? 'is a link' : folderFault(folder);
   if (fault === undefined) return;
   const text = `${folder} ${fault}. Make it your own (chown, chmod 700), or choose another folder.`;
-  // Not for the system's folder of temporary files, which others need.
+  // The permissions of the system's temporary folder are not changed, since other users need it.
   const isOwn = !isLink && statSync(folder).uid === process.geteuid?.();
   const canClose = isOwn && realpathSync(folder) !== realpathSync(tmpdir());
   if (!canClose) throw new Error(text);
@@ -73,11 +72,11 @@ async function makeOne(folder: string, mode: number): Promise<void> {
     const there = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
     if (!there) throw error;
   }
-  // Also where it is there: who made it may have died before this.
+  // Also if the folder existed, because the process that created it may have died before its sync.
   await syncFolder(path.dirname(folder));
 }
 
-/** True if the path is a folder, or a link to one; false if that cannot be determined. */
+/** Whether the path is a folder or a link to one; false if that cannot be determined. */
 export function isFolder(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
@@ -86,12 +85,12 @@ export function isFolder(path: string): boolean {
   }
 }
 
-/** Syncs of each folder: the one under way, and the one that will be made for all who asked since. */
+/** The syncs by folder: `ask` joins the next sync. */
 const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
 
 /**
- * Makes the names in a folder durable: without it a crash of the machine may lose a file's name, though not its bytes.
- * One sync does for all who ask before it begins.
+ * Makes the names in a folder durable. Otherwise a crash of the machine may lose a file's name, but not its bytes. One
+ * sync covers all calls that are made before it begins.
  */
 export async function syncFolder(folder: string): Promise<void> {
   const own = syncs.get(folder) ?? { ask: together(() => syncNow(folder)), waiting: 0 };
@@ -105,7 +104,7 @@ export async function syncFolder(folder: string): Promise<void> {
   }
 }
 
-/** Makes what is written to an open file durable. */
+/** Makes the written bytes of an open file durable. */
 export function syncFile(file: number): Promise<void> {
   return new Promise((resolve, reject) => fsync(file, (error) => (error ? reject(error) : resolve())));
 }
@@ -119,5 +118,5 @@ async function syncNow(folder: string): Promise<void> {
   }
 }
 
-// Some file systems cannot sync a folder, and some folders may be written to and not read.
+// Some file systems cannot sync a folder, and some folders can be written to but not read.
 const cannotSync = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP', 'EACCES', 'EPERM', 'EISDIR']);

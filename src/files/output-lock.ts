@@ -30,44 +30,43 @@ import { localError } from './local-error.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
-/** Who locks, and what can be told of others: nothing of those who cannot be seen from here. */
+/** The process that locks, and how it judges other processes. */
 export interface Claimant {
   owner: Owner;
-  /** Throws if other processes may have found this one dead and taken over its locks. */
+  /** Throws if other processes may have declared this one dead and taken over its locks. */
   assertHeld: () => void;
   lifeOf: (owner: Owner) => Promise<Life>;
 }
 
-/** What locking works with. */
+/** Options of {@link acquireOutputLock}. */
 export interface LockOptions {
   claimant: Claimant;
   clock: Clock;
-  /** Until when a process that is alive is waited for. */
+  /** The limit for waiting for a live process. */
   deadline: Deadline;
   signal?: AbortSignal;
-  /** The error at the deadline. */
+  /** Creates the error at the deadline. */
   late: () => Error;
-  /** Whether what led here has cost money, for the errors of the disk. */
+  /** Whether money was spent, for errors of the disk. */
   charged: Charged;
 }
 
-/** A file that something is made in, open for reading and writing. */
+/** A file for an unfinished output, open for reading and writing. */
 export interface OpenedPart {
   path: string;
-  /** Its descriptor, which is the caller's to close. */
+  /** The descriptor, which the caller closes. */
   file: number;
-  /** True if it is empty. */
+  /** Whether the file is empty. */
   isNew: boolean;
 }
 
 /**
- * Waits for the right to make the output `target`, which one process has at a time. The lock is a log next to the
- * output, `NAME.part.json`, to which each process appends its claim. The claim of a process that died, at any point,
- * is passed over by the next claim. A process that cannot be shown to be dead (it runs on another machine) keeps its
- * lock and is not waited for: who comes second takes a name of its own, so that no two ever write one file.
- *
- * @param identity what is to be made: what an earlier process left of the same is continued
- * @throws what `late` says; the signal's reason; MgwError('local_io').
+ * Waits for the exclusive right to create the output `target`. The lock is a log next to the output, `NAME.part.json`,
+ * to which each process appends its claim. A new claim overrides that of a dead process. A process that cannot be shown
+ * to be dead (it runs on another machine) keeps its lock and is not waited for: the second process uses another name,
+ * so that two processes never write to one file.
+ * @param identity the result to be created; the leftover of an earlier process is continued if it has the same identity
+ * @throws the error of `late`; the signal's reason; MgwError('local_io').
  */
 export async function acquireOutputLock(
   target: string,
@@ -120,7 +119,7 @@ async function claimed(
   const claim = randomUUID();
   append(file, { claim, after: latest?.claim ?? '', owner, identity });
   const log = readClaimLog(textOf(file));
-  // Another claim came first, or the holder removed the log meanwhile.
+  // Another claim came first, or the holder has removed the log.
   if (log.latest?.claim !== claim || !isInPlace(file)) return 'busy';
   // A process that lost its lease may resume with the file still open.
   const isTakenOver = latest?.owner.lease !== undefined && !released;
@@ -145,7 +144,7 @@ export class OutputLock {
   #log: LogFile | undefined;
   #metadata: PartMetadata;
 
-  /** Without a log, the output is made under a name that no other process knows. */
+  /** Without a log, the output is created under a name that no other process knows. */
   constructor(
     readonly target: string,
     { assertHeld }: Claimant,
@@ -157,36 +156,39 @@ export class OutputLock {
     this.#metadata = metadata;
   }
 
-  /** What is known of the part, from this process or from the one before it. */
+  /** The metadata of the temporary file, from this process or an earlier one. */
   get metadata(): Readonly<PartMetadata> {
     return this.#metadata;
   }
 
-  /** Adds to it, for the next process. @throws what the file system throws. */
+  /** Adds to the metadata, for later processes. @throws the errors of the file system */
   async note(note: Note): Promise<void> {
     this.assertHeld();
     this.#metadata = withNote(this.#metadata, note);
     if (this.#log === undefined) return;
     append(this.#log, note);
-    // What is published outlives a power cut, and so does the word that it is one's own.
+    // A published file survives a power cut, so the note that identifies it must too.
     if (note.sealed !== undefined) await syncFile(this.#log.file);
   }
 
   /**
-   * Opens the file in which the output is made: what an earlier process left of the same, or a new one next to the
-   * output. What was not made for it is never opened. @throws what the file system throws.
+   * Opens the file for the output: the leftover of an earlier process for the same result, or a new one next to the
+   * output. Never opens any other file.
+   * @throws the errors of the file system
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
     const left = part === undefined ? undefined : this.#openLeft(part, durable === undefined);
     if (left !== undefined) return left;
-    // The process that used that name may resume and write to it.
+    // The process that used this name may resume, and write to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
     const plain = this.#log?.path.replace(/\.json$/, '') ?? this.#otherName();
     return (await this.#create(plain, 'part')) ?? (await this.createScratch('part'));
   }
 
-  /** Creates one more file next to the output. It is removed with the lock, if it still has its name then. */
+  /**
+   * Creates another temporary file next to the output. It is removed when the lock is released, unless it was renamed.
+   */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
     for (;;) {
       const made = await this.#create(this.#otherName(), kind);
@@ -195,13 +197,13 @@ export class OutputLock {
   }
 
   /**
-   * Gives the right up. A part that can be continued is left to the next process; one without a note of what is `durable`
-   * in it stays if it is not empty, without a log; its maker reports it.
+   * Releases the lock. A temporary file that can be continued is left for the next process. A file that is not empty,
+   * but has no note of its `durable` bytes, is kept without a log, and the caller reports it.
    */
   release(): void {
     const { part, scratch, durable } = this.#metadata;
     const log = this.#log;
-    // Its descriptor may be another file's after this.
+    // After this, the descriptor may belong to another file.
     this.#log = undefined;
     const state = partState(this.target, part);
     unlinkAll(this.target, [state === 'empty' || state === 'output' ? (part ?? []) : [], scratch].flat());
@@ -215,7 +217,7 @@ export class OutputLock {
     }
   }
 
-  // Between the note of a name and the making of its file a process may have died: only an empty one is its own then.
+  // A process may have died between noting a name and creating its file. Then only an empty file is its own.
   #openLeft(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;
@@ -226,12 +228,13 @@ export class OutputLock {
     const isOwn = isOwnFile(status) && !(mustBeEmpty && size > 0);
     if (isOwn && nlink === 1) return { path, file, isNew: size === 0 };
     closeSync(file);
-    // A crash came between publishing this file and removing its first name: writing here would change the output.
+    // After a crash between publishing and removing the first name, this file is the output, and must not be written
+    // to.
     if (isOwn) unlinkSync(path);
     return undefined;
   }
 
-  // Undefined if the name is taken. Noted first, so that a process that takes over finds the file.
+  // Returns undefined if the name is taken. The name is noted first, so that the next process finds the file.
   async #create(path: string, kind: 'part' | 'scratch'): Promise<OpenedPart | undefined> {
     await this.note({ [kind]: basename(path) });
     try {

@@ -8,14 +8,14 @@ import type { OpenedPart, OutputLock } from './output-lock.ts';
 import type { SealedFile } from './whole-file.ts';
 import { headBytes } from '../media/media-kind.ts';
 
-/** Bytes; a thread is not begun for less. */
+/** Files of fewer bytes are hashed without a thread. */
 const maxHashedHere = 32 * 1024 * 1024;
 const syncBytes = 32 * 1024 * 1024;
 const syncMs = 2000;
 
 /**
- * The `.part` file of a download: continued from what an earlier process left of the same, as far as that is known to
- * be on the disk. Every method throws MgwError('local_io') if the disk fails.
+ * The `.part` file of a download. Continues the leftover of an earlier process, up to the bytes that are known to be on
+ * disk. Every method throws MgwError('local_io') if the disk fails.
  */
 export class PartFile {
   readonly #file: HashedFile;
@@ -37,7 +37,7 @@ export class PartFile {
     this.#syncedAt = clock.monotonic();
   }
 
-  /** Opens the part of an output that this process holds. @throws MgwError('local_io') */
+  /** Opens the temporary file of an output that this process has locked. @throws MgwError('local_io') */
   static async open(lock: OutputLock, clock: Clock): Promise<PartFile> {
     try {
       const part = await lock.openPart();
@@ -55,27 +55,27 @@ export class PartFile {
     return this.#file.path;
   }
 
-  /** For reading, as long as it is open. */
+  /** The descriptor, for reading while the file is open. */
   get descriptor(): number {
     return this.#file.descriptor;
   }
 
-  /** Bytes that are written, once {@link settle} has been awaited. */
+  /** The number of bytes written, after {@link settle}. */
   get length(): number {
     return this.#file.length;
   }
 
-  /** The whole file's size if an answer told it. */
+  /** The size of the whole file, if a response told it. */
   get total(): number | undefined {
     return this.#total;
   }
 
-  /** What a continuation must match; undefined if there is nothing that could be continued. */
+  /** The validator for a continuation; undefined if nothing can be continued. */
   get validator(): string | undefined {
     return this.length >= headBytes ? this.#validator : undefined;
   }
 
-  /** Begins anew: what was there is another representation, or broken. */
+  /** Starts again, because the existing bytes belong to another representation or are broken. */
   async restart(about: { validator?: string; total?: number } = {}): Promise<void> {
     await this.#syncing;
     await this.#file.restart();
@@ -84,23 +84,23 @@ export class PartFile {
     await this.#note(0);
   }
 
-  /** Learns the size from a continuation. */
+  /** Sets the size of the whole file. */
   expect(total: number): void {
     this.#total = total;
   }
 
-  /** Writes a batch after what is there. Returns while it is on its way. */
+  /** Appends a batch. Returns before the write has finished. */
   async write(batch: readonly Buffer[]): Promise<void> {
     await this.#file.write(batch);
     this.#checkpoint();
   }
 
-  /** Waits for what is on its way. */
+  /** Waits for pending writes. */
   async settle(): Promise<void> {
     await this.#file.settle();
   }
 
-  /** Makes the whole file durable and says what it is. Nothing may be written after that. */
+  /** Makes the whole file durable, and returns its hash. Nothing may be written afterwards. */
   async seal(): Promise<SealedFile> {
     await this.#file.settle();
     await this.#syncing;
@@ -110,29 +110,29 @@ export class PartFile {
   }
 
   /**
-   * Lets go. `whole`: the part waits to be published by this process. `part`: what is there can be continued by
-   * the next run, this one or another. `nothing`: it is worth nothing.
+   * Closes the file. `whole`: this process will publish it. `part`: a later run can continue it. `nothing`: it is
+   * useless.
    */
   async close(kept: 'whole' | 'part' | 'nothing'): Promise<void> {
     try {
       await Promise.allSettled([this.#syncing, this.#file.settle()]);
       const isWorthKeeping = kept === 'whole' || (kept === 'part' && this.length > 0);
       if (!isWorthKeeping) unlinkAll(this.#lock.target, [basename(this.path)]);
-      // The error that ended the download is the one to tell; older notes only cost what came since them.
+      // An error here must not hide the one that ended the download. Without this note, only the latest bytes are lost.
       else if (kept === 'part') await this.#sync().catch(() => undefined);
     } finally {
       await this.#file.close();
     }
   }
 
-  // While the next batches are written, so that a crash of the machine costs little and the last sync is short.
+  // Runs while later batches are written, so that a crash of the machine loses little, and the last sync is short.
   #checkpoint(): void {
     const isDue =
       this.length - this.#durable >= syncBytes || this.#clock.monotonic() - this.#syncedAt >= syncMs;
     if (!isDue || this.#syncing !== undefined) return;
     const syncing = this.#file.settle().then(() => this.#sync());
     this.#syncing = syncing.then(() => (this.#syncing = undefined));
-    // A disk tells a failure once: it stays here until someone waits for it.
+    // A disk reports a failure once, so the rejection is kept until a caller waits for it.
     this.#syncing.catch(() => undefined);
   }
 
@@ -151,7 +151,7 @@ export class PartFile {
   }
 }
 
-// What an earlier run left is taken over as far as its notes vouch for it.
+// The bytes of an earlier run are used up to the length that its notes confirm.
 function keptLength({ file, isNew }: OpenedPart, { metadata }: OutputLock): number {
   if (isNew) return 0;
   const { validator, total = Infinity, durable = 0 } = metadata;

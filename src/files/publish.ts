@@ -28,23 +28,23 @@ import { printableLine } from '../printable.ts';
 import { trialOf } from './claim-log.ts';
 import { localError } from './local-error.ts';
 
-/** How an output is put in its place. */
+/** Options of {@link publish}. */
 export interface PublishOptions {
   /** Replaces an existing file or link; never a folder or a device. */
   force: boolean;
   /** Whether the work so far was charged, for the error. Default 'yes'. */
   charged?: Charged;
-  /** True if an earlier run had begun to put this very file there: an empty one that it left is replaced. */
+  /** Whether an earlier run had started to publish this file. An empty file of that run is replaced. */
   isBegun?: boolean;
-  /** Asked directly before the file gets its name; what it throws keeps it from getting it. */
+  /** Called immediately before the file gets its name. If it throws, the file is not published. */
   assertHeld?: () => void;
 }
 
 /**
- * Gives a finished file its name, in one step and durably. It is published only as what was hashed: where another
- * program has written to it since, or put another in its place, nothing is. Without `force` nothing that stands there
- * is ever replaced, and the very file that stands there already is left; of two processes with one target one wins.
- * Repeating it after a crash between its steps completes it.
+ * Gives a finished file its name in one step, durably. The file is published only if it still has the content that was
+ * hashed, and no other program has written to or replaced it. Without `force` an existing file is never replaced; if it
+ * is this very file, it stays. If two processes publish one target, one succeeds. Calling it again after a crash
+ * completes the step.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; the partial file is kept.
  */
 export async function publish(
@@ -68,7 +68,7 @@ export async function publish(
   }
 }
 
-// A file system whose numbers change by themselves costs another look at the content.
+// On file systems whose inode numbers change, the content is compared again.
 async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<FileVersion | undefined> {
   const { path, version } = file;
   const found = lstatSync(path, { bigint: true, throwIfNoEntry: false });
@@ -76,7 +76,7 @@ async function sealedVersion(file: WholeFile & Partial<SealedFile>): Promise<Fil
   return isSealed ? version : intactVersion(file);
 }
 
-// Between the last look at a name and the link or the rename another file may have come under it.
+// Another file may have taken the name between the last check and the link or rename.
 async function confirm(file: WholeFile, target: string, version: FileVersion): Promise<void> {
   const found = lstatSync(target, { bigint: true });
   if (isSameFile(found, version) || (await intactVersion({ ...file, path: target }))) return;
@@ -85,10 +85,10 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
 }
 
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
-  const standing = statusOf(target);
-  if (standing !== undefined && !isReplaceable(standing)) throw exists(target, standing, charged);
-  // Two links to one file: a rename would do nothing, by its definition.
-  if (standing !== undefined && isLinkTo(path, standing)) return false;
+  const existing = statusOf(target);
+  if (existing !== undefined && !isReplaceable(existing)) throw exists(target, existing, charged);
+  // A rename between two links to one file does nothing, by its definition.
+  if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
   return true;
 }
@@ -103,17 +103,17 @@ async function putOnce(file: WholeFile, target: string, charged: Charged, isBegu
     if (code !== 'EEXIST' && !noLinks.has(code)) throw error;
     if (code !== 'EEXIST' && reserve(target)) return renameOver(file.path, target);
   }
-  const standing = statusOf(target);
+  const existing = statusOf(target);
   if (
-    standing !== undefined &&
-    (isLinkTo(file.path, standing) || (await isIntact({ ...file, path: target })))
+    existing !== undefined &&
+    (isLinkTo(file.path, existing) || (await isIntact({ ...file, path: target })))
   )
     return false;
-  if (isBegun && isEmpty(standing)) return renameOver(file.path, target, false);
-  throw exists(target, standing, charged);
+  if (isBegun && isEmpty(existing)) return renameOver(file.path, target, false);
+  throw exists(target, existing, charged);
 }
 
-// Some file systems know no links: an empty file claims the name, and the rename replaces nothing else.
+// Some file systems have no hard links. An empty file claims the name, and the rename replaces only that file.
 function reserve(target: string): boolean {
   try {
     closeSync(openSync(target, 'wx'));
@@ -145,14 +145,14 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-function isLinkTo(path: string, standing: Stats): boolean {
+function isLinkTo(path: string, existing: Stats): boolean {
   const named = statusOf(path);
-  return named?.isFile() === true && named.ino === standing.ino && named.dev === standing.dev;
+  return named?.isFile() === true && named.ino === existing.ino && named.dev === existing.dev;
 }
 
 /**
- * Makes sure, before anything is paid, that a file can be put at `target`: nothing stands there (a file or a
- * link may, with `force`), and the folder takes a new file with a name as long as is needed.
+ * Checks, before anything is paid, that a file can be created at `target`: the path is free (with `force` it may be a
+ * file or a link), and the folder accepts a new file with a name of the required length.
  * @throws MgwError('output_exists' or 'local_io'), exit 10, charged 'no'.
  */
 export function checkOutput(target: string, options: PublishOptions): void {
@@ -165,24 +165,24 @@ export function checkOutput(target: string, options: PublishOptions): void {
 }
 
 /**
- * Makes sure that nothing stands at `target`, or with `force` only what can be replaced: a file or a link. With
- * `isBegun` (see {@link PublishOptions}) an empty file may stand there too.
+ * Checks that `target` is free; with `force` it may be a file or a link. With `isBegun` (see {@link PublishOptions}) it
+ * may also be an empty file.
  * @throws MgwError('output_exists' or 'local_io'), exit 10.
  */
 export function checkFree(
   target: string,
   { force, charged, isBegun = false }: PublishOptions & { charged: Charged },
 ): void {
-  const standing = standingAt(target, charged);
-  if (standing === undefined || (force && isReplaceable(standing)) || (isBegun && isEmpty(standing))) return;
-  throw exists(target, standing, charged);
+  const existing = standingAt(target, charged);
+  if (existing === undefined || (force && isReplaceable(existing)) || (isBegun && isEmpty(existing))) return;
+  throw exists(target, existing, charged);
 }
 
-// Permission bits do not tell about ACLs, read-only mounts and full disks: a byte that is written does.
+// Permission bits do not show ACLs, read-only mounts or full disks, so one byte is written as a test.
 function tryFile(path: string): void {
   const file = openSync(path, constants.O_WRONLY | constants.O_CREAT | plainFile, 0o600);
   try {
-    // Another process that is here, or was killed here, has left a byte at most.
+    // A file of at most one byte is the test file of another process, which may have been killed.
     if (fstatSync(file).size > 1) throw Object.assign(new Error(`${path} exists`), { code: 'EEXIST' });
     try {
       writeSync(file, Buffer.alloc(1));
@@ -206,27 +206,27 @@ function statusOf(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
 }
 
-function isReplaceable(standing: Stats): boolean {
-  return standing.isFile() || standing.isSymbolicLink();
+function isReplaceable(existing: Stats): boolean {
+  return existing.isFile() || existing.isSymbolicLink();
 }
 
-function isEmpty(standing: Stats | undefined): boolean {
-  return standing?.isFile() === true && standing.size === 0;
+function isEmpty(existing: Stats | undefined): boolean {
+  return existing?.isFile() === true && existing.size === 0;
 }
 
-function exists(target: string, standing: Stats | undefined, charged: Charged): MgwError {
+function exists(target: string, existing: Stats | undefined, charged: Charged): MgwError {
   const shown = printableLine(target);
-  return new MgwError('output_exists', `${shown} ${whatStands(standing)}`, {
+  return new MgwError('output_exists', `${shown} ${whatStands(existing)}`, {
     charged,
     retry: charged === 'no' ? 'safe' : 'resume',
   });
 }
 
-function whatStands(standing: Stats | undefined): string {
-  if (standing?.isDirectory()) return 'is a folder: name a file in it.';
-  if (standing?.isSymbolicLink())
+function whatStands(existing: Stats | undefined): string {
+  if (existing?.isDirectory()) return 'is a folder: name a file in it.';
+  if (existing?.isSymbolicLink())
     return 'is a symbolic link: name another file, or replace the link with --force.';
-  if (standing === undefined || standing.isFile())
+  if (existing === undefined || existing.isFile())
     return 'exists: name another file, or replace it with --force.';
   return 'is not a plain file: name another one, or -o - for standard output.';
 }

@@ -1,31 +1,31 @@
 import type { Readable } from 'node:stream';
 
-/** How a connection reads, as Node takes it. */
+/** The options with which Node reads from a connection. */
 interface ReadInto {
-  /** Where the next read goes. */
+  /** Returns the buffer for the next read. */
   buffer: () => Uint8Array;
-  /** So much of it was read; false if no more is wanted for now. */
+  /** Receives the number of bytes read; returns false to pause reading. */
   callback: (length: number, buffer: Uint8Array) => boolean;
 }
 
-/** How much is read at a time at first, and if that is all that is wanted, bytes. */
+/** The initial size of a read in bytes, and the size for small bodies. */
 export const readBytes = 256 * 1024;
-/** So much of each size is kept for the next use, bytes. */
+/** The maximum number of bytes that are kept for reuse, for each buffer size. */
 const maxFree = 16 * 1024 * 1024;
 
-/** By their size. */
+/** Free buffers by size. */
 const free = new Map<number, Buffer[]>();
-/** What each was last filled with. */
+/** The filled part of each buffer. */
 const filled = new WeakMap<ArrayBufferLike, { buffer: Buffer; length: number }>();
 
-/** Memory to be filled, {@link readBytes} unless told. */
+/** Returns a buffer to be filled, by default of {@link readBytes}. */
 export function takeBuffer(size = readBytes): Buffer {
   return free.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
 }
 
-/** What {@link takeBuffer} gave, filled so far: until it is given back, it is its reader's. */
+/** Returns the filled part of a buffer of {@link takeBuffer}. It belongs to its reader until it is given back. */
 export function filledBuffer(buffer: Buffer, length: number): Buffer {
-  // Of little the whole would be kept for as long as that is.
+  // A small part is copied, so that it does not keep the whole buffer in use.
   if (length < buffer.length / 4) {
     const little = Buffer.from(buffer.subarray(0, length));
     keep(buffer);
@@ -36,9 +36,9 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
 }
 
 /**
- * How a plain connection reads: large chunks, into memory that is reused once the reader gives it back.
- * Node by itself takes new memory for each read, and a third of the time that a large body takes goes into that.
- * @param most how much at a time while that much comes, bytes: each read costs the same whatever it brings
+ * Reads from a plain connection in large chunks, into memory that is reused when the reader gives it back. By default
+ * Node allocates memory for each read, which takes a third of the time of a large body.
+ * @param most the size of a read in bytes while that much arrives; the cost of a read does not depend on its size
  */
 export function intoReusedBuffers(most: number): ReadInto {
   let size = readBytes;
@@ -52,8 +52,8 @@ export function intoReusedBuffers(most: number): ReadInto {
 }
 
 /**
- * Gives a chunk back after its last use. Only a chunk that fills its whole buffer is taken back: of
- * others a part may be in use still. Anything else is left alone.
+ * Gives a chunk back after its last use. Only a chunk that fills its whole buffer is reused, because other parts of a
+ * buffer may still be in use. Anything else is ignored.
  */
 export function giveBack(chunk: Uint8Array): void {
   const whole = filled.get(chunk.buffer);

@@ -3,7 +3,7 @@ import { closeSync, constants, fstatSync, openSync, read, readSync, unlinkSync }
 import { promisify } from 'node:util';
 import { systemCode } from '../errors.ts';
 
-/** A file, and what it holds. */
+/** A file and its content. */
 export interface WholeFile {
   path: string;
   bytes: number;
@@ -16,10 +16,10 @@ export interface SealedFile extends WholeFile {
   version: FileVersion;
 }
 
-/** So few bytes are read and written without a trip to the thread pool, which would take longer. */
+/** Up to so many bytes are read and written synchronously, because the thread pool would take longer. */
 export const littleBytes = 64 * 1024;
 
-/** What tells one file, and one state of it, from another. */
+/** Identifies a file and its state. */
 export interface FileVersion {
   dev: bigint;
   ino: bigint;
@@ -27,13 +27,13 @@ export interface FileVersion {
   mtimeNs: bigint;
 }
 
-/** What an open file is now, by its descriptor. @throws what the file system throws. */
+/** Returns the version of an open file. @throws the errors of the file system */
 export function versionOf(file: number): FileVersion {
   const { dev, ino, size, mtimeNs } = fstatSync(file, { bigint: true });
   return { dev, ino, size, mtimeNs };
 }
 
-/** The SHA-256 of the whole open file, still to be digested. */
+/** Returns the SHA-256 of a whole open file, before `digest`. */
 export async function hashOf(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);
@@ -53,12 +53,12 @@ async function later(file: number, piece: Buffer, at: number): Promise<number> {
 
 const readPiece = promisify(read);
 
-/** True if a file is there with the content that was recorded; a link is followed. */
+/** Whether a file exists with the recorded content. A link is followed. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
   return (await versionHolding(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
-/** The version at which a plain file, and no link to one, has the content that was recorded; undefined if none has. */
+/** Returns the version of a plain file, not a link, if it has the recorded content; else undefined. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
   return versionHolding(path, { bytes, sha256 }, plainFile);
 }
@@ -81,7 +81,7 @@ async function versionHolding(
   }
 }
 
-/** A file's descriptor, undefined if it cannot be opened. */
+/** Returns the descriptor of a file; undefined if it cannot be opened. */
 export function opened(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);
@@ -90,12 +90,12 @@ export function opened(path: string, flags: number): number | undefined {
   }
 }
 
-/** True for one file in one state. */
+/** Whether two versions are of the same file in the same state. */
 export function isSameVersion(one: FileVersion, other: FileVersion): boolean {
   return isSameFile(one, other) && one.size === other.size && one.mtimeNs === other.mtimeNs;
 }
 
-/** True for one file, whatever has been written to it. */
+/** Whether two versions are of the same file, even if it was changed. */
 export function isSameFile(
   one: Pick<FileVersion, 'dev' | 'ino'>,
   other: Pick<FileVersion, 'dev' | 'ino'>,
@@ -103,7 +103,7 @@ export function isSameFile(
   return one.ino === other.ino && one.dev === other.dev;
 }
 
-/** Removes a file; one that is not there is gone already. (`rmSync` looks twice at what it removes.) */
+/** Removes a file if it exists. (`rmSync` would need two system calls.) */
 export function removeFile(path: string): void {
   try {
     unlinkSync(path);
@@ -112,5 +112,5 @@ export function removeFile(path: string): void {
   }
 }
 
-/** Flags for opening a plain file: a link is not followed, and a FIFO not waited for. Windows has neither of them. */
+/** Flags for opening a plain file: links are not followed, and a FIFO does not block. Windows has neither flag. */
 export const plainFile = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);

@@ -79,7 +79,7 @@ export class Answer extends Readable {
   }
 
   override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
-    // A body that nobody reads must not keep its connection open.
+    // An unread body must not keep its connection open.
     if (!this.#isEnded) this.#controller.abort(error ?? givenUp);
     callback(error);
   }
