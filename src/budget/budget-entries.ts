@@ -27,9 +27,9 @@ export async function readBudgetFile(path: string): Promise<BudgetEntries> {
 }
 
 /**
- * Writes a budget's file, adding what is not in it.
+ * Writes the missing entries to a budget's file.
  * @returns whether anything was added
- * @throws MgwError('local_io') if it cannot be.
+ * @throws MgwError('local_io') if it cannot be written
  */
 export async function writeBudgetFile(path: string, { limit, entries }: BudgetEntries): Promise<boolean> {
   const log = await openBudgetLog(path);

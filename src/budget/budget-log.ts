@@ -21,7 +21,10 @@ export interface BudgetLog {
 const { O_APPEND, O_CREAT, O_RDWR } = constants;
 const blockBytes = 64 * 1024;
 
-/** A log in a plain file, which is made if it is missing. @throws MgwError('local_io') if it cannot be opened. */
+/**
+ * Opens a log in a plain file, and creates it if it is missing.
+ * @throws MgwError('local_io') if it cannot be opened.
+ */
 export async function openBudgetLog(path: string): Promise<BudgetLog> {
   return local(path, async () => {
     await makeFolder(dirname(path));
@@ -77,9 +80,9 @@ class FileLog implements BudgetLog {
     return this.#file.close();
   }
 
-  // Another file in its place would be a second budget that this process has not read.
+  // If the file was replaced, the new one is a second budget that this process has not read.
   async #checkSame(): Promise<void> {
-    // Taken first: while the file is looked at, this process may read on, past the size that is found.
+    // Read before the status, because a concurrent read may advance the offset past the size found.
     const known = this.#offset;
     const [own, there] = await Promise.all([this.#file.stat(), stat(this.#path)]);
     if (own.ino !== there.ino || own.dev !== there.dev || own.size < known)

@@ -9,7 +9,7 @@ export interface Limit {
   per?: Per;
 }
 
-/** What one submission may cost at most. */
+/** The maximum cost of one submission. */
 export interface Charge {
   /** Identifies one run on one job. A later run on the same job makes another reservation. */
   id: string;
@@ -18,22 +18,22 @@ export interface Charge {
   owner: Owner;
 }
 
-/** An amount that is set aside and not settled yet. */
+/** An amount that is reserved and not settled yet. */
 export interface Reservation extends Charge {
   /** When it was reserved, ISO 8601 in UTC. */
   at: string;
 }
 
-/** What became of a reservation's submission, as the ledger proves it. */
+/** The outcome of a reserved submission, as the ledger proves it. */
 export type ChargeOutcome =
   /** It was accepted: the amount is spent. */
   | 'accepted'
-  /** Nothing was accepted and nothing will be: the run has given up, or is certain to be dead. */
+  /** Nothing was accepted and nothing will be: the run gave up, or is certain to be dead. */
   | 'none'
   /** Not known yet: it is being sent, or its response was lost. */
   | 'open';
 
-/** Tells what became of a reservation; `none` only if its process can send nothing more under it. */
+/** Returns the outcome of a reservation; `none` only if its process can no longer send anything under it. */
 export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
 
 /** The state of a budget, for the current day or month if its limit is for one. */
@@ -50,27 +50,27 @@ export interface Standing {
 export type Decision = { fits: true } | { fits: false; standing: Standing };
 
 /**
- * An amount that all processes together must not exceed. A decision's records are durable before it is returned, and
- * any number of processes may reserve at once: the granted amounts never exceed the limit, even if processes die.
+ * An amount that all processes together must not exceed. A decision is durable before it is returned. Any number of
+ * processes may reserve concurrently, and the granted amounts never exceed the limit, even if processes die.
  */
 export interface Budget {
   /**
-   * Sets an amount aside before anything is sent. `limit` is for a budget without a recorded limit.
-   * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged: nothing may be sent.
+   * Reserves an amount before anything is sent. `limit` is used if the budget has no recorded limit.
+   * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged. Nothing may be sent then.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
   /** The submission was accepted: the amount stays spent. */
   keep(id: string): Promise<void>;
-  /** The submission was certainly not accepted: the amount is given back. */
+  /** The submission was certainly not accepted: the amount becomes available again. */
   release(id: string): Promise<void>;
   /**
-   * Keeps or gives back every reservation whose outcome is proven by now; durable if `outcomeOf` is given.
+   * Settles every reservation whose outcome is proven; durable if `outcomeOf` is given.
    * @param outcomeOf decides instead of the ledger
    */
   settle(outcomeOf?: OutcomeOf): Promise<void>;
-  /** Sets the limit, or makes the budget. */
+  /** Sets the limit, and creates the budget if it is missing. */
   setLimit(limit: Limit): Promise<void>;
-  /** Removes the limit, and forgets what was spent. */
+  /** Removes the limit and the record of what was spent. */
   remove(): Promise<void>;
   standing(): Promise<Standing>;
   close(): Promise<void>;

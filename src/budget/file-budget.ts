@@ -5,26 +5,28 @@ import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } f
 import { type BudgetLog, openBudgetLog } from './budget-log.ts';
 import type { Budget, Charge, Decision, Limit, OutcomeOf, Standing } from './budget.ts';
 
-/** What a budget in a file needs to know of the world. */
+/** Dependencies of a budget in a file. */
 interface FileBudgetOptions {
   log: BudgetLog;
   /** The path of the file, for messages. */
   path?: string;
   /** Milliseconds since 1970. */
   now: () => number;
-  /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
+  /**
+   * Returns what the ledger proves about a reservation; `none` only if its run can no longer send anything under it.
+   */
   outcomeOf: OutcomeOf;
 }
 
 /**
- * A budget as an append-only file whose order decides. To reserve, a process appends its line, reads everything
- * before it, and has the amount only if the line fits at its place. Lines are never changed, so every process comes to
- * the same answer, and there is nothing to lock.
+ * A budget in an append-only file whose order decides. To reserve, a process appends a line and reads everything before
+ * it. It has the amount only if the line fits at its place. Lines are never changed, so every process gets the same
+ * result, and no lock is needed.
  */
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
   readonly #reservations = new Reservations();
-  /** Reservations of this process whose line has not been read back yet, and what became of those that have. */
+  /** Reservations of this process: undefined until their line was read back, then the decision. */
   readonly #awaited = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #rest = '';
@@ -86,7 +88,7 @@ export class FileBudget implements Budget {
     }
   }
 
-  // True if an amount was released. The outcome is recorded first, so that the lines alone decide.
+  // Returns true if an amount was released. The outcome is recorded first, so that the lines alone decide.
   async #settleOpen(given?: OutcomeOf): Promise<boolean> {
     const outcomeOf = given ?? this.#options.outcomeOf;
     const settled: BudgetEvent[] = [];
@@ -102,12 +104,12 @@ export class FileBudget implements Budget {
 
   #append(events: BudgetEvent[], sync = false): Promise<void> {
     const at = this.#at();
-    // A newline before the line too: what another process left torn spoils no line but its own.
+    // The newline before the line ends a torn line of another process.
     const text = events.map((event) => `\n${encodeBudgetEvent(event, at)}\n`).join('');
     return this.#options.log.append(text, sync);
   }
 
-  // One read at a time, each from where the last one ended.
+  // One read at a time, each starting at the end of the last one.
   #read(): Promise<void> {
     this.#reading = this.#reading.catch(() => undefined).then(() => this.#readOn());
     return this.#reading;
@@ -126,7 +128,7 @@ export class FileBudget implements Budget {
     const event = decodeBudgetLine(line);
     if (event === 'torn') return;
     if (event === 'damaged') {
-      // What it said may have been a reservation that counts.
+      // The line may have been a reservation that counts.
       this.#broken = this.#unusable('a line of it is damaged, or was written by a later version of mgw');
       throw this.#broken;
     }
@@ -147,8 +149,8 @@ export class FileBudget implements Budget {
 }
 
 /**
- * What a budget is for. A standing one has a name of a person's choice and a limit of its own; that of a command or of a
- * batch counts whatever was ever paid for it, against the limit that each run brings.
+ * The scope of a budget. A standing budget has a name that the user chose, and its own limit. The budget of a command
+ * or batch counts everything that was ever paid for it, against the limit that each run sets.
  */
 export type BudgetKind = 'standing' | 'command' | 'batch';
 
@@ -157,15 +159,15 @@ export function budgetFolder(ledgerFolder: string, kind: BudgetKind): string {
   return join(ledgerFolder, 'budgets', kind);
 }
 
-/** The file of a budget; any name will do. */
+/** Returns the file of a budget. The name may be any text. */
 export function budgetPath(ledgerFolder: string, kind: BudgetKind, name: string): string {
   const encoded = encodeURIComponent(name);
-  // A file's name has 255 bytes at most.
+  // A file name has at most 255 bytes.
   const short = encoded.length <= 200 ? encoded : `long-${createHash('sha256').update(name).digest('hex')}`;
   return join(budgetFolder(ledgerFolder, kind), `${short}.jsonl`);
 }
 
-/** The names of the budgets whose files these are; none for a name that was too long for a file. */
+/** Returns the names of the budgets of these files, except names that were too long for a file name. */
 export function budgetNames(files: readonly string[]): string[] {
   return files
     .filter((file) => file.endsWith('.jsonl'))
@@ -173,7 +175,7 @@ export function budgetNames(files: readonly string[]): string[] {
     .sort();
 }
 
-/** Opens a budget, and makes it if there is none. @throws MgwError('local_io') if it cannot be opened. */
+/** Opens a budget, and creates it if it is missing. @throws MgwError('local_io') if it cannot be opened. */
 export async function openBudget(
   path: string,
   options: Omit<FileBudgetOptions, 'log' | 'path'>,

@@ -6,20 +6,22 @@ import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, Stan
 import type { BudgetKind } from './file-budget.ts';
 import { ownerIn } from './reservations.ts';
 
-/** What a budget in a database needs to know of the world. */
+/** Dependencies of a budget in a database. */
 export interface PostgresBudgetOptions {
   database: Database;
   kind: BudgetKind;
   name: string;
-  /** What the ledger proves of a reservation; `none` only if its run can send nothing more under it. */
+  /**
+   * Returns what the ledger proves about a reservation; `none` only if its run can no longer send anything under it.
+   */
   outcomeOf: OutcomeOf;
-  /** Ms since 1970; the database's own clock if absent, so that a day begins at one moment for all. */
+  /** Ms since 1970. By default the clock of the database is used, so that a day begins at the same time for all. */
   now?: () => number;
 }
 
 /**
- * A budget as a row with its sums. A reservation raises them in one statement, and the row lock allows one at a
- * time, and only as far as the limit. Windows are rolled on by the first who reserves in the next.
+ * A budget as a row with its sums. A reservation increases them in one statement, up to the limit, under the row lock.
+ * The first reservation of a new day or month resets the sums of the old one.
  */
 export class PostgresBudget implements Budget {
   readonly #options: PostgresBudgetOptions;
@@ -116,7 +118,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, standing: await this.#standing(limit) };
   }
 
-  // A process that finds this one dead, and releases its reservations, waits for this statement.
+  // A process that declares this one dead waits for this statement before it releases its reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raised = (window: 'day' | 'month'): string =>
@@ -158,7 +160,7 @@ export class PostgresBudget implements Budget {
     );
   }
 
-  // True if something was given back.
+  // Returns true if an amount was released.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
     let isReleased = false;
     for (const reservation of await this.#open()) {
@@ -187,11 +189,11 @@ export class PostgresBudget implements Budget {
     this.#isMade = true;
   }
 
-  // $1 and $2 name the budget, $3 is the time if it is given.
+  // $1 and $2 are the kind and name of the budget, $3 is the time if it is given.
   #run<T extends Record<string, unknown>>(text: string, values: readonly unknown[] = []): Promise<T[]> {
     const { database, kind, name, now } = this.#options;
     const all = [kind, name, now?.() ?? null, ...values];
-    // A parameter that the text does not name has no type: the rest take the numbers that are used.
+    // PostgreSQL cannot find the type of an unused parameter, so the used ones are renumbered.
     const used = [...new Set(text.match(/\$\d+/g))].sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
     const renumbered = text.replace(/\$\d+/g, (each) => `$${used.indexOf(each) + 1}`);
     return database.query<T>(
@@ -223,7 +225,7 @@ function amountsOf(held: string, kept: string): Pick<Standing, 'spent' | 'reserv
   return { spent, reserved: subtract(parseDecimal(held), spent) };
 }
 
-// The window of the row is never behind a reservation that was made in it.
+// The window of the row is at least as late as any reservation in it.
 function head(window: 'day' | 'month'): string {
   return `left(moment.at, ${window === 'day' ? 10 : 7})`;
 }

@@ -16,10 +16,10 @@ import {
   type Decimal,
 } from '../decimal.ts';
 
-/** What a price is for. */
+/** The unit of a price. */
 export type Unit = 'second' | 'video' | 'reference_image' | '10k_characters' | '10k_visible_characters';
 
-/** What videos are priced by, and what speech is; of `10k_visible_characters` white space is free. */
+/** The units of videos and of speech. `10k_visible_characters` does not count white space. */
 export const videoUnits: readonly Unit[] = ['second', 'video', 'reference_image'];
 export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_characters'];
 
@@ -27,15 +27,15 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The seconds that are billed of each video if a request leaves its length open. */
+  /** The billed seconds of each video if a request leaves its length open. */
   defaultSeconds?: number;
-  /** The reference images of a request that cost nothing; 0 if absent. */
+  /** The number of reference images of a request that are free; 0 if absent. */
   freeReferenceImages?: number;
-  /** What each video costs at least, before the multipliers. */
+  /** The minimum cost of a video, before the multipliers. */
   minimum?: Decimal;
 }
 
-/** The price of a model: the rate with the most conditions that hold counts. */
+/** The price of a model. Of the rates whose conditions hold, the one with the most conditions applies. */
 export type Price = readonly Rate[];
 
 /** The factors of specification 8 that every price is multiplied by. */
@@ -50,10 +50,10 @@ const defaultSeconds = 'default_seconds';
 const freeImages = 'free_reference_images';
 
 /**
- * Reads a price: `second=0.12`, or `resolution=2K: second=0.40` if it holds for one value of a field. Several
- * are separated by `;` or a line break. `default_seconds=5` is billed if a request gives no duration. Each
- * reference image beyond `free_reference_images=5` costs `reference_image=0.20`; a video costs at least `minimum=0.50`.
- * `flags` is the table of the fields there are, `units` what may be priced.
+ * Parses a price: `second=0.12`, or `resolution=2K: second=0.40` for one value of a field. Rates are separated by `;`
+ * or a line break. `default_seconds=5` is billed if a request gives no duration. Each reference image beyond
+ * `free_reference_images=5` costs `reference_image=0.20`. A video costs at least `minimum=0.50`. `flags` lists the
+ * existing fields, `units` the allowed units.
  * @throws Error whose message says what is wrong and what is allowed.
  */
 export function parsePrice(text: string, flags: readonly Flag[], units: readonly Unit[] = allUnits): Price {
@@ -66,7 +66,7 @@ export function parsePrice(text: string, flags: readonly Flag[], units: readonly
 }
 
 function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[]): Rate {
-  // A ratio holds a colon, too: `aspect-ratio=16:9: second=0.4`.
+  // A ratio contains a colon too: `aspect-ratio=16:9: second=0.4`.
   const [, before = '', after = text] = /^(.*):\s+(.*)$/.exec(text) ?? [];
   const words = wordsOf(after, units);
   const amounts = new Map<Unit, Decimal>();
@@ -91,7 +91,7 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
   };
 }
 
-// A minimum is for videos: speech is settled by its characters.
+// A minimum applies to videos only: speech is billed by its characters.
 function wordsOf(text: string, units: readonly Unit[]): Map<string, string> {
   const isOfVideos = units.includes('video');
   const names: string[] = [...units, defaultSeconds, ...(isOfVideos ? [freeImages, 'minimum'] : [])];
@@ -142,8 +142,8 @@ function fieldName(name: string, flags: readonly Flag[]): string {
 }
 
 /**
- * What a request costs at most, or undefined if that is not known: no rate is sure to hold, or it counts what
- * the request leaves open. If a field is left out, the dearest rate that it may lead to counts.
+ * The maximum cost of a request; undefined if it is unknown, because no rate is certain to apply, or a rate depends on
+ * a quantity that the request leaves open. If a field is missing, the highest rate that may apply counts.
  */
 export function costAtMost(
   price: Price,
@@ -152,19 +152,20 @@ export function costAtMost(
   { group, user }: Multipliers = {},
 ): Decimal | undefined {
   const costs = ratesThatMayHold(price, quantity.body, flags).map((rate) => costAt(rate, quantity));
-  let dearest: Decimal | undefined;
+  let highest: Decimal | undefined;
   for (const cost of costs) {
     if (cost === undefined) return undefined;
-    if (dearest === undefined || compare(cost, dearest) > 0) dearest = cost;
+    if (highest === undefined || compare(cost, highest) > 0) highest = cost;
   }
-  if (dearest === undefined) return undefined;
+  if (highest === undefined) return undefined;
   return [group, user].reduce<Decimal>(
     (cost, factor) => (factor === undefined ? cost : multiply(cost, factor)),
-    dearest,
+    highest,
   );
 }
 
-// Those with the most conditions among the ones that are sure to hold, and all others that would come before them.
+// The rates with the most conditions among those that certainly apply, and all others that may take precedence over
+// them.
 function ratesThatMayHold(price: Price, body: JsonObject, flags: readonly Flag[]): Rate[] {
   const judged = price.map((rate) => ({ rate, holds: holdsFor(rate, body, flags) }));
   const sure = judged.filter(({ holds }) => holds === 'yes').map(({ rate }) => rate.conditions.length);
@@ -193,7 +194,7 @@ function wanted(flag: Flag, value: string): Json {
   return flag.parse === undefined ? isOn : flag.parse(isOn);
 }
 
-// 2k means 2K: overlooking a rate would make the cost too low.
+// Letter case is ignored, since missing a rate would make the cost too low.
 function isSame(found: Json, value: Json): boolean {
   return plainText(found) === plainText(value);
 }

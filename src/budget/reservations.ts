@@ -8,7 +8,7 @@ import type { Charge, Decision, Limit, Per, Reservation, Standing } from './budg
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /** Counts if it fits, at its place in the file, into `limit`, or else into the limit set before it. */
+  /** Counts if it fits, at its place in the file, into `limit`, or else into the limit that was set before it. */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   | { type: 'keep'; id: string }
   | { type: 'release'; id: string };
@@ -19,15 +19,15 @@ interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
 }
 
-/** The limit and the reservations of a budget, in the form in which it is copied to another place. */
+/** The limit and the reservations of a budget, in the form in which they are copied to another ledger. */
 export interface BudgetEntries {
   limit?: Limit;
   entries: (Reservation & { state: 'reserved' | 'kept' })[];
 }
 
 /**
- * What the lines of a budget come to, read in their order. It depends on nothing but the lines, so that every process
- * which has read as far as a line agrees on whether that line fitted.
+ * The state after reading the lines of a budget in order. It depends only on the lines, so that all processes agree on
+ * whether a reservation fitted.
  */
 export class Reservations {
   #limit: Limit | undefined;
@@ -36,7 +36,7 @@ export class Reservations {
   #held = new Map<string, Decimal>();
   #kept = new Map<string, Decimal>();
 
-  /** Takes in a line; of a reservation it tells whether it fitted. */
+  /** Applies a line. For a reservation, returns whether it fitted. */
   apply(event: RecordedBudgetEvent): Decision | undefined {
     switch (event.type) {
       case 'limit':
@@ -57,12 +57,12 @@ export class Reservations {
     return undefined;
   }
 
-  /** Every reservation that is neither kept nor given back. */
+  /** All reservations that are not settled. */
   open(): Reservation[] {
     return [...this.#entries.values()].filter(({ state }) => state === 'reserved');
   }
 
-  /** The limit, and every reservation that counts. */
+  /** The limit, and all reservations that were not released. */
   counted(): BudgetEntries {
     const isCounted = (entry: Entry): entry is BudgetEntries['entries'][number] => entry.state !== 'released';
     return { limit: this.#limit, entries: [...this.#entries.values()].filter(isCounted) };
@@ -109,7 +109,7 @@ export class Reservations {
 
 type Sums = Map<string, Decimal>;
 
-// Each sum is at hand, since a file may have a hundred thousand lines that ask for it.
+// All sums are updated with each line, because a file may have 100,000 lines, and each one needs a sum.
 function change(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
   for (const window of [windowOf('day', at), windowOf('month', at), windowOf(undefined, at)])
     sums.set(window, by(sums.get(window) ?? zero, amount));
@@ -119,7 +119,7 @@ function sumOf(sums: Sums, per: Per | undefined, at: string): Decimal {
   return sums.get(windowOf(per, at)) ?? zero;
 }
 
-// The head of an ISO time: `2026-11-22`, `2026-11`, or nothing.
+// The beginning of an ISO time: `2026-11-22`, `2026-11`, or nothing.
 function windowOf(per: Per | undefined, at: string): string {
   return at.slice(0, per === 'day' ? 10 : per === 'month' ? 7 : 0);
 }
@@ -142,14 +142,14 @@ function withTexts(members: Partial<Extract<BudgetEvent, { type: 'reserve' }>> &
   };
 }
 
-// No part of a line ends like a whole line, so a torn line is recognised.
+// The number comes last, so that no part of a line ends like a complete line, and a torn line is recognized.
 function withNumberLast({ pid, ...others }: Owner): object {
   return { ...others, pid };
 }
 
 /**
- * Reads a line. `torn`: the line was not written to its end, so no process has acted on it. `damaged`: it was, and is not
- * readable now.
+ * Decodes a line. `torn`: the line was never completed, so no process has acted on it. `damaged`: it was completed, but
+ * cannot be read.
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
@@ -189,7 +189,8 @@ function limitOf(amount: string, per: string): Limit {
 }
 
 /**
- * Reads the owner of a reservation. A process that is not named cannot be shown to be dead, so its reservation stays.
+ * Reads the owner of a reservation. Without a named process, the owner cannot be shown to be dead, so the reservation
+ * stays.
  */
 export function ownerIn(json: Json | undefined): Owner {
   const { pid, start, host, instance, lease } = isObject(json) ? json : {};

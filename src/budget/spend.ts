@@ -22,17 +22,14 @@ interface Expense {
   budgets: readonly string[];
   /** Absent if no price was known. */
   amount?: Decimal;
-  /**
-   * `failed`: the task failed; some gateways refund that. `doubt`: it is unknown whether the task
-   * exists.
-   */
+  /** `failed`: the task failed, which some gateways refund. `doubt`: it is unknown whether the task exists. */
   kind: 'spent' | 'failed' | 'doubt';
 }
 
-/** What a job's attempts cost; refused ones cost nothing and are left out. */
+/** Returns the cost of each attempt of a job. Refused attempts cost nothing and are left out. */
 export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined)[]): Expense[] {
   const charges = chargesOf(events).filter(({ fate }) => fate !== 'none');
-  // The first task that was accepted is the one that the job follows.
+  // The job follows the first task that was accepted.
   const followed = charges.find(({ fate }) => fate === 'accepted');
   return charges.map((charge) => ({
     at: charge.at,
@@ -45,14 +42,14 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway charges speech that broke off, and any speech of which audio arrived (design 8).
+// The gateway charges for speech that broke off, and for any speech of which audio arrived (design 8).
 function mayBeFree({ protocol, state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   if (protocol !== 'tts') return true;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
 }
 
-// What the gateway counted is what it charges for.
+// The gateway charges by its own count.
 function settledAmount({ usage }: Job, charge: AttemptCharge): Decimal | undefined {
   const words = at(usage as Json, 'text_words');
   const rate = charge.cost?.per_10k_characters;
@@ -65,7 +62,7 @@ function amountOf({ cost }: AttemptCharge): Decimal | undefined {
   return cost === undefined ? undefined : parseDecimal(cost.at_most);
 }
 
-/** What expenses can be added up by. */
+/** The keys by which expenses can be grouped. */
 export const spendGroups = ['model', 'day', 'batch', 'key', 'budget'] as const;
 export type SpendGroup = (typeof spendGroups)[number];
 
@@ -85,7 +82,7 @@ export function groupsOf({ at: when, model, key, budgets }: Expense, by: SpendGr
   }
 }
 
-/** A sum of expenses; an unknown price makes it unknown. */
+/** A sum of expenses, unknown if one of them has no price. */
 export class Sum {
   charges = 0;
   unpriced = 0;
@@ -114,21 +111,21 @@ export class Sums {
   }
 }
 
-/** What one attempt to send a job came to, as its events tell. */
+/** The outcome of one attempt to send a job, according to its events. */
 interface AttemptCharge extends AttemptMoney {
   attempt: number;
-  /** When it was sent; of an attempt whose record is lost, when that was found. */
+  /** When it was sent. If that record is lost, when the attempt was discovered. */
   at: string;
   /**
-   * `none`: it was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown.
-   * `doubt`: the outcome will stay unknown, since a person chose to send again.
+   * `none`: it was refused, or a person found no task. `open`: it is being sent, or its outcome is unknown. `doubt`:
+   * the outcome stays unknown, since a person chose to send again.
    */
   fate: 'accepted' | 'none' | 'open' | 'doubt';
-  /** The record of its sending is lost: it may have been under any reservation. */
+  /** The record of sending is lost, so it may have been sent under any reservation. */
   isLost?: true;
 }
 
-/** The attempts among a job's events, `undefined` for a line that could not be read: it may have been anything. */
+/** Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
   const charges: AttemptCharge[] = [];
   const handles = new Set<string>();
@@ -144,7 +141,7 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
     const { attempt, at, cost, reservation, budgets } = event;
     charges.push({ attempt, at, fate: 'open', cost, reservation, budgets });
   } else if (event.type === 'accepted') {
-    // Two processes may have read one answer.
+    // Two processes may have read the same response.
     if (!handles.has(event.handle)) accept(charges);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {

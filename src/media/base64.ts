@@ -6,19 +6,19 @@ const [minus, underscore, equals] = [0x2d, 0x5f, 0x3d];
 const strict = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /**
- * True for strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
- * white space, no Data URL prefix. The empty string is Base64 of nothing.
+ * Whether a text is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
+ * white space, no Data URL prefix. The empty string is valid.
  */
 export function isBase64(text: string): boolean {
   return text.length % 4 === 0 && strict.test(text);
 }
 
 /**
- * Decodes one strict Base64 text that arrives in pieces cut anywhere. Unused bits before the padding are not
- * looked at: they cost no byte of the content.
+ * Decodes one strict Base64 text that arrives in pieces cut anywhere. Unused bits before the padding are ignored, since
+ * they encode no byte.
  */
 export class Base64Stream {
-  /** Why the text is not strict Base64, from the first fault on; decoding stops there. */
+  /** The first reason why the text is not strict Base64. Decoding stops there. */
   fault: string | undefined;
   #position = 0;
   #ended = false;
@@ -43,7 +43,7 @@ export class Base64Stream {
     return written;
   }
 
-  /** Ends the text; a group that is not whole is a fault. */
+  /** Ends the text. An incomplete group is a fault. */
   end(): void {
     if (this.#held > 0) this.fault ??= 'the Base64 does not end on a whole group of four characters';
   }
@@ -63,7 +63,7 @@ export class Base64Stream {
     return result;
   }
 
-  // Groups among which one is not of the alphabet alone: either the padded last one, or a fault.
+  // Groups that contain another character: the padded last one, or a fault.
   #lastGroups(bytes: Buffer, out: Buffer, offset: number): number {
     const foreign = bytes.findIndex((byte) => known[byte] === 0);
     const clean = Math.floor(foreign / 4) * 4;
@@ -84,12 +84,13 @@ export class Base64Stream {
   }
 }
 
-/** The room that decoding a piece of `length` characters may need, bytes. */
+/** The space in bytes that decoding `length` characters may need. */
 export function roomFor(length: number): number {
   return Math.ceil((length + 3) / 4) * 3;
 }
 
-// Node's decoder skips what is foreign, so a full-length result proves the alphabet, but for the URL-safe two.
+// Node's decoder skips invalid characters, so a result of full length proves that there are none, except the two
+// URL-safe ones.
 function decodeClean(bytes: Buffer, out: Buffer, offset: number): number | undefined {
   const written = out.write(bytes.toString('latin1'), offset, 'base64');
   const whole = written === (bytes.length / 4) * 3;

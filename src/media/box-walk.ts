@@ -11,8 +11,8 @@ export interface Content {
 }
 
 /**
- * Reads the boxes of a file and the entries of their tables, a few KiB at a time. Stops at what is no box, and after as
- * many boxes and entries as no clip has.
+ * Reads the boxes of a file and the entries of their tables, a few KiB at a time. Stops at invalid boxes, and after
+ * more boxes and entries than any clip has.
  */
 export class BoxWalk {
   readonly #reader: HeaderReader;
@@ -28,7 +28,7 @@ export class BoxWalk {
     return this.#steps > maxSteps;
   }
 
-  /** Stops all that follows. */
+  /** Ends the walk. */
   exhaust(): void {
     this.#steps = Infinity;
   }

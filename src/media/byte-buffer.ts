@@ -1,15 +1,17 @@
-/** Bytes that grow at their end, up to a limit. */
+/** A growing buffer with a limit. */
 export class ByteBuffer {
   length = 0;
   #bytes = Buffer.alloc(0);
   readonly #limit: number;
 
-  /** @param limit the most that is kept, bytes */
+  /**
+   * @param limit the maximum length, bytes
+   */
   constructor(limit: number) {
     this.#limit = limit;
   }
 
-  /** Appends as much as fits; false if something did not. */
+  /** Appends as much as fits; false if not everything did. */
   append(bytes: Uint8Array): boolean {
     const fitting = bytes.subarray(0, this.#limit - this.length);
     this.#reserve(this.length + fitting.length);
@@ -18,14 +20,14 @@ export class ByteBuffer {
     return fitting.length === bytes.length;
   }
 
-  /** Takes off everything from `start` on and returns it, as a copy. */
+  /** Removes everything from `start` on, and returns a copy of it. */
   cut(start: number): Buffer {
     const end = Buffer.from(this.#bytes.subarray(start, this.length));
     this.length = start;
     return end;
   }
 
-  /** Takes off everything, and returns it: good until the next {@link append}. */
+  /** Removes everything, and returns it, valid until the next {@link append}. */
   taken(): Buffer {
     const all = this.#bytes.subarray(0, this.length);
     this.length = 0;

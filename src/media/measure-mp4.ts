@@ -266,19 +266,19 @@ class Movie {
   }
 }
 
-// Some encoders have the pixels' shape in the header of the track already, others beside the codec alone.
+// Some encoders include the pixel shape in the size of the track header; others state it only next to the codec.
 function displaySize({ width, height, codedWidth, codedHeight, pixelRatio }: Track): [number, number] {
   const [across, down] = [width || codedWidth, height || codedHeight];
   const isCoded = across === codedWidth && down === codedHeight;
   return [Math.round(isCoded ? across * pixelRatio : across), Math.round(down)];
 }
 
-// The matrix of a header turns by a quarter if its first row points along the other axis.
+// The matrix rotates by 90 degrees if its first row points along the other axis.
 function isTurnedBy(bytes: Buffer, at: number): boolean {
   return Math.abs(bytes.readInt32BE(at + 4)) > Math.abs(bytes.readInt32BE(at));
 }
 
-// To the millisecond, and to a thousandth of a frame. Undefined for what no file can mean.
+// Rounds to the millisecond, and to a thousandth of a frame. Returns undefined for an impossible value.
 function rounded(value: number): number | undefined {
   const result = Math.round(value * 1000) / 1000;
   return Number.isFinite(result) && result > 0 ? result : undefined;

@@ -1,11 +1,11 @@
 import { startsMp4 } from './mp4.ts';
 
-/** So many bytes of a body's beginning are enough for {@link isText}. */
+/** The number of first bytes of a body that {@link isText} needs. */
 export const headBytes = 64;
 
 /**
- * True for a body that is an answer in words (JSON, HTML, XML, plain text) and not media, by its type and its
- * first bytes; an MP4 is media whatever its type says.
+ * Whether a body is text (JSON, HTML, XML, plain) and not media, by its type and first bytes. An MP4 is media whatever
+ * its type.
  */
 export function isText(head: Uint8Array, contentType: string | undefined): boolean {
   if (startsMp4(head)) return false;

@@ -8,13 +8,13 @@ export type { MediaSink };
 export interface MediaSpoolOptions {
   /** Names of the members whose strings are media, at any depth. */
   members: readonly string[];
-  /** Opens the place for the media with this index, counted from 0 in the order they come. */
+  /** Opens the destination of the media with this index, counted from 0 in order of arrival. */
   openSink: (index: number) => Promise<MediaSink & { path?: string }>;
-  /** The most text that is kept, bytes; beyond it the body overflows. */
+  /** The maximum length of the text, bytes. A longer body overflows. */
   maxTextBytes: number;
   /**
-   * Strings of up to this many bytes, as encoded in the JSON, stay text. Default 0: every string of a watched
-   * member but the empty one is taken for media, so that none can pass itself off as a place-holder.
+   * Strings of up to this many bytes, as encoded in the JSON, stay text. Default 0: every non-empty string of a watched
+   * member is media, so that none can imitate a placeholder.
    */
   threshold?: number;
 }
@@ -43,7 +43,7 @@ export class MediaSpool {
   readonly #spooled: SpooledMedia[] = [];
   #buffers: SpoolBuffers | undefined;
   #current: SpooledString | undefined;
-  /** Where in the text a watched string begins that may still turn out to be short. */
+  /** The offset in the text of a watched string that may still be short. */
   #heldFrom: number | undefined;
   #escaped = false;
   #overflow = false;
@@ -54,12 +54,12 @@ export class MediaSpool {
     this.#text = new ByteBuffer(options.maxTextBytes);
   }
 
-  /** True as soon as the body has overflowed: nothing of what follows is kept. */
+  /** Whether the body has overflowed. Later text is dropped. */
   get overflow(): boolean {
     return this.#overflow;
   }
 
-  /** Takes the next chunk of the body; the one before it must have been settled. Throws what a sink throws. */
+  /** Processes the next chunk of the body, after the one before it was settled. Throws the errors of sinks. */
   async push(chunk: Uint8Array): Promise<void> {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     for (let at = 0; at < bytes.length && !this.#overflow;) {
@@ -69,7 +69,7 @@ export class MediaSpool {
     }
   }
 
-  /** Ends the body, whole or cut. */
+  /** Ends the body, complete or cut. */
   async end(): Promise<SpooledBody> {
     if (this.#current !== undefined) await this.#close(this.#current, true);
     return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.#overflow };
@@ -155,8 +155,8 @@ const [quote, backslash, colon] = [0x22, 0x5c, 0x3a];
 const longestName = 256;
 
 /**
- * Follows JSON byte by byte, as far as is needed to know where the string value of a watched member begins, at
- * any depth. Looks at nothing else: whether the text is JSON at all is for its parser to say.
+ * Follows JSON byte by byte, only to find where the string value of a watched member begins, at any depth. It does not
+ * check that the text is valid JSON.
  */
 export class MemberWatch {
   readonly #members: ReadonlySet<string>;
@@ -164,7 +164,7 @@ export class MemberWatch {
   #length = 0;
   #inString = false;
   #escaped = false;
-  /** What the last token was: a string (kept in `#string`), the colon after it, or anything else. */
+  /** The kind of the last token: a string (in `#string`), the colon after it, or another. */
   #last: 'string' | 'colon' | 'other' = 'other';
 
   constructor(members: readonly string[]) {
@@ -172,8 +172,8 @@ export class MemberWatch {
   }
 
   /**
-   * Takes the next byte; true for the quote that opens a watched member's string. The bytes of that string
-   * are then the caller's, who says {@link closed} after its closing quote.
+   * Processes the next byte. Returns true for the quote that opens a watched member's string. The caller then reads the
+   * string, and calls {@link closed} after its closing quote.
    */
   step(byte: number): boolean {
     if (this.#inString) this.#stepInString(byte);
@@ -183,7 +183,7 @@ export class MemberWatch {
     return false;
   }
 
-  /** The watched string that {@link step} announced has been closed. */
+  /** Tells that the watched string has been closed. */
   closed(): void {
     this.#last = 'other';
   }
@@ -213,7 +213,7 @@ export class MemberWatch {
   }
 }
 
-// An escape that JSON does not know makes a name that is not watched; the text's own parser will refuse it.
+// A name with an invalid escape is not watched. The JSON parser will refuse it.
 function unescapeName(raw: string): string {
   try {
     return JSON.parse(`"${raw}"`) as string;

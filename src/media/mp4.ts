@@ -11,14 +11,15 @@ export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
-// Read synchronously: what is asked about was written just now, and a call takes a tenth of a trip to the thread pool.
+// Synchronous, because the data was written just now, and the thread pool takes ten times as long.
 
 /**
- * Undefined for a file that is no MP4; of one that is, why it is no whole video, if it is none. Its top-level boxes are
- * walked, 64-bit sizes and a last box of open size included: they must end where the file ends, and among them must be an
- * index (of the whole, or of a fragment) and something that it can lead to. Reads headers only.
+ * Checks that an MP4 is a complete video. Walks its top-level boxes, with 64-bit sizes and a last box of open size:
+ * they must end at the end of the file, and include an index (of the whole file or of a fragment) and media data. Reads
+ * headers only.
  * @param file its descriptor, open for reading
- * @throws what the file system throws.
+ * @returns undefined if the file is not an MP4
+ * @throws the errors of the file system
  */
 export function mp4In(file: number): { flaw: string | undefined } | undefined {
   const reader = new HeaderReader(file);
@@ -44,7 +45,7 @@ function walk(reader: HeaderReader, size: number): string | undefined {
 /** The header of a box. */
 export interface Box {
   type: string;
-  /** Bytes, its header among them. */
+  /** The size in bytes, including the header. */
   size: number;
   headerSize: number;
 }
@@ -64,10 +65,10 @@ export function boxAt(header: Buffer, left: number): Box | string {
   return size > left ? `box ${type} goes beyond the end` : { type, size, headerSize };
 }
 
-// One for all: a walk is over before the next begins.
+// Shared by all walks, because one ends before the next begins.
 const window = Buffer.alloc(windowBytes);
 
-/** Reads a few bytes at any place of a file. A file of many small boxes is not read box by box. */
+/** Reads a few bytes at any position of a file. Reads ahead, so that many small boxes do not need one read each. */
 export class HeaderReader {
   readonly #file: number;
   #start = 0;

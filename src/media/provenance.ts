@@ -6,14 +6,14 @@ import { HeaderReader, startsMp4 } from './mp4.ts';
 const c2paId = 'd8fec3d61b0e483c92975828877ec481';
 /** The user type of a box with XMP. */
 export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
-/** XMP is read up to here, bytes. */
+/** The maximum length of XMP that is read, bytes. */
 export const maxXmpBytes = 1024 * 1024;
-// So much of a text or a frame tells what it is. BoxWalk reads no more at once.
+// This many bytes of a text or frame identify it. BoxWalk reads no more at a time.
 const headBytes = 4096;
 // A video has one or two packets, in boxes of at most `moov/udta/meta`.
 const [maxPackets, maxDepth] = [8, 4];
 
-/** What a file says about its origin. */
+/** Statements in a file about its origin. */
 export interface Origins {
   /** Without repetition. */
   kinds: Provenance[];
@@ -22,10 +22,10 @@ export interface Origins {
 }
 
 /**
- * Recognises what a file says about its origin (design 19): a C2PA manifest, XMP and the `AIGC` label, in the boxes of an
- * MP4 or the ID3v2 frames of an MP3. Signatures are not verified. Reads headers, and at most 1 MiB of XMP.
+ * Detects statements about the origin of a file (design 19): a C2PA manifest, XMP and the `AIGC` label, in the boxes of
+ * an MP4 or the ID3v2 frames of an MP3. Signatures are not verified. Reads headers, and at most 1 MiB of XMP.
  * @param file its descriptor, open for reading
- * @throws what the file system throws.
+ * @throws the errors of the file system
  */
 export function originsIn(file: number): Origins {
   const kinds = new Set<Provenance>();

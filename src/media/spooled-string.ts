@@ -1,9 +1,9 @@
 import type { SpooledMedia } from '../exchange.ts';
 import { Base64Stream, roomFor } from './base64.ts';
 
-/** Where decoded media go. */
+/** The destination of decoded media. */
 export interface MediaSink {
-  /** Takes all of `bytes`; they belong to the sink only until the promise is settled. */
+  /** Writes all of `bytes`, which the sink may use only until the promise is settled. */
   write(bytes: Uint8Array): Promise<void> | void;
   close(): Promise<void>;
 }
@@ -12,11 +12,11 @@ const [quote, backslash] = [0x22, 0x5c];
 const pieceSize = 64 * 1024;
 // As many bytes as sixteen pieces decode to: few writes, little memory.
 const bufferSize = roomFor(pieceSize) * 16;
-// What no Base64 holds, in place of a character that cannot be a byte.
+// A byte outside the Base64 alphabet, for a character that is not a byte.
 const foreign = 0xff;
 const controls: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
 
-/** The buffers that strings decoded one after the other share. */
+/** Buffers that are reused for one string after another. */
 export class SpoolBuffers {
   readonly decoded = Buffer.allocUnsafeSlow(bufferSize);
   readonly unescaped = Buffer.allocUnsafeSlow(pieceSize);
@@ -37,8 +37,8 @@ export class SpooledString {
   }
 
   /**
-   * Takes the string's bytes as encoded in the JSON, from `from` on. Returns the position of its closing quote, or
-   * -1 if the chunk ends before it. Throws what the sink throws.
+   * Processes the string's bytes as encoded in the JSON, from the offset `from` on. Returns the position of its closing
+   * quote, or -1 if the chunk ends before it. Throws the errors of the sink.
    */
   async push(chunk: Buffer, from: number): Promise<number> {
     let at = from;
@@ -53,7 +53,10 @@ export class SpooledString {
     return -1;
   }
 
-  /** Writes what is left, closes the sink and says what came; `cut` if the closing quote never arrived. */
+  /**
+   * Writes the remaining bytes, closes the sink and returns the result; with the fault `cut` if the closing quote never
+   * arrived.
+   */
   async close(cut = false): Promise<SpooledMedia> {
     if (!cut) this.#base64.end();
     await this.#flush();
@@ -62,7 +65,7 @@ export class SpooledString {
     return { path: this.#sink.path, bytes: this.#bytes, ...(fault !== undefined && { fault }) };
   }
 
-  /** Closes the sink after an error of the disk, which is the one to be told. */
+  /** Closes the sink after an error of the disk, which is reported instead of errors here. */
   async abandon(): Promise<void> {
     await this.#sink.close().catch(() => undefined);
   }
@@ -80,7 +83,7 @@ export class SpooledString {
     this.#buffered = 0;
   }
 
-  // Up to the closing quote or the end of the piece; returns the number of bytes taken.
+  // Decodes up to the closing quote or the end of the piece. Returns the number of bytes used.
   async #unescape(piece: Buffer): Promise<number> {
     const { unescaped } = this.#buffers;
     let length = 0;
@@ -98,7 +101,7 @@ export class SpooledString {
     return at;
   }
 
-  // The character of an escape once it is complete.
+  // The character of an escape, once it is complete.
   #stepEscape(byte: number): number | undefined {
     const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
     const whole = !escape.startsWith('u') || escape.length === 5;

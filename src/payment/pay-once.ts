@@ -10,26 +10,26 @@ import type { Lease } from '../ledger/ledger.ts';
 import { interrupted, tooLong, unsentError } from './errors.ts';
 import { reserve, type Allowance, type Reservation, type Purchase } from './reserve.ts';
 
-/** What a paid call works with, whatever it is that is paid for. */
+/** Dependencies of a paid call. */
 export interface PayDeps {
   client: GatewayClient;
   clock: Clock;
-  /** A line for the person at the terminal. */
+  /** Shows a line to the user. */
   note: (text: string) => void;
   signals: Signals;
-  /** One HTTP call, ms; undefined takes the default of the kind of call. */
+  /** The time limit of one HTTP call, ms; by default that of the kind of call. */
   requestTimeoutMs?: number;
-  /** How often an unavailable or unsent request is tried again. */
+  /** How often an unavailable or unsent request is retried. */
   retries: number;
-  /** Takes a complete 5xx as proof that nothing was handled (the setting `submit.retry_5xx`). */
+  /** Whether a complete 5xx proves that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;
-  /** As whom this process pays; see {@link Lease}. */
+  /** Returns the lease of this process. */
   lease: () => Promise<Lease>;
-  /** The budgets that whatever is paid for has to fit into, every one of them; asked for when it is paid. */
+  /** Returns all budgets into which the payment must fit. */
   allowances: () => Promise<readonly Allowance[]>;
 }
 
-/** The two steps of an interruption: the first asks to stop, the second gives up the outstanding response. */
+/** The two steps of an interruption: the first asks to stop, the second stops waiting for the response. */
 export interface Signals {
   soft: AbortSignal;
   hard: AbortSignal;
@@ -38,55 +38,55 @@ export interface Signals {
 /** The default time limit of one submission, ms. */
 const submitTimeoutMs = 120_000;
 
-/** A request that costs money, and how its answer is read. */
+/** A request that costs money, and the function that reads its response. */
 export interface Payment {
   exchange: Exchange;
   purchase: Purchase;
   auth: AuthScheme;
-  /** Reads the answer; never throws. */
+  /** Reads the response; never throws. */
   read: (reply: Reply) => SubmitVerdict;
   /**
    * Makes the call and returns the part of the response that proves something: the whole exchange by default,
    * or only the head if the response is a stream that the caller reads.
    */
   send?: (client: GatewayClient, request: Exchange, options: CallOptions) => Promise<Reply>;
-  /** Bounds the tries and their pauses. */
+  /** Limits the attempts and the pauses between them. */
   deadline: Deadline;
 }
 
 /** Records the steps of a payment. Each method returns when its record is durable. */
 export interface PaymentRecord {
   /**
-   * Runs when the connection is ready and nothing was sent. Writes everything that must be on disk before the first byte. An error ends
-   * the payment, with nothing sent.
+   * Called when the connection is open and nothing was sent. Writes everything that must be on disk before the first
+   * byte. If it throws, nothing is sent.
    */
   sending?(money: AttemptMoney, owner: Owner): Promise<void>;
-  /** The answer as it came, before it is read. */
+  /** Records the raw response before it is read. */
   reply?(reply: Reply): Promise<void>;
-  /** What became of the attempt. */
+  /** Records the outcome of the attempt. */
   verdict?(verdict: SubmitVerdict): Promise<void>;
 }
 
-/** For what leaves no job behind: nothing is recorded. */
+/** Records nothing, for calls that leave no job. */
 export const unrecorded: PaymentRecord = {};
 
-/** What became of a payment. */
+/** The result of a payment. */
 export interface Paid {
   verdict: SubmitVerdict;
-  /** The last answer, undefined if none came. */
+  /** The last response; undefined if none arrived. */
   reply?: Reply;
   tries: number;
 }
 
 /**
- * The one way in which mgw spends money: set aside what it may cost, connect, record `sending`, first byte, record the
- * answer raw, read it, record what it proves (design 5, 14). It is tried again, with backoff, only if nothing was sent
- * or the gateway itself says that nothing was handled; every other outcome is the verdict.
- * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; whatever the
- * record throws.
+ * The only way in which mgw spends money: reserve the maximum cost, connect, record `sending`, send, record the raw
+ * response, read it, record the outcome (design 5, 14). Retries with backoff only if nothing was sent, or the gateway
+ * says that nothing was handled. Any other outcome is final.
+ * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
+ * the record
  */
 export async function payOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Paid> {
-  // One lease for the whole payment: a process that was found dead in between has lost its reservations and claims.
+  // One lease for the whole payment: a process that was declared dead in between has lost its reservations and claims.
   let lease: Promise<Lease> | undefined;
   const leased = (): Promise<Lease> => (lease ??= deps.lease());
   const reservation = await reserve(payment.purchase, await deps.allowances(), leased, deps.note);
@@ -98,13 +98,13 @@ export async function payOnce(payment: Payment, record: PaymentRecord, deps: Pay
   }
 }
 
-/** How far a payment has come. */
+/** The progress of a payment. */
 interface PaymentProgress {
   reservation: Reservation;
   leased: () => Promise<Lease>;
-  /** True from the moment that a byte of the present attempt may have left. */
+  /** Whether a byte of the current attempt may have been sent. */
   begun: boolean;
-  /** The facts about all attempts so far. */
+  /** What is known about all attempts so far. */
   outcome: ChargeOutcome;
 }
 
@@ -190,11 +190,11 @@ async function exchange(
     connectSignal: signals.soft,
     onConnected: async () => {
       signals.soft.throwIfAborted();
-      // From now on its outcome is unknown until the response is read.
+      // From here on the outcome is unknown until the response is read.
       progress.outcome = 'open';
       try {
         const { money } = progress.reservation;
-        // Without a record and a reservation no ledger is needed.
+        // Without a record and a reservation, no ledger is needed.
         if (record.sending !== undefined || money.reservation !== undefined) lease = await progress.leased();
         if (lease !== undefined) await record.sending?.(money, lease.owner);
       } catch (error) {
@@ -207,7 +207,7 @@ async function exchange(
       try {
         lease?.assertHeld();
       } catch (error) {
-        // The next try is refused by the ledger, unless the lease was only late.
+        // The ledger refuses the next attempt, unless the lease was only renewed late.
         throw TransportError.abortedBeforeSend(messageOf(error));
       }
     },
@@ -230,7 +230,7 @@ function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDe
   return { code: 'unreachable', message: error.message };
 }
 
-// `submit.retry_5xx` is for those who know that their gateway creates nothing when it answers 5xx (design 5).
+// `submit.retry_5xx` is for gateways that are known to create nothing if they answer 5xx (design 5).
 function judged(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
   const isTaken = retry5xx && verdict.kind === 'unknown' && verdict.handle === undefined;
   return isTaken && reply.complete && reply.status >= 500

@@ -5,34 +5,34 @@ import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
 
-/** A budget that payments have to fit into. */
+/** A budget into which payments must fit. */
 export interface Allowance {
-  /** What records call it. */
+  /** The name in records. */
   name: string;
-  /** What messages call it: `the budget clips`. */
+  /** The name in messages: `the budget clips`. */
   label: string;
   budget: Budget;
-  /** Of a budget that has no limit of its own. */
+  /** The limit, for a budget without its own. */
   limit?: Limit;
-  /** The command that raises the limit, without its amount; absent if that is a flag of the command itself. */
+  /** The command that raises the limit, without the amount; absent if a flag of the same command does. */
   raise?: string[];
 }
 
-/** What something costs, as far as it is known. */
+/** The cost of a purchase, if known. */
 export interface Priced {
   /** Absent if no price is known. */
   cost?: JobCost;
-  /** What the price depends on, in words: `vendor-h3-mini (Protocol C)`. */
+  /** The model or other item that has the price, in words: `vendor-h3-mini (Protocol C)`. */
   what: string;
-  /** What amounts are called in messages; credits if absent. */
+  /** The unit of amounts in messages; credits if absent. */
   currency?: string;
   /** The command that sets the price, if one can be set. */
   priceCommand?: string[];
 }
 
-/** A payment as a budget sees it. */
+/** A payment, as seen by a budget. */
 export interface Purchase extends Priced {
-  /** Names it in the reservations: the job's id, by which the ledger proves what became of it. */
+  /** The name in reservations: the job's id, by which the ledger proves the outcome. */
   name: string;
 }
 
@@ -40,12 +40,12 @@ export interface Purchase extends Priced {
 export interface Reservation {
   /** Recorded with each attempt. */
   money: AttemptMoney;
-  /** Keeps it or gives it back; never throws. `open` leaves it to the ledger to prove what became of it. */
+  /** Keeps or releases the reservation; never throws. `open` leaves it reserved until the ledger proves the outcome. */
   settle(outcome: ChargeOutcome): Promise<void>;
 }
 
 /**
- * Sets aside what a payment may cost at most, durably, in every allowance or in none.
+ * Reserves the maximum cost of a payment, durably, in all allowances or in none.
  * @throws MgwError('budget'), exit 12, if it does not fit or no price is known; MgwError('local_io').
  */
 export async function reserve(
@@ -67,7 +67,9 @@ export async function reserve(
     for (const { label, budget } of held) {
       const settled = outcome === 'accepted' ? budget.keep(id) : budget.release(id);
       await settled.catch((error: unknown) => {
-        note(`What became of ${cost.at_most} could not be recorded in ${label}: ${messageOf(error)}`);
+        note(
+          `The outcome of the reservation of ${cost.at_most} could not be recorded in ${label}: ${messageOf(error)}`,
+        );
       });
     }
   };
@@ -98,7 +100,7 @@ async function unpriced(
     priceCommand === undefined
       ? 'It can only be made without a budget.'
       : 'Set the price, or leave the budget out.';
-  const text = `No price is known for ${what}, so that nothing tells whether it fits into ${label} (${budget.left} ${currency} left). Nothing was sent. ${way}`;
+  const text = `No price is known for ${what}, so mgw cannot tell whether it fits into ${label} (${budget.left} ${currency} left). Nothing was sent. ${way}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
 }
 

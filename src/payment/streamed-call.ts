@@ -4,12 +4,12 @@ import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.t
 import { withIdleTimeout } from '../http/deadline.ts';
 import { readBounded } from '../http/read-bounded.ts';
 
-/** Bytes. */
+/** In bytes. */
 const longestErrorBody = 1024 * 1024;
 
-/** A call whose answer is a submission's up to its head, and a stream to be read after that. */
+/** A call whose response head decides about the submission, and whose body is then read as a stream. */
 export class StreamedCall {
-  /** The stream, once a head of success has come. */
+  /** The stream, after a head with status 2xx. */
   stream: StreamedReply | undefined;
   readonly #idleMs: number;
   readonly #deadline: Deadline;
@@ -17,8 +17,8 @@ export class StreamedCall {
 
   /**
    * @param idleMs how long the body of a refusal may be silent, ms
-   * @param deadline when the whole is given up
-   * @param maxBuffered how much of the stream is held before it is read, bytes
+   * @param deadline when the call is abandoned
+   * @param maxBuffered how many bytes of the stream may be buffered
    */
   constructor(idleMs: number, deadline: Deadline, maxBuffered = 4 * 1024 * 1024) {
     this.#idleMs = idleMs;
@@ -27,7 +27,7 @@ export class StreamedCall {
   }
 
   /**
-   * Makes the call; gives its head alone under 2xx, the whole answer otherwise.
+   * Makes the call. Returns only the head of a 2xx response, and the whole of any other.
    * @throws TransportError if no head arrived.
    */
   async send(client: GatewayClient, request: Exchange, options: CallOptions): Promise<Reply> {
