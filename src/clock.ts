@@ -1,17 +1,16 @@
-/** The time, handed to whatever waits or measures, so that tests can put their own in its place. */
+/** The time, passed to all code that waits or measures, so that tests can replace it. */
 export interface Clock {
-  /** Milliseconds since the epoch, for timestamps. It may be set back or forward at any time: measure nothing by it. */
-  now(): number;
-  /** Milliseconds since some fixed moment. It never steps: durations and deadlines are measured by it. */
-  monotonic(): number;
   /**
-   * Resolves `ms` milliseconds later; anything below zero is no wait.
-   * @throws the signal's reason, at once if it is aborted already.
+   * Milliseconds since the epoch, for timestamps. It may be set back or forward at any time, so do not measure with it.
    */
+  now(): number;
+  /** Milliseconds since some fixed moment. It is never set back, so durations and deadlines use it. */
+  monotonic(): number;
+  /** Resolves after `ms` milliseconds, immediately if zero or less. @throws the signal's reason when it is aborted */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The moment at which an order is given up, however the time of day is set meanwhile. */
+/** The time at which an operation is abandoned, even if the clock of the machine is set. */
 export interface Deadline {
   /** The milliseconds left, 0 once it has passed. */
   leftMs(): number;

@@ -81,17 +81,17 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   internal: 'internal',
 };
 
-/** How a budget stood that a submission did not fit into; amounts are exact decimals in plain digits. */
+/** The state of a budget that a submission did not fit into. Amounts are exact decimals in plain digits. */
 export interface BudgetShortfall {
   name: string;
   /** Absent if the budget has none. */
   limit?: string;
   per?: 'day' | 'month';
   spent: string;
-  /** For what is under way or unknown. */
+  /** Reserved for payments in progress or unknown. */
   reserved: string;
   left: string;
-  /** What the submission may cost at most; absent if no price is known. */
+  /** The maximum cost of the submission; absent if no price is known. */
   cost_at_most?: string;
   exceeded_by?: string;
 }
@@ -105,9 +105,9 @@ export interface ErrorDetails {
   /** The gateway's own id of the call. */
   requestId?: string;
   exit?: ExitName;
-  /** The job that it is about, as far as it was known then. */
+  /** The job that the error is about, as far as known. */
   job?: Job;
-  /** The handle of a task that was accepted and could not be recorded: it must reach the person (design 5). */
+  /** The handle of an accepted task that could not be recorded. It must be shown to the user (design 5). */
   handle?: string;
   /** The budget that it did not fit into. */
   budget?: BudgetShortfall;
@@ -116,7 +116,7 @@ export interface ErrorDetails {
   cause?: unknown;
 }
 
-/** The one error shape of mgw: a code, a message for a person, what it cost and what to type next. */
+/** The only error class of mgw: a code, a message for a person, what it cost and what to type next. */
 export class MgwError extends Error {
   override readonly name = 'MgwError';
   readonly code: ErrorCode;
@@ -172,7 +172,7 @@ export function toMgwError(error: unknown): MgwError {
   });
 }
 
-/** Node's or the system's error code (`ENOSPC`, `ECONNRESET`), looked for along the chain of causes. */
+/** Finds the error code of Node or the system (`ENOSPC`, `ECONNRESET`) in the chain of causes. */
 export function systemCode(error: unknown): string | undefined {
   for (let current = error, depth = 0; current instanceof Error && depth < 5; depth += 1) {
     if ('code' in current && typeof current.code === 'string') return current.code;

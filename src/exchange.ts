@@ -23,20 +23,20 @@ export interface Exchange {
   body?: string;
 }
 
-/** One request to any server: what an {@link Exchange} is to the gateway. */
+/** A request to any server, like {@link Exchange} for the gateway. */
 export interface HttpRequest extends Omit<Exchange, 'method' | 'body'> {
   method: string;
   body?: string | Uint8Array | undefined;
 }
 
-/** One answer, as far as it arrived. */
+/** A response, as far as it arrived. */
 export interface Reply {
   status: number;
   /** Names in lower case; a repeated header's values joined by `, `. */
   headers: Record<string, string>;
-  /** The body decoded as UTF-8, as much of it as came and as the bound allowed. */
+  /** The body decoded as UTF-8, as far as it arrived, up to the maximum length. */
   text: string;
-  /** False if the body was cut: a reset, an early end, a timeout, or the bound of its size. */
+  /** False if the body was cut: by a reset, an early end, a timeout, or the maximum length. */
   complete: boolean;
   /** Media strings that were diverted to files while the body streamed, in the order they came. */
   spooled?: SpooledMedia[];
@@ -47,14 +47,14 @@ export interface Reply {
  * taken by the string `mgw-spool:<index>`.
  */
 export interface SpooledMedia {
-  /** Where the decoded bytes are, or undefined if they were only counted. */
+  /** The file with the decoded bytes; undefined if they were only counted. */
   path?: string;
   bytes: number;
   /** Why the string was not strict Base64, if it was not. */
   fault?: string;
 }
 
-/** What a gateway's refusal or failure means, read from its status, body and headers. */
+/** The meaning of a gateway's refusal or failure, read from its status, body and headers. */
 export interface Failure {
   code: ErrorCode;
   /** The gateway's own words if there are any. */
@@ -66,7 +66,7 @@ export interface Failure {
   retryAfterMs?: number;
 }
 
-/** What the answer to a paid call proves (design 5), whatever it was that was paid for. */
+/** What the response to a paid call proves (design 5). */
 export type SubmitVerdict =
   | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
   /** Definitely refused: nothing was accepted, nothing is charged. */
@@ -85,8 +85,8 @@ export function jsonBody(value: Json): string {
 }
 
 /**
- * True for a host, as the URL parser spells it, that is this machine and nothing else: `localhost`, 127.0.0.0/8
- * and `[::1]`. A name such as `127.example.com` is not, and no other name is asked of DNS.
+ * Whether a host, as the URL parser spells it, is this machine: `localhost`, 127.0.0.0/8 or `[::1]`. `127.example.com`
+ * is not, and no name is looked up.
  */
 export function isLoopbackHost(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);

@@ -1,14 +1,14 @@
 import { lstatSync, statSync, type Stats } from 'node:fs';
 
-/** The user as whom this process reads and writes files; undefined if the system has no such numbers. */
+/** The user id of this process; undefined if the system has none. */
 type User = number | undefined;
 
 const thisUser = (): User => process.geteuid?.();
 
 /**
- * Why a file or folder is not this user's to rely on, in words that follow "it"; undefined if it is. What root made
- * is trusted; what another user made is not, not even by root: it could send the key elsewhere, as git
- * would run another user's hooks.
+ * Why this user cannot rely on a file or folder, in words that follow "it"; undefined if it is safe. Files of root are
+ * trusted. Files of other users are not, not even by root: they could redirect the key, as git would run another user's
+ * hooks.
  */
 export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser()): string | undefined {
   if (user === undefined || uid === user || uid === 0) return undefined;
@@ -23,8 +23,9 @@ export function linkFault(path: string, user: User = thisUser()): string | undef
 }
 
 /**
- * Why a folder that is there is not this user's to keep records in, in words that follow "it": another user made it,
- * or a link in its place, or every user may write in it. @throws the system's error if it cannot be looked at.
+ * Why this user cannot store records in an existing folder, in words that follow "it": another user owns it or a link
+ * in its place, or every user may write to it.
+ * @throws the system's error if it cannot be examined
  */
 export function folderFault(path: string, user: User = thisUser()): string | undefined {
   const stat = statSync(path);

@@ -8,8 +8,8 @@ import { reachOf } from '../http/reach.ts';
 import { isStoredName } from './local-asset.ts';
 
 /**
- * The schema of a body names every field of the specification, and each message in it is what is allowed there. Fields
- * that it does not name pass, unless they look like a slip of the fingers.
+ * The schema of a body lists every field of the specification. Each message in it says what is allowed. Unlisted fields
+ * pass, unless they look like a typing error.
  */
 export type BodySchema = z.ZodMiniObject;
 
@@ -32,7 +32,7 @@ export function either(): z.ZodMiniBoolean {
   return z.boolean({ error: 'true or false' });
 }
 
-/** One of some words, spelled exactly. */
+/** One of a list of words, with exact spelling. */
 export function oneOfWords(words: readonly string[], allowed = words.join(', ')): z.ZodMiniType<string> {
   return z.enum(words as [string], { error: allowed });
 }
@@ -66,7 +66,7 @@ export function described<T extends BodySchema>(schema: T, flags: readonly Flag[
   return schema;
 }
 
-// What a check found is advised of next: a batch has thousands of bodies, and none has to be read twice.
+// The issues found by `check` are reused by `advise`, so that the thousands of bodies of a batch are validated once.
 const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.core.$ZodIssue[] }>();
 
 /** Every field of a body that breaks the schema, each once, and every one that is probably misnamed. */
@@ -100,8 +100,8 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   return fields.length === 0 ? [] : [`Not in the specification, sent as it is: ${fields.join(', ')}.`];
 }
 
-// The name of a field of the same object that is near, or that of a field or flag whose place is elsewhere. Names inside
-// lists are too general to be missed anywhere else.
+// A similar field name of the same object, or the name of a field or flag that belongs elsewhere. Names inside lists
+// are too general to be suggested.
 function meantBy(
   schema: BodySchema,
   flags: readonly Flag[],
@@ -149,9 +149,9 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 }
 
 /**
- * What is wrong with an asset's URL, in words that follow "it" (`points into a private network`); undefined
- * where it may be sent. Only http(s) addresses that the public internet can reach are accepted (specification
- * 2.3 and 8), and names of uploaded files. Host names are judged as written: nothing is looked up.
+ * Describes the problem of an asset's URL, in words that follow "it" (`points into a private network`); undefined if it
+ * may be sent. Allowed are http(s) URLs that the public internet can reach (specification 2.3, 8), and names of
+ * uploaded files. Host names are judged as written, without a DNS lookup.
  */
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;

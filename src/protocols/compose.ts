@@ -4,24 +4,24 @@ import type { Flag, Protocol, Violation } from './protocol.ts';
 import { dottedPath, fieldSteps, hasField, setField } from './field-path.ts';
 import { shownValue, valueInFile, violationMessage } from './violations.ts';
 
-/** What one flag was given: as the command line has it, `file` flags as the bytes that were read. */
+/** The value of one flag as given on the command line. For `file` flags, the bytes of the file. */
 export type FlagValue = string | string[] | boolean | Uint8Array;
 
-/** Where the parts of a body come from; later ones win: defaults, body, flags, set. */
+/** The sources of a body. Later ones override earlier ones: defaults, body, flags, set. */
 export interface ComposeInput {
   /** The body of `--body`, in native spelling. It is not changed. */
   body?: JsonObject;
   /** The config's defaults by long flag name without dashes. */
   defaults?: Record<string, unknown>;
-  /** The flags that were given, by long name without dashes: `last-frame`. */
+  /** The given flags, by long name without dashes: `last-frame`. */
   flags: Record<string, FlagValue>;
   /** The values of `--set`: `path=value` in native spelling. */
   set?: string[];
-  /** The flags whose text was read from a file, and `body`: no error quotes it. */
+  /** The flags whose text was read from a file, and `body`. Errors do not quote these texts. */
   fromFiles?: readonly string[];
 }
 
-// Asked for many times for each row of a batch.
+// Cached, because each row of a batch needs them many times.
 const longNames = new WeakMap<Flag, string>();
 
 /** A broken rule about a field, with the flag that sets it if there is just one. */
@@ -175,7 +175,7 @@ function write(body: JsonObject, path: string, value: Json, what: string): void 
   }
 }
 
-// A default is skipped if the field, or an equivalent one, is present.
+// A default is skipped if the field or an equivalent one is present.
 function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<string, unknown>): void {
   const table = new Map(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]));
   for (const [name, value] of Object.entries(defaults)) {

@@ -31,7 +31,7 @@ export interface Flag {
   atFile?: true;
   /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
   isAsset?: true;
-  /** Other fields that say the same: a configured default gives way to them. */
+  /** Fields with the same meaning. If one is present, a configured default does not apply. */
   aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
@@ -39,14 +39,14 @@ export interface Flag {
   words?: readonly string[];
 }
 
-/** The listing gives a field that was left out (`fill`), or only judges what is there (`check`). */
+/** How the listing is used: to fill in a missing field (`fill`), or only to check the body (`check`). */
 export type ListingUse = 'fill' | 'check';
 
 /** One broken rule of the specification, found before anything is sent. */
 export interface Violation {
   /** The body's field in native spelling. */
   field: string;
-  /** What was given, short and printable. */
+  /** The given value, short and printable. */
   value: string;
   /** What is allowed, in words: `5 to 15 seconds`. */
   allowed: string;
@@ -54,7 +54,7 @@ export interface Violation {
   flag?: string;
   /** The field that was probably meant, if this one is not in the specification. */
   meant?: string;
-  /** What is allowed, for a value that came from a file, if `allowed` quotes that value. */
+  /** The allowed values without the value itself, if `allowed` quotes a value that came from a file. */
   allowedAnyway?: string;
 }
 
@@ -66,11 +66,11 @@ export interface Checks {
   readonly check: (body: JsonObject) => Violation[];
   /** The flags, by long name, that a body leaves to the model's defaults (specification 2.1, 9). */
   readonly unsetFlags: (body: JsonObject) => string[];
-  /** What the person should know about a body that may be sent. */
+  /** Notes for the user about a valid body. */
   readonly advise: (body: JsonObject) => string[];
 }
 
-/** What a request asks for at most, as prices count it (specification 8). */
+/** The maximum that a request asks for, in the units of prices (specification 8). */
 export interface Quantity {
   videos?: number;
   /** Seconds of all videos together; absent if nothing bounds them. */
@@ -82,11 +82,11 @@ export interface Quantity {
   /** Characters of the text that is spoken, and those of them that are not white space. */
   characters?: number;
   visibleCharacters?: number;
-  /** The body, with the defaults that the specification shows. */
+  /** The body, completed with the defaults of the specification. */
   body: JsonObject;
 }
 
-/** Where one piece of a finished result is; sources of one result are tried in order. */
+/** The location of one result. The sources of one result are tried in order. */
 export type Source =
   /** On the gateway itself, below the base URL; the key is sent. */
   | { kind: 'gateway'; path: string }
@@ -100,11 +100,11 @@ export interface Result {
   sources: Source[];
   /** MIME type if the gateway gave one. */
   mime?: string;
-  /** What the gateway tells about the file (B's `MetaData`), for `--json`. */
+  /** The gateway's metadata of the file (B's `MetaData`), for `--json`. */
   details?: JsonObject;
 }
 
-/** A task's state as one answer shows it. */
+/** The state of a task according to one response. */
 export interface Observation {
   kind: 'observation';
   state: 'queued' | 'running' | 'succeeded' | 'failed';
@@ -114,18 +114,18 @@ export interface Observation {
   progress?: number;
   /** Why it failed (state `failed`). */
   failure?: Failure;
-  /** What there is to fetch (state `succeeded`); if none of it has a source, it ends with exit 9. */
+  /** The files to fetch (state `succeeded`). If none has a source, the command ends with exit 9. */
   results: Result[];
-  /** True if it is finished by the gateway's word and nothing proves success: it is not recorded as one. */
+  /** True if the gateway says that it is finished, but nothing proves success. It is not recorded as a success. */
   unproven?: true;
-  /** What a person should know though it did not fail: partly filtered, a tolerated oddity. */
+  /** A warning for the user about a task that has not failed, for example that some videos were filtered. */
   warning?: string;
   /** Reported usage, for `--json`. */
   usage?: JsonObject;
   requestId?: string;
 }
 
-/** What the answer to a status query proves. */
+/** What the response to a status query proves. */
 export type QueryVerdict =
   | Observation
   /** The gateway says there is no such task (also expired, or another identity). */
@@ -133,14 +133,14 @@ export type QueryVerdict =
   /** The key is refused (401, 403 that is not about balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * No news: rate limit, server error, unreadable answer. Ask again later. `isWell` if the gateway answered well
-   * and merely has nothing to tell yet.
+   * No news: rate limit, server error, or unreadable response. Ask again later. `isWell` if the gateway responded
+   * normally, but has no state yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
 
 /**
- * One video protocol. Every method is pure: a request is built, an answer is read. Nothing here sleeps, loops,
- * retries, prints or touches the disk; the caller decides what follows from a verdict.
+ * One video protocol. Every method is pure: it builds a request or reads a response. It never sleeps, loops, retries,
+ * prints or touches the disk. The caller decides what to do about a verdict.
  */
 export interface Protocol {
   readonly name: string;
@@ -151,8 +151,8 @@ export interface Protocol {
   /** What `--set` takes, in the protocol's own spelling: `parameters.seed=7`. */
   readonly setExample: string;
   /**
-   * Matches the words by which a model listing marks this protocol's models (specification 2.7): the letters and digits
-   * of a mark, in lower case.
+   * Matches the marks of this protocol's models in a model listing (specification 2.7): letters and digits, in lower
+   * case.
    */
   readonly modelMarks: RegExp;
   /** Models that the specification gives to this protocol, if the listing does not say otherwise. */
@@ -176,7 +176,7 @@ export interface Protocol {
   readonly endpoints?: readonly string[];
   /** How many files a body asks for, if the protocol can make several. Default 1. */
   countOf?(body: JsonObject): number;
-  /** What the model listing is wanted for (specification 2.7); undefined if the body does without. */
+  /** Why the model listing is needed (specification 2.7); undefined if it is not. */
   needsListing?(body: JsonObject): ListingUse | undefined;
   /**
    * The body completed from the listing and checked against it.
@@ -191,7 +191,7 @@ export interface Protocol {
    * makes that one.
    */
   convertedResolution?(body: JsonObject): string | undefined;
-  /** What a body asks for at most, for what it may cost. */
+  /** The maximum that a body asks for, to compute its cost. */
   quantityOf(body: JsonObject): Quantity;
   /** The model of a body, for the job's record. */
   modelOf(body: JsonObject): string | undefined;

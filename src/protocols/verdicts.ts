@@ -32,12 +32,12 @@ export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
 }
 
 const ownHeaders = ['retry-after', 'x-api-status-code'];
-// What Envoy writes, and load balancers, also if they are set up to write JSON.
+// The messages of Envoy and of load balancers, even if they are configured to write JSON.
 const envoyWords = /upstream connect error|reset before headers/i;
 const statusPhrase = /^service (temporarily )?unavailable\.?$/i;
 
-// The gateway's own error says that nothing was handled. What something in between writes (a page, a sentence, nothing
-// at all) may stand in the place of a lost answer, to a task that was created.
+// An error of the gateway itself says that nothing was handled. An error of a proxy (a page, a sentence, an empty body)
+// may replace the lost response about a task that was created.
 function isOfGateway(reply: Reply): boolean {
   if (ownHeaders.some((name) => reply.headers[name] !== undefined)) return true;
   const body = bodyOf(reply);
@@ -46,7 +46,7 @@ function isOfGateway(reply: Reply): boolean {
   return nativeCodeIn(body) !== undefined || (message !== '' && !statusPhrase.test(message));
 }
 
-// Balance used up and a missing model hide under 429 and 503: trying again cannot help.
+// An exhausted balance and a missing model are also reported with 429 and 503. A retry cannot help.
 function judgeUnavailable(failure: Failure): SubmitVerdict {
   const permanent = failure.code === 'balance' || failure.code === 'not_found';
   return { kind: permanent ? 'rejected' : 'unavailable', failure };
@@ -61,7 +61,7 @@ function redirected(reply: Reply, failure: Failure): Failure {
   };
 }
 
-// A wrong base path shows as a 404 (specification 4.5); so does a missing model, which names itself.
+// A wrong base path causes a 404 (specification 4.5), and so does a missing model, which the message names.
 function misdirected(failure: Failure): Failure {
   const { message, nativeCode = '' } = failure;
   if (/model_not_found|model [^/]{0,80}\bnot\b/i.test(`${nativeCode} ${message}`)) return failure;
@@ -80,14 +80,14 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   return { kind: 'again', failure };
 }
 
-/** The verdict on a query's answer that tells nothing: it is asked again. */
+/** The verdict on a query's response that shows no state: ask again. */
 export function noNews(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
 
 /**
- * Why an accepted task failed. Its money is spent whatever the code is: only the content policy is told apart, the rest
- * is in the native code and the message.
+ * Why an accepted task failed. Its money is spent whatever the code is, so only the content policy has its own code.
+ * The rest is in the native code and the message.
  */
 export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
   const policy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';

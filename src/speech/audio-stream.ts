@@ -52,7 +52,7 @@ export async function finishStream(
 ): Promise<JobFile | undefined> {
   const { end, kept, bytes } = await listen(audio, deps, job.id);
   if (end.kind !== 'whole') throw await giveUp(end, bytes, audio, job, deps);
-  // The path of the audio is recorded first, so that the next run can finish a run that died before publishing.
+  // The path of the audio is recorded first. If this run dies before publishing, the next one can publish it.
   const event: JobEvent = {
     type: 'finished',
     state: 'succeeded',

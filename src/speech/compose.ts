@@ -108,14 +108,14 @@ export function checkSpeech(body: JsonObject): Violation[] {
   return checkShape(schema, body, speechFlags);
 }
 
-/** How speech is asked for, and how it is written down. */
+/** The format of speech in the request and in the file. */
 export interface SpeechFormat {
-  /** As the person names it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a word that mgw does not know. */
+  /** The name as the user gives it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a word that mgw does not know. */
   name: string;
   /** `audio_params.format` as it goes out (specification 2.6). */
   wire: string;
   mime: string;
-  /** True if PCM is asked for and one WAV header is written before it. */
+  /** Whether PCM is requested, and a WAV header is written before it. */
   wav: boolean;
 }
 
@@ -139,8 +139,8 @@ const byExtension: Record<string, string> = {
 const otherAudio = new Set(['.aac', '.aif', '.aiff', '.amr', '.flac', '.m4a', '.mka', '.webm', '.wma']);
 
 /**
- * A format by its name. Real services repeat the WAV header in every fragment, so that for `wav` PCM is asked
- * for. A name that is not known goes out as it is, since the specification leaves the values open (2.6).
+ * Finds a format by its name. For `wav` PCM is requested, because real services repeat the WAV header in every
+ * fragment. An unknown name is sent unchanged, since the specification leaves the values open (2.6).
  */
 function speechFormat(name: string): SpeechFormat {
   const wav = name === 'wav';

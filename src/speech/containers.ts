@@ -17,7 +17,7 @@ export function joinedPart(folder: string, bodies: readonly JsonObject[]): strin
   return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
 }
 
-/** What sets one text's pieces apart from another's. */
+/** Returns a hash that identifies the pieces of a text. */
 export function hashOfPieces(bodies: readonly JsonObject[]): string {
   return createHash('sha256')
     .update(canonicalJson([...bodies]))
@@ -39,9 +39,9 @@ interface Frame {
 }
 
 /**
- * The audio frames of an MP3 alone: without ID3 tags and without the header frame (Xing, Info, VBRI) that counts
- * the frames of its own file only. Bytes of several can then be joined to one file that plays to its end. What is
- * not understood is left as it is.
+ * Returns the audio frames of an MP3, without ID3 tags and the header frame (Xing, Info, VBRI), which counts only the
+ * frames of its own file. The frames of several files can be joined to one file that plays to its end. Unknown data is
+ * not changed.
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
@@ -55,7 +55,7 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
   return first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
 }
 
-// ID3v2 precedes the audio. Its length is four times seven bits.
+// ID3v2 precedes the audio. Its length has four bytes of seven bits.
 function behindTags(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
@@ -93,14 +93,14 @@ const [beginning, end] = [2, 4];
 const noPacketEnds = 0xffff_ffff_ffff_ffffn;
 
 /**
- * A function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845): headers of the
- * first alone, pages numbered and timed through. One file after the other would play on, but every player would
- * take the length of the last for that of all. What is not understood is left as it is.
+ * Returns a function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845). It keeps
+ * the headers of the first file, and renumbers and retimes the pages. Players would take the length of simply
+ * concatenated files to be that of the last one. Unknown data is not changed.
  */
 export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {
   let sequence = 0;
   let serial: number | undefined;
-  /** Samples (48 kHz) up to the end of the file before. */
+  /** The number of samples (48 kHz) up to the end of the previous file. */
   let played = 0n;
   return (file, isLast) => {
     const pages = pagesOf(Buffer.from(file));

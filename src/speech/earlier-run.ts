@@ -12,10 +12,11 @@ import type { AudioSink } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
 
 /**
- * Delivers what an earlier run of the same order paid for; nothing is sent. A run that is alive in another process
- * is waited for.
- * @param own this process's own run of the job, when waiting ends, and what takes the right to make the output
- * @throws MgwError: exit 5 if it failed, 8 if the other run goes on, 9 if it was cut off or is gone.
+ * Delivers the result of an earlier run of the same order. Nothing is sent. Waits for a run that is alive in another
+ * process.
+ * @param own this process's run of the job, the deadline, and the function that locks the output
+ * @throws MgwError: exit 5 if the earlier run failed, 8 if it is still running, 9 if it was cut off or its result is
+ * gone.
  */
 export async function deliverEarlier(
   job: Job,
@@ -46,13 +47,13 @@ async function afterOthers(job: Job, run: string, deadline: Deadline, deps: Spee
   }
 }
 
-// What is whole and not yet published is the other run's to publish.
+// The other run still has to publish audio that is complete.
 function hasEnded(job: Job): boolean {
   if (job.state !== 'succeeded') return job.state === 'failed';
   return job.files.length > 0 || keptFile(job).length === 0;
 }
 
-// Only the process that sent has the stream. The others wait too, and must not wait for each other.
+// Only the process that sent the request has the stream. Other processes wait too, and must not wait for each other.
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
@@ -60,12 +61,12 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
   );
 }
 
-/** True for a stream that began, was billed, and came to no good end: it cannot be taken up again (design 8). */
+/** Whether a stream began, was billed, and did not end well. It cannot be resumed (design 8). */
 function endedBadly(job: Job): boolean {
   return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
 
-// The process that read the stream died in it: whatever it wrote stays where it is.
+// The process that read the stream died. The file that it wrote is kept.
 async function cutOff(job: Job, part: string | undefined, deps: SpeechDeps): Promise<MgwError> {
   const error = { code: 'speech_incomplete', message: `The run ended inside the stream.` };
   await deps.ledger.append(job.id, { type: 'finished', state: 'failed', native_status: '', error });
@@ -79,9 +80,8 @@ function partOf(job: Job): string | undefined {
 }
 
 /**
- * How speech ended that an earlier run did not make whole: exit 5 after an error frame, else 9.
- *
- * @param part where what came is kept, undefined if nothing is known of it
+ * The error of an earlier run that did not complete the speech: exit 5 after an error frame, else 9.
+ * @param part the path of the partial audio; undefined if there is none
  */
 function endedError(job: Job, part: string | undefined = partOf(job)): MgwError {
   if (job.state !== 'failed') return incompleteError(job, insideStream, part);
@@ -91,12 +91,12 @@ function endedError(job: Job, part: string | undefined = partOf(job)): MgwError 
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 
-/** Where the audio of a job that succeeded may be. */
+/** The files in which the audio of a succeeded job may be. */
 export function savedSpeech(job: Job): JobFile[] {
   return [...job.files, ...keptFile(job)];
 }
 
-// The place of audio that was whole and not yet published, as the record of its end has it.
+// The path of complete audio that was not published yet, from the record of its end.
 function keptFile(job: Job): JobFile[] {
   const kept = at(job.details as Json, 'kept');
   const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
@@ -105,10 +105,10 @@ function keptFile(job: Job): JobFile[] {
 }
 
 /**
- * Puts the audio of a job that succeeded into another place, from wherever on this machine it is still whole; the gateway
- * is not asked, since it keeps no speech.
- * @returns the file, undefined if it went to a stream
- * @throws MgwError: exit 9 if it is nowhere, 8 if another process holds the output until the deadline, 10.
+ * Copies the audio of a succeeded job to another place, from any complete copy on this machine. The gateway is not
+ * asked, since it stores no speech.
+ * @returns the file; undefined if the audio went to a stream
+ * @throws MgwError: exit 9 if no copy exists, 8 if another process locks the output until the deadline, 10.
  */
 export async function deliverSaved(
   job: Job,
@@ -132,8 +132,8 @@ export async function deliverSaved(
 }
 
 /**
- * What is wrong with speech as its record stands; undefined if it was delivered whole. Speech is over when its command
- * is: there is nothing at the gateway to wait for, only an end to tell.
+ * The problem of recorded speech; undefined if it was delivered. Speech ends with its command: there is nothing to wait
+ * for at the gateway.
  */
 export function speechProblem(job: Job): MgwError | undefined {
   if (endedBadly(job)) return endedError(job);
@@ -141,6 +141,6 @@ export function speechProblem(job: Job): MgwError | undefined {
   if (shownState(job) === 'unknown')
     return unknownSpeechError(job, job.error?.message ?? 'The answer was lost');
   if (job.state === 'succeeded') return undefined;
-  // Under way in another process, or never sent.
+  // In progress in another process, or never sent.
   return pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) });
 }

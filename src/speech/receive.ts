@@ -7,26 +7,26 @@ import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';
 import { readFrame, type Frame } from './wire.ts';
 
-/** How a stream of speech came to its end (specification 3.4). */
+/** How a stream of speech ended (specification 3.4). */
 export type Ending =
   | { kind: 'whole'; usage?: JsonObject }
-  /** An error frame, also after audio. */
+  /** An error frame, possibly after audio. */
   | { kind: 'failed'; failure: Failure }
-  /** Anything that proves no success: whatever came may not be all. */
+  /** Any end that does not prove success. The audio may be incomplete. */
   | { kind: 'cut'; why: string };
 
-/** How long a stream may go on, and how large its frames may be. */
+/** The limits of a stream: its time, and the size of its frames. */
 export interface StreamLimits extends TimeLimits {
-  /** Bytes; the splitter's own limit if absent. */
+  /** In bytes; the default of the splitter if absent. */
   maxFrameBytes?: number;
-  /** Takes secrets out of what is shown of the stream. */
+  /** Removes secrets from text of the stream that is shown. */
   clean?: ((text: string) => string) | undefined;
 }
 
 /**
- * Reads a stream of speech up to its end frame, its first fault or its end, and hands each piece of audio on as it
- * arrives, in order. The time that `write` takes counts as no silence. What comes after the end frame is not read.
- * @throws whatever `write` throws.
+ * Reads a stream of speech up to its end frame, its first fault or its end, and passes each piece of audio to `write`
+ * as it arrives, in order. The time of `write` does not count as idle time. Nothing after the end frame is read.
+ * @throws the errors of `write`
  */
 export async function receive(
   body: AsyncIterable<Uint8Array>,
@@ -67,7 +67,7 @@ async function listen(
 
 interface Heard {
   audio: Buffer;
-  /** The latest that was told; it may come before the end frame, or with it alone (specification 2.6). */
+  /** The latest usage received, before the end frame or with it (specification 2.6). */
   usage?: JsonObject;
   ending?: Ending;
 }
@@ -87,26 +87,26 @@ function readFrames(splitter: FrameSplitter, chunk: Uint8Array): Heard {
   return { audio: audio.taken(), usage, ending };
 }
 
-/** The audio of the frames of one chunk, joined when decoded. */
+/** The decoded audio of the frames of one chunk. */
 class Audio {
   readonly #buffer = takeBuffer();
   readonly #pieces: Buffer[] = [];
   #used = 0;
   #size = 0;
 
-  /** Where the next piece may be decoded to. */
+  /** Free space for the next piece. */
   get room(): Buffer {
     return this.#buffer.subarray(this.#used);
   }
 
-  /** Adds what was decoded to the beginning of {@link room}, or elsewhere. */
+  /** Adds a decoded piece, which may be at the beginning of {@link room}. */
   add(piece: Buffer): void {
     this.#pieces.push(piece);
     this.#size += piece.length;
     if (piece.buffer === this.#buffer.buffer) this.#used += piece.length;
   }
 
-  /** All of it. */
+  /** Returns the whole audio. */
   taken(): Buffer {
     return this.#size === this.#used ? filledBuffer(this.#buffer, this.#used) : Buffer.concat(this.#pieces);
   }

@@ -1,36 +1,36 @@
 import type { OutputLock } from '../files/output-lock.ts';
 import type { JobFile } from '../job.ts';
 
-/** Where speech goes while it arrives. The methods are called in this order. */
+/** The destination of speech while it arrives. The methods are called in this order. */
 export interface AudioSink {
-  /** Where it goes in the end; absent if that is a stream. */
+  /** The path of the output; absent for a stream. */
   readonly target?: string;
-  /** The lock of that output, set by its holder. */
+  /** The lock of the output, set by its holder. */
   held?: OutputLock;
   /**
-   * Makes the place ready, before anything is paid for.
-   * @param isBegun true if an earlier run had begun to publish this very audio
+   * Prepares the destination before anything is paid.
+   * @param isBegun whether an earlier run had started to publish this audio
    * @throws MgwError with exit 10 if that is impossible.
    */
   open(isBegun?: boolean): Promise<void>;
   /**
-   * Takes the next audio, in order.
+   * Writes the next audio, in order.
    * @throws MgwError('local_io') if it cannot be written, ReaderGone if the reader has closed the stream.
    */
   write(audio: Uint8Array): Promise<void>;
-  /** Ends the audio and makes it durable: what is kept until it is published, undefined if nothing is. */
+  /** Ends the audio and makes it durable. Returns the file until it is published; undefined for a stream. */
   complete(): Promise<JobFile | undefined>;
-  /** Puts completed audio in its place. @throws MgwError with exit 10. */
+  /** Publishes completed audio. @throws MgwError with exit 10. */
   publish(kept: JobFile): Promise<JobFile>;
-  /** Ends the audio if it will not be whole: the path at which it is kept, undefined if there is none. */
+  /** Ends audio that is incomplete. Returns the path of the part; undefined if there is none. */
   abandon(): Promise<string | undefined>;
-  /** Removes what is not published; nothing if it was. */
+  /** Removes a file that was not published. */
   discard(): Promise<void>;
-  /** Where audio is that an earlier run could not make whole, undefined if there is none. */
+  /** The path of the incomplete audio of an earlier run; undefined if there is none. */
   leftOver(): Promise<string | undefined>;
   /**
-   * Delivers the audio of an earlier run from wherever it is still whole, best first.
-   * @returns undefined if none of the candidates is
+   * Delivers the audio of an earlier run from the first candidate that is complete, best first.
+   * @returns undefined if there is none
    */
   recover(candidates: readonly JobFile[]): Promise<Recovered | undefined>;
 }
@@ -40,7 +40,7 @@ export interface Recovered {
   file?: JobFile;
 }
 
-/** The reader closed the audio stream: its choice, and not an error to show. */
+/** The reader closed the audio stream on purpose, so this is not an error to show. */
 export class ReaderGone extends Error {
   override readonly name = 'ReaderGone';
 

@@ -458,7 +458,7 @@ describe('a redirect', () => {
       for (const url of [address, own.url()])
         await expect(ctx.fetch(url, {}, { key: 'own-site' })).rejects.toMatchObject({
           code: 'result_unavailable',
-          message: expect.stringContaining('holds the key') as string,
+          message: expect.stringContaining('contains the key') as string,
         });
       expect(foreign.asked).toEqual([]);
     },

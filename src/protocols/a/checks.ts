@@ -27,7 +27,7 @@ const instance = z.strictObject(
   { error: 'an object with a prompt' },
 );
 
-// Ranges and words differ between models and are the model's to refuse.
+// Ranges and allowed words differ between models, so the model checks them.
 const parameters = z.strictObject(
   {
     sampleCount: z.optional(whole('a whole number, 1 or more', 1)),

@@ -6,9 +6,9 @@ import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts
 import { shownValue } from '../violations.ts';
 
 /**
- * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and what gateways leak of
- * other forms of the same upstream. Every string under these names must be diverted while the answer streams,
- * short ones too (a threshold of 0): one that stayed text is no source.
+ * Members whose strings are the video itself: `encodedVideo` (specification 2.2), and other forms that gateways pass on
+ * from the upstream. Every string under these names must be diverted while the response streams, even a short one
+ * (threshold 0), because a string that stayed text cannot be fetched.
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 
@@ -80,7 +80,7 @@ function unproven(warning: string): Outcome {
 function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
   const read = samples.map((sample) => resultOf(sample, reply));
   const reasons = filtered(response);
-  // A sample with nothing to fetch stays a result without sources: that it is missing must not go unseen.
+  // A sample with nothing to fetch stays a result without sources, so that it is not overlooked.
   const faults = read.flatMap(({ fault }, index) =>
     fault === undefined ? [] : [`Sample ${index + 1} of ${read.length} ${fault}.`],
   );
@@ -97,7 +97,7 @@ function noSamples(response: Json, reply: Reply, body: Json): Failure {
   return { ...failure, code: 'content_policy' };
 }
 
-/** What the safety filter took away, in words; undefined if it took nothing. */
+/** Describes what the safety filter removed; undefined if nothing. */
 function filtered(response: Json): string | undefined {
   const places = ['generateVideoResponse.', ''];
   const found = (name: string) => places.map((place) => at(response, place + name)).find((value) => value);
@@ -110,7 +110,7 @@ function filtered(response: Json): string | undefined {
   return count > 0 ? `${count} without a reason given` : undefined;
 }
 
-// The name is the task's own; a mapped or mistaken one is told, and decides nothing.
+// The name should be that of the task. Another one is reported, and has no effect.
 function foreignName({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
   return `The answer is about ${shownValue(name)}, not the operation that was asked for.`;
@@ -136,7 +136,7 @@ function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string 
   return { result: { sources, mime }, fault };
 }
 
-// What follows a question mark may be a signature, what precedes an @ a password.
+// A query may be a signature, and the part before an @ a password.
 function nowhere([address]: string[]): string {
   if (address === undefined) return 'has neither content nor an address to fetch';
   return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, from where nothing can be fetched`;
@@ -158,7 +158,7 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// Taken exactly as it came: it may be signed (specification 4.1, "the complete video.uri").
+// Unchanged, because it may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))

@@ -6,12 +6,10 @@ import { inlineMedia, readQuery } from './observation.ts';
 import { modelOf, query, readSubmission, submission } from './wire.ts';
 
 /**
- * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1).
- *
- * The model is not a field of its body: it is in the path. A composed body still holds it as a top-level `model` all
- * the same, so that flags, defaults, `--set`, the fingerprint and the job's record treat it like any other
- * field; `submission` moves it into the path, and what is sent is `instances`, `parameters` and whatever else
- * was given, unchanged.
+ * Protocol A, the long-running-operation style (specification 2.1, 2.2, 3.1, 4.1). The model is part of the path, not
+ * of the body. A composed body still contains it as a top-level `model`, so that flags, defaults, `--set`, the
+ * fingerprint and the job's record treat it like any other field. `submission` moves it into the path and sends the
+ * rest unchanged.
  */
 export const a: Protocol = {
   name: 'a',
@@ -37,7 +35,7 @@ export const a: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // An address is there only once its file is (specification 3.1).
+  // The address exists only when the file does (specification 3.1).
   notReady: () => false,
 };
 
@@ -47,14 +45,14 @@ function normalise(body: JsonObject): JsonObject {
   return model === undefined ? body : { ...body, model };
 }
 
-/** How many videos a body asks for: each instance, sampleCount times; 1 if that is left out. */
+/** The number of videos that a body requests: `sampleCount` (default 1) for each instance. */
 function countOf({ instances, parameters }: JsonObject): number {
   const samples = Number(at(parameters, 'sampleCount') ?? 1);
   const files = (Array.isArray(instances) ? instances.length : 1) * samples;
   return Number.isSafeInteger(files) && files > 1 ? files : 1;
 }
 
-/** What a body asks for at most. A length that is left out is the model's to choose (specification 2.1). */
+/** The maximum that a body requests. If it has no length, the model chooses one (specification 2.1). */
 function quantityOf(body: JsonObject): Quantity {
   const videos = countOf(body);
   const seconds = at(body, 'parameters.durationSeconds');

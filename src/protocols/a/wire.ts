@@ -6,12 +6,12 @@ import { isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 import { isError, messageOf } from './observation.ts';
 
-// Longer names are no names; they would not fit into a request line. Nor may a name leave the path, or end it: a
-// query, a fragment, a drive or host, unprintable characters.
+// Longer names are invalid, and would not fit into a request line. A name must not leave or end the path, so it has no
+// query, fragment, drive, host, or unprintable character.
 const longestName = 2048;
 const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
-/** The model of a composed body, which is no field of what is sent: it travels in the path. */
+/** The model of a composed body, which is sent in the path and not in the body. */
 export function modelOf(body: JsonObject): string | undefined {
   return textAt(body, 'model');
 }
@@ -30,10 +30,9 @@ export function submission(body: JsonObject): Exchange {
 }
 
 /**
- * The exchange that asks for an operation (specification 4.1), by the whole of its name with its slashes,
- * percent-encoded only if a path cannot hold a character as it is. `model` is the one that was submitted to, if
- * it is known: a name of another one is not asked for.
- * @throws MgwError('result_unavailable') if the name cannot be asked for.
+ * The request that queries an operation (specification 4.1) by its complete name with slashes, percent-encoded where
+ * necessary. `model` is the submitted model, if known; an operation of another model is refused.
+ * @throws MgwError('result_unavailable') if the name is invalid.
  */
 export function query(handle: string, model?: string): Exchange {
   const fault = operationFault(handle, model);
@@ -80,9 +79,9 @@ function isRelativePath(path: string): boolean {
   );
 }
 
-// Why an operation cannot be asked for by its name, in words that follow "it". The specification's shape is
-// `models/<model>/operations/<id>` (2.2); longer names that end like it are as good. An operation of another model
-// than was submitted to is not this task's.
+// The reason why an operation cannot be queried by its name, in words that follow "it". The specification's form is
+// `models/<model>/operations/<id>` (2.2); longer names with the same end are accepted. An operation of another model
+// cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
   if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
@@ -98,7 +97,8 @@ function modelIn(name: string): string | undefined {
   return isLast ? /(?:^|\/)models\/([^]+)$/.exec(name.slice(0, end))?.[1] : undefined;
 }
 
-// What RFC 3986 leaves plain in a segment stays so: a gateway may compare names without decoding them.
+// Characters that RFC 3986 allows in a segment are not encoded, because a gateway may compare names without decoding
+// them.
 function encodeSegment(segment: string): string {
   return encodeURIComponent(segment).replace(/%(24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent);
 }

@@ -21,7 +21,7 @@ import { flags } from './flags.ts';
 // The listed values of fields for which the specification allows others (2.3).
 const listed = { Type: ['Url'], Category: ['Image'], Usage: ['FirstFrame', 'Reference'] };
 
-// Values beyond the listed ones are not shown: they pass, but not a listed one in another letter case.
+// Other values pass, but a listed value in another letter case is an error.
 function listedWord(name: keyof typeof listed): z.ZodMiniString {
   const words = listed[name];
   const meant = (value: string): string | undefined =>
@@ -93,7 +93,7 @@ function withUsage(found: Violation, body: JsonObject): Violation {
   return { ...found, flag };
 }
 
-// `normalise` left it if it is.
+// `normalise` could not merge it.
 const unmerged = violation(
   flags,
   'ReturnUsage',
@@ -123,8 +123,8 @@ interface Place {
   inExtInfo: boolean;
 }
 
-// What the gateway refuses, in whatever spelling and at whatever depth, also inside the JSON texts of `ExtInfo`. A list
-// in place of recursion: a body may be nested deeper than the stack is.
+// Fields that the gateway refuses in any spelling and at any depth, also inside the JSON texts of `ExtInfo`. Not
+// recursive, because a body may be nested deeper than the stack.
 function checkRefused(body: JsonObject): Violation[] {
   const found: Violation[] = [];
   const open: Place[] = [{ path: '', value: body, inExtInfo: false }];
@@ -146,7 +146,8 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// The value inside a JSON text, however often it was serialised. A long number reads as text, and as itself again.
+// The value inside a JSON text that may be serialized several times. A long number becomes a text, which decodes to
+// itself.
 function unwrapped(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapped(value) : value;

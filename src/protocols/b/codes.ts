@@ -4,12 +4,12 @@ import { classify, readFailure } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json } from '../../json.ts';
 
 /**
- * What a call's error proves about the call, in the words of a submission's verdict: `unknown` may have been
- * carried out anyway; nothing is known of an `unlisted` code.
+ * What the error of a call proves about it, in the words of a submission's verdict. `unknown`: it may have been
+ * handled. `unlisted`: the code is not known.
  */
 export type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
-// Whatever the first part of a code leaves open: without money nothing is made.
+// Whatever the first part of the code is: without money, nothing was created.
 const noMoney = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
 // By the first dotted part of the code. Only a code that is given before anything is made counts as a refusal.
@@ -33,16 +33,16 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^(RequestSizeLimitExceeded|DryRunOperation)$/, 'rejected', 'invalid_request'],
   [/^(ResourceNotFound|model_not_found)$/, 'rejected', 'not_found'],
   [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'rejected', 'balance'],
-  // A quota or a pool is used up: refused for now, and for a person to judge when to ask again.
+  // A quota or pool is exhausted: refused for now, and a person decides when to try again.
   [/^(LimitExceeded|ResourceInsufficient)$/, 'rejected', 'rate_limited'],
-  // HTTP 503 says that nothing was handled; this code comes under HTTP 200, and does not.
+  // HTTP 503 says that nothing was handled. These codes come with HTTP 200, and do not say so.
   [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'unknown', 'server_error'],
   [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'unknown', 'server_error'],
 ];
 
 /**
- * The error of a call, `Response.Error` (specification 2.4, 7), or undefined if there is none: absent, null,
- * or with nothing in it, as relays send that do not leave out empty members.
+ * The error of a call, `Response.Error` (specification 2.4, 7). Undefined if it is absent, null or empty, as in
+ * responses of relays that send all members.
  */
 export function callError(body: Json | undefined): Json | undefined {
   const error = at(body, 'Response.Error');

@@ -7,9 +7,9 @@ import { flags } from './flags.ts';
 const longestShown = 300;
 
 /**
- * `ExtInfo` with `ReturnUsage` switched on, both levels serialised (specification 2.3): the text of an object
- * whose `ExtVideoParameters` is the text of an object. Undefined if what is there already cannot be read or
- * not be written again without changing a number.
+ * Returns `ExtInfo` with `ReturnUsage` set, serialized at both levels (specification 2.3): the text of an object whose
+ * `ExtVideoParameters` is the text of an object. Undefined if the existing text is invalid, or contains a number that
+ * would change.
  */
 export function withReturnUsage(extInfo: Json | undefined): string | undefined {
   const ext = extInfo === undefined ? {} : exactObjectIn(extInfo);
@@ -78,7 +78,7 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// An integer beyond 2^53 would be written again as text, or as another number.
+// An integer beyond 2^53 would become a text or another number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {
     const value = typeof text === 'string' ? parseBodyJson(text) : undefined;

@@ -24,15 +24,16 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
   const { outcome, failure } = readCallError(reply, error);
   if (outcome === 'unlisted') return judgeFailedQuery(reply);
   if (outcome === 'rejected' && failure.code === 'auth') return { kind: 'unauthorized', failure };
-  // The body of a query is a task id and nothing else: a refused parameter can only be that.
+  // The body of a query contains only a task id, so a refused parameter must be the id.
   const noTask = /^(ResourceNotFound|InvalidParameter)/.test(failure.nativeCode ?? '');
   return noTask
     ? { kind: 'missing', failure: { ...failure, code: 'not_found' } }
     : { kind: 'again', failure };
 }
 
-// Undefined if the body shows no state. Success takes all of: `FINISH`, `ErrCode` 0, and `ErrCodeExt` absent, null or
-// empty. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing to fetch.
+// Undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
+// `ErrCodeExt`. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing
+// to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
   const seen = stateShown(reply, body);
   const foreign = foreignTask(body, handle);
@@ -40,7 +41,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
   return { ...seen, warning: seen.warning === undefined ? foreign : `${seen.warning} ${foreign}` };
 }
 
-// The id is the task's own; a mapped or mistaken one is told, and decides nothing.
+// The id should be that of the task. Another one is reported, and has no effect.
 function foreignTask(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
@@ -71,7 +72,7 @@ function failureOf(reply: Reply, body: Json, task: Json | undefined, status: str
   return taskFailure(reply, body, message, told ?? status);
 }
 
-// The inner status wins (design 6), but for an abort, which only the outer one can tell.
+// The inner status takes precedence (design 6), except for an abort, which only the outer one can show.
 function statusOf(response: Json | undefined): string | undefined {
   const inner = statusIn(at(response, 'AigcVideoTask'));
   const outer = statusIn(response);
@@ -112,11 +113,11 @@ function filesOf(task: Json | undefined): Json[] {
   return Array.isArray(files) ? files : [];
 }
 
-// What is no description of the file, or could be the file itself.
+// Members that do not describe the file, or may be the file itself.
 const hidden = new Set(['FileUrl', 'FileContent']);
 
-// The file's host is not the gateway's: no key ever goes there (specification 4.2). One without an address stays
-// a result without sources: that it is missing must not go unseen.
+// The host of the file is not the gateway, so the key is never sent there (specification 4.2). A file without an
+// address stays a result without sources, so that it is not overlooked.
 function resultOf(file: Json): Result {
   const url = textAt(file, 'FileUrl');
   if (!isObject(file)) return { sources: [] };
@@ -138,7 +139,7 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
-// Without what follows a question mark: it may be a signature, and this is for a log to keep.
+// Without the query, which may be a signature, because this text is logged.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])

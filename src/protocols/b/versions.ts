@@ -11,7 +11,7 @@ export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }
 
-/** For every body that names a model the listing gives its version, or judges the one that is there. */
+/** The listing fills in or checks the version of every body that names a model. */
 export function needsListing(body: JsonObject): ListingUse | undefined {
   if (textAt(body, 'ModelName') === undefined) return undefined;
   return body['ModelVersion'] === undefined ? 'fill' : 'check';
@@ -31,10 +31,9 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
 }
 
 /**
- * What the listing denies of a body: a model that it does not give, or a version that it does not give for the
- * model (specification 2.3, 2.7). Versions do not substitute for one another (specification 8), so they are
- * compared as exact text. A model listed without versions proves nothing. Empty if the model or version is
- * missing: that is `check`'s.
+ * Returns what the listing contradicts: an unknown model, or an unknown version of the model (specification 2.3, 2.7).
+ * Versions are compared as exact text, since they do not substitute for one another (specification 8). A model without
+ * listed versions proves nothing. Empty if the model or version is missing, which `check` reports.
  */
 export function checkVersion(body: JsonObject, models: readonly Model[]): Violation[] {
   const name = textAt(body, 'ModelName');

@@ -8,7 +8,7 @@ import { callError, readCallError } from './codes.ts';
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
 
-// The path is the root and nothing else (specification 4.2); the version is the interface's, not the model's.
+// The path is the root (specification 4.2). The version is that of the interface, not of the model.
 function call(action: Action, body: JsonObject): Exchange {
   const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
   return { method: 'POST', path: '/', headers, body: jsonBody(body) };
@@ -20,7 +20,7 @@ export function submission(body: JsonObject): Exchange {
 }
 
 /**
- * The exchange that asks for a task; the id travels in the body, so any text will do.
+ * The request that queries a task. The id is in the body, so it may be any text.
  * @throws MgwError('result_unavailable') if the handle is blank.
  */
 export function query(handle: string): Exchange {
@@ -30,9 +30,9 @@ export function query(handle: string): Exchange {
 }
 
 /**
- * Reads the response to a submission. A task id under 2xx proves a task whatever else the response says, even if it was
- * cut after the id. An error under 2xx is a refusal only if its code is one that is given before anything is made
- * (specification 7, design 5).
+ * Reads the response to a submission. A task id in a 2xx response proves a task, even if the response was cut after it
+ * or also contains an error. An error in a 2xx response is a refusal only if its code is returned before anything is
+ * created (specification 7, design 5).
  */
 export function readSubmission(reply: Reply): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply);

@@ -1,8 +1,8 @@
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 
 /**
- * Protocol C's answers are not shown in the specification (2.5, 3.3). This lists what gateways of this
- * kind send: their own envelopes, and the bodies of the upstreams that relays pass on.
+ * The specification does not show the responses of Protocol C (2.5, 3.3). This module lists what such gateways send:
+ * their own envelopes, and the bodies of upstreams that relays pass on.
  */
 
 /** The meaning of a status word. */
@@ -29,16 +29,16 @@ const wordNames = ['task_status', 'taskStatus', 'status', 'state'];
 const ownIdNames = ['task_id', 'id', 'taskId', 'video_id', 'job_id'];
 const containers = ['data', 'data.0', 'task', 'output', 'result', 'data.task'];
 
-/** A task as an answer shows it: the object that tells its state, and the status word as it came. */
+/** A task in a response: the object that contains its state, and the status word as received. */
 export interface ShownTask {
   holder: JsonObject;
   word: string;
 }
 
 /**
- * The task in the answer to a query; undefined if no state is told. A word at the top belongs to the task
- * if the top level has a task's id or its video, and may otherwise be the envelope's (`"status":"success"` around a
- * task that is still running). Only texts are words: some upstreams send a number next to them.
+ * Finds the task in the response to a query; undefined if there is no state. A word at the top level is the state of
+ * the task if the top level also has the task's id or video. Otherwise it may belong to the envelope
+ * (`"status":"success"` around a running task). Only texts count, since some upstreams send a number too.
  */
 export function taskIn(body: JsonObject): ShownTask | undefined {
   const top = shownBy(body);
@@ -49,7 +49,7 @@ export function taskIn(body: JsonObject): ShownTask | undefined {
   return mayBeEnvelope && !isOwn(body) && !provesVideo(body) ? undefined : top;
 }
 
-// Vidu and Zhipu name no id in the answer to a query.
+// Vidu and Zhipu send no id in the response to a query.
 function provesVideo(body: JsonObject): boolean {
   const isTaskWord = ['task_status', 'taskStatus'].some((name) => typeof body[name] === 'string');
   return isTaskWord || urlPaths.some((path) => isWebUrl(textAt(body, path) ?? ''));
@@ -67,7 +67,10 @@ function isOwn(body: JsonObject): boolean {
 
 const goodCodes = new Set(['', '0', '200', '201', '202', '10000', 'success', 'succeed', 'succeeded', 'ok']);
 
-/** True if an object reports an error, whatever its HTTP status: `error`, `success:false`, a code not known as good. */
+/**
+ * Whether an object reports an error, regardless of the HTTP status: `error`, `success:false`, or a code that is not
+ * known as a success.
+ */
 export function saysError(value: Json | undefined): boolean {
   if (!isObject(value)) return false;
   if (value['success'] === false || isBadCode(at(value, 'base_resp.status_code'))) return true;
@@ -84,7 +87,7 @@ function isBadCode(code: Json | undefined): boolean {
 
 const progressNames = ['progress', 'info.progress'];
 
-/** Percent, 0 to 100: from `37`, `"37%"`, `"37"`, and from 0.37, which is a fraction if it is below 1. */
+/** The progress in percent, 0 to 100, from `37`, `"37%"`, `"37"`, or 0.37 (a fraction if it is below 1). */
 export function progressIn(task: JsonObject): number | undefined {
   return progressNames.map((path) => percent(at(task, path))).find((found) => found !== undefined);
 }
@@ -98,7 +101,7 @@ function percent(value: Json | undefined): number | undefined {
   return Math.round(Math.min(100, Math.max(0, isFraction ? number * 100 : number)));
 }
 
-// Where a video's URL is, best first. Never a cover, a polling address or a path on the server's disk.
+// Paths of a video's URL, best first. Never a cover, a polling URL or a path on the server's disk.
 const urlPaths = [
   'result_url',
   'url',
@@ -120,7 +123,7 @@ const urlPaths = [
   'unsigned_urls.0',
   'videos.0.url',
 ];
-// The answer itself, its envelopes, and the raw body of the upstream that some gateways enclose.
+// The response itself, its envelopes, and the raw body of the upstream that some gateways include.
 const urlRoots = [
   '',
   'data.',
@@ -133,13 +136,13 @@ const urlRoots = [
 ];
 const oldUrlPaths = ['fail_reason', 'data.fail_reason'];
 
-// Some give a list of addresses, others a single one.
+// Some gateways send a list of URLs, others a single one.
 const everyUrlPath = [
   ...urlRoots.flatMap((root) => urlPaths.map((path) => root + path)),
   ...oldUrlPaths,
 ].flatMap((path) => [path, `${path}.0`]);
 
-/** The http(s) address of a finished video, if the answer gives one; older gateways keep it in `fail_reason`. */
+/** The http(s) URL of a finished video, if the response has one. Older gateways put it into `fail_reason`. */
 export function videoUrlIn(body: JsonObject): string | undefined {
   return everyUrlPath.map((path) => textAt(body, path)).find((url) => url !== undefined && isWebUrl(url));
 }
@@ -165,7 +168,7 @@ const reasonPaths = [
   'err_code',
 ];
 
-/** Why a task failed, in the gateway's words: from the task first, then from what is around it. */
+/** Why a task failed, in the gateway's words: those of the task, or else those around it. */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));
   return texts.find(

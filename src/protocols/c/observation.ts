@@ -23,12 +23,12 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   const verdict = /^50[45]1\d$/.exec(idAt(body, 'code') ?? '')?.[0];
   if (verdict !== undefined) return blocked(reply, verdict);
   if (saysError(body)) return judgeFailedQuery(reply);
-  // An envelope that is well and still empty: the row of a task that was just made.
+  // A successful envelope without data is that of a task that was just created.
   const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
   return { ...noNews(reply, 'task status'), ...(isWell && { isWell }) };
 }
 
-// Jimeng tells that the content was refused by a code (50411, 50512, …) in place of a task.
+// Jimeng returns a code (50411, 50512, …) instead of a task if the content was refused.
 function blocked(reply: Reply, nativeStatus: string): Observation {
   const failure = { ...readFailure(reply), code: 'content_policy' as const };
   return { kind: 'observation', state: 'failed', nativeStatus, results: [], failure };
@@ -44,7 +44,7 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   };
   const state = stateOf(task.word);
   const hasSucceeded = state === 'succeeded';
-  // Most answers are of tasks that go on, in which nothing more is looked for.
+  // Most responses are about running tasks, in which nothing else is looked for.
   const url = hasSucceeded || state === undefined ? videoUrlIn(body) : undefined;
   const isError = hasSucceeded && (saysError(body) || saysError(task.holder));
   const isDenied = hasSucceeded && url === undefined && (isError || soundsDenied(body));
@@ -59,7 +59,7 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// A finished task without a video whose envelope has no code, but words such as "Pre Img Risk Not Pass".
+// A finished task without a video, whose envelope has no code but words such as "Pre Img Risk Not Pass".
 function soundsDenied(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
@@ -84,7 +84,7 @@ function resultsOf(task: JsonObject, content: string | undefined, url: string | 
   return sources.length > 0 ? [{ sources, details: objectIn(task, 'metadata') }] : [];
 }
 
-// Addresses are left out of what is shown: some are capabilities by themselves.
+// URLs are not shown, because some give access by themselves.
 function objectIn(holder: JsonObject, name: string): JsonObject | undefined {
   const value = holder[name];
   if (!isObject(value)) return undefined;
@@ -102,8 +102,8 @@ const waitWords =
   /not (yet )?(been )?(completed?|finished|ready|done)|not[_ ]ready|still (in[- _]?progress|processing|running|queued|pending|generating)|(is|being) (queued|pending|generated|processed)/i;
 
 /**
- * True if the answer of the result's address says that the video is not there yet. An answer about a failed
- * task is not, though it has the same wording: `Task is not completed yet, current status: FAILURE`.
+ * Whether the response from a result's URL says that the video is not ready yet. A response about a failed task has the
+ * same wording, but does not count: `Task is not completed yet, current status: FAILURE`.
  */
 export function notReady(reply: Reply): boolean {
   if (![200, 202, 400, 404, 409, 422, 425].includes(reply.status)) return false;

@@ -51,7 +51,7 @@ export function contentPath(handle: string): string | undefined {
   return step && `/v1/videos/${step}/content`;
 }
 
-// A handle comes from the wire: what could leave its place in the path is not sent.
+// A handle comes from the gateway. One that could change the path is not sent.
 function pathStep(handle: string): string | undefined {
   // Most are plain, and Unicode classes are compiled on first use.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;
@@ -96,8 +96,8 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error under HTTP 200: what its words do not make certain may have made a task, and only a code is certain enough
-// to send again.
+// An error with HTTP 200 may hide a created task unless its words exclude it, and only a code is certain enough to send
+// again.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };
