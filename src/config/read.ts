@@ -46,21 +46,21 @@ export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObje
 }
 
 /**
- * The bytes of a config file, whatever they are; undefined if there is no file.
- * @throws MgwError('config') if it is no plain file, or belongs to another user.
+ * Reads a config file without parsing it; undefined if there is no file.
+ * @throws MgwError('config') if it is not a plain file, or belongs to another user.
  */
 export function configBytes(file: string): Buffer | undefined {
   return readOwn(file)?.bytes;
 }
 
-/** The JSON of a config file. @throws MgwError('config') if it is no JSON object, or holds a member such as `__proto__`. */
+/** Parses a config file. @throws MgwError('config') if it is not a JSON object, or has a member such as `__proto__`. */
 export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
   const raw = parse(file, decode(file, bytes));
   checkMembers(file, raw);
   return raw;
 }
 
-// Without the thread pool, which would have to be started for this one small file.
+// Synchronous, because starting the thread pool for one small file is slower.
 function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
   let descriptor: number | undefined;
   try {
