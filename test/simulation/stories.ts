@@ -3,6 +3,7 @@ import type { Plan } from './plan.ts';
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
 const keyed = [...boat, '--key', 'boat'];
 const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'];
+const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
 
 /** Schedules that once broke a promise, shrunk, by what they broke. They are played with the tests. */
@@ -26,6 +27,15 @@ export const stories: Record<string, Plan> = {
     incidents: [
       { at: 120, what: 'switch' },
       { at: 152, what: 'switch' },
+    ],
+  },
+  'a run ended while another one asked twice whether it lived, and the same output was paid for twice': {
+    seed: 511,
+    commands: [plane, plane],
+    incidents: [
+      { at: 159, what: 'switch' },
+      { at: 205, what: 'switch' },
+      { request: 1, what: 'answer cut' },
     ],
   },
   'a job whose name no process had made durable was paid for, and its record lost': {
