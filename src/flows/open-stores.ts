@@ -6,6 +6,7 @@ import { type ObjectStore, openObjectStore } from '../store/object-store.ts';
 import { openStore } from '../store/open-store.ts';
 import type { Store, StoreDeps } from '../store/store.ts';
 import { version } from '../version.ts';
+import { reachOf } from '../http/reach.ts';
 import type { Gateway } from './settings.ts';
 
 /** The parts of a session that opening a store needs. */
@@ -28,6 +29,15 @@ export async function openInputs(session: Sources): Promise<Store | undefined> {
   const place = sandbox.value ? { url: sandboxInputs } : { url: storeUrl.value, command: storeCommand.value };
   const stored = { ...place, endpoint, expiresMs: storeExpiresMs.value };
   return openStore(stored, env, await depsOf(session));
+}
+
+/** Describes why a gateway probably cannot fetch a file from a store; undefined if no reason is known. */
+export function reachProblem(store: string, gateway: string): string | undefined {
+  const [reach, from] = [reachOf(store), reachOf(gateway)];
+  if (reach !== 'public' && reach !== from && from !== 'loopback')
+    return `the gateway ${gateway} probably cannot reach ${store}, which is not public`;
+  // Asset URLs have to be reachable from mainland China (specification 8).
+  return /(^|\.)googleapis\.com$/.test(store) ? `${store} cannot be reached from mainland China` : undefined;
 }
 
 /** Opens the store for results. */

@@ -101,12 +101,22 @@ export function uploadFor(
     else {
       const store = await session.store();
       for (const name of names) urls.set(name, await urlOf(store, name, files));
+      await tellReach(session, [...urls.values()]);
       if (checkAssets && store !== undefined)
         await (await import('./check-assets.ts')).checkUploads(session, protocol, body, store, urls);
     }
     const sent = withAssets(protocol, body, (value) => urls.get(value) ?? value);
     return protocol.submission(sent, { endpoint });
   };
+}
+
+async function tellReach(session: Session, urls: readonly string[]): Promise<void> {
+  const { reachProblem } = await import('./open-stores.ts');
+  const { hostname: gateway } = (await session.gateway()).baseUrl;
+  for (const host of new Set(urls.map((url) => new URL(url).hostname))) {
+    const problem = reachProblem(host, gateway);
+    if (problem !== undefined) session.note(`Uploaded, but ${problem}.`);
+  }
 }
 
 async function urlOf(store: Store | undefined, name: string, files: LocalFiles): Promise<string> {

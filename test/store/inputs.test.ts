@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { reachProblem } from '../../src/flows/open-stores.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
@@ -169,6 +170,28 @@ test('Ctrl-C during an upload ends with 130, and nothing is sent; the same comma
   expect(sent()).toHaveLength(0);
   expect((await user.run(withImage)).code).toBe(0);
   expect(sent()).toHaveLength(1);
+});
+
+test('doctor asks the store, and uploads nothing', async () => {
+  const { user, store } = await scene();
+  const rowOf = async (): Promise<string | undefined> =>
+    (await user.run(['doctor'])).stdout.split('\n').find((row) => row.startsWith('store '));
+  expect(await rowOf()).toMatch(/^store +ok +s3:\/\/bucket\/inputs at 127\.0\.0\.1:\d+ answers/);
+  store.faults.push((_, response) => response.writeHead(403).end());
+  expect(await rowOf()).toMatch(/^store +fail/);
+  expect(store.objects.size).toBe(0);
+});
+
+test.each([
+  ['127.0.0.1', 'gateway.example.com', /probably cannot reach 127\.0\.0\.1/],
+  ['minio.lan', 'gateway.example.com', /probably cannot reach minio\.lan/],
+  ['storage.googleapis.com', 'gateway.example.com', /mainland China/],
+  ['minio.lan', '10.0.0.1', undefined],
+  ['s3.example.com', 'gateway.example.com', undefined],
+  ['127.0.0.1', 'localhost', undefined],
+])('a store at %s and a gateway at %s: %s', (store, gateway, problem) => {
+  if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
+  else expect(reachProblem(store, gateway)).toMatch(problem);
 });
 
 test('without a store the error says how to set one, and nothing is sent', async () => {

@@ -7,6 +7,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { MgwError, toMgwError } from '../../errors.ts';
 import { sharedLedger } from '../../flows/settings.ts';
+import type { Settings } from '../../config/resolve.ts';
 import type { StateUrl } from '../../state-url.ts';
 
 /** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
@@ -43,7 +44,8 @@ async function examine(context: Context): Promise<Check[]> {
     if (unwritten !== undefined) state.push(unwritten);
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
-    return [...first, ...state, ...(await network.checkNetwork(context, settings))];
+    const store = await checkStore(context, settings);
+    return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store];
   } catch (error) {
     // An invalid config file was reported already.
     if (first.some(({ status }) => status === 'fail')) return first;
@@ -59,6 +61,24 @@ function verdict(checks: readonly Check[]): MgwError | undefined {
   const names = failed.map(({ name }) => name).join(', ');
   const what = failed.length === 1 ? '1 check failed' : `${failed.length} checks failed`;
   return new MgwError(worst.code, `${what}: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
+}
+
+/** Checks that the store for input files answers, and that the gateway probably reaches it. Uploads nothing. */
+async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check[]> {
+  const url = storeUrl.value;
+  if (sandbox.value || url === undefined) return [];
+  const hint = 'Correct store, store.endpoint (mgw config set) and the AWS variables.';
+  const check = await attempt('store', hint, async () => {
+    const { reachProblem } = await import('../../flows/open-stores.ts');
+    const store = await context.objects();
+    const probe = `${url.replace(/\/$/, '')}/mgw-doctor`;
+    await store.checkFree(probe, true);
+    const { host, hostname } = new URL(await store.address(probe));
+    const problem = reachProblem(hostname, (await context.gateway()).baseUrl.hostname);
+    if (problem === undefined) return ok('store', `${url} at ${host} answers`);
+    return warn('store', `${url} answers, but ${problem}`, 'Use a store that the gateway can reach.');
+  });
+  return [check];
 }
 
 /** Checks that the database of a shared ledger responds, has the tables, and stores data durably. */
