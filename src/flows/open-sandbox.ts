@@ -1,5 +1,6 @@
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import type { Settings } from '../config/resolve.ts';
+import { secretRedactor } from '../redact.ts';
 import type { Limits } from '../sandbox/exchange.ts';
 import type { Sandbox, SandboxOptions } from '../sandbox/server.ts';
 
@@ -13,10 +14,22 @@ export async function openSandbox(
   stateDir: string,
 ): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
   const { sandboxUrl: url, sandboxPaceMs } = settings;
-  if (url === undefined)
-    return startSandbox({ stateDir, paceMs: sandboxPaceMs.value, limits: limitsOf(settings), unref: true });
+  if (url === undefined) {
+    const redact = secretRedactor(configuredKey(settings));
+    const paceMs = sandboxPaceMs.value;
+    return startSandbox({ stateDir, paceMs, limits: limitsOf(settings), redact, unref: true });
+  }
   const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
+}
+
+// A key that cannot be read cannot be used either.
+function configuredKey(settings: Settings): string[] {
+  try {
+    return settings.key === undefined ? [] : [settings.key.read()];
+  } catch {
+    return [];
+  }
 }
 
 /** Returns the limits of the sandbox's account. Flags come before settings. */

@@ -79,7 +79,8 @@ function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatc
   return state === undefined ? wasTried(job) : state.includes(shownState(job));
 }
 
-function wasTried({ state, record }: Job): boolean {
+/** Whether an attempt was made to send a job, unlike one that a budget refused. */
+export function wasTried({ state, record }: Job): boolean {
   return state !== 'prepared' || record.attempts > 0;
 }
 

@@ -28,6 +28,8 @@ export interface Gateway {
   limits: Limits;
   /** Voices beyond the sandbox's own. */
   voices: readonly string[];
+  /** Removes the real key, which a prompt may contain by mistake, from what is kept of a task. */
+  redact: (text: string) => string;
   /** Streams of speech that are being sent. */
   streams: { open: number };
   /** Origins of the gateway and of B's file host; known once both listen. */

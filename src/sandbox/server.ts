@@ -98,6 +98,8 @@ export interface SandboxOptions {
   faults?: string[];
   /** Makes task ids and the faults of chaos the same for the same seed, calls and fresh state directory. */
   seed?: number;
+  /** Removes the real key from what is kept of a task. */
+  redact?: (text: string) => string;
   /** True lets the process end while it listens. */
   unref?: boolean;
   /** Milliseconds since 1970; for tests. */
@@ -144,6 +146,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const gateway: Gateway = {
     ...{ stateDir, now, paceMs, seed, limits, voices, take, chance, ...addresses },
     streams: { open: 0 },
+    redact: options.redact ?? ((text) => text),
   };
   const { unref } = options;
   const files = await listenForFiles(gateway, unref);

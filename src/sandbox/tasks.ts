@@ -100,7 +100,7 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
     },
     isFailure(order) ? endsAt : undefined,
   );
-  writeWhole(taskPath(gateway.stateDir, task.id), JSON.stringify(task));
+  writeWhole(taskPath(gateway.stateDir, task.id), gateway.redact(JSON.stringify(task)));
   return task;
 }
 

@@ -177,6 +177,7 @@ describe('the key inside a request', () => {
   it('that is configured is not recorded in the sandbox', async () => {
     const ran = await user.run(['--sandbox', ...submit, `say ${canaryKey}`]);
     expect(ran.code, ran.stderr).toBe(0);
+    expect(textBelow(user.cwd)).not.toContain(canaryKey);
     const shown = await user.run(['--sandbox', 'jobs', 'export']);
     expect(shown.stdout).toContain('say [redacted]');
     expect(shown.stdout).not.toContain(canaryKey);

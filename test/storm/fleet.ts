@@ -15,10 +15,10 @@ async function storm(): Promise<boolean> {
   const pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
   try {
     const say = (text: string): void => void process.stdout.write(`${text}\n`);
-    const trial = { rows, runners: 8, concurrency: 10, every: Math.ceil(rows / 12), say };
+    const trial = { rows, runners: 8, concurrency: 10, every: Math.ceil(rows / 36), maxIdle: '25s', say };
     const outcome = await (await Fleet.open(trial, server, pool?.port ?? server.port)).run();
     say(JSON.stringify(outcome, undefined, 2));
-    return outcome.paidTwice.length === 0 && outcome.astray.length === 0;
+    return outcome.paidTwice.length === 0 && outcome.astray.length === 0 && outcome.left.length === 0;
   } finally {
     await cleanUp();
     await pool?.close();

@@ -19,6 +19,8 @@ export interface Enqueued {
 export interface EnqueueDeps extends PlanDeps {
   /** Whether files are uploaded by a program, which only the machine that has the file can run. */
   usesProgram: boolean;
+  /** Removes the API key from a text. */
+  redact: (text: string) => string;
 }
 
 /** The maximum rows and bytes of one statement. */
@@ -73,7 +75,7 @@ function untouched(deps: PlanDeps): PlanDeps {
 // The files that a row names are read here and become part of it: no worker reads them.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
-  { usesProgram }: EnqueueDeps,
+  { usesProgram, redact }: EnqueueDeps,
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
   const why =
@@ -100,7 +102,10 @@ function newRow(
       }
     : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
   const carried = { id, hash: hashOf(work), row: own };
-  const size = JSON.stringify(own).length;
+  const text = JSON.stringify(own);
+  if (redact(text) !== text)
+    throw usageError(`line ${line}: the row contains the API key, and the queue would keep it. Remove it.`);
+  const size = text.length;
   if (size > maxLineBytes)
     throw usageError(
       `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and an enqueued row may have at most 8: give URLs instead.`,

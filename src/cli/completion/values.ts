@@ -5,6 +5,7 @@ import { settableKeys } from '../../config/keys.ts';
 import { readConfig } from '../../config/read.ts';
 import type { Job } from '../../job.ts';
 import { isObject, tryParseJson } from '../../json.ts';
+import { wasTried } from '../../jobs/newest.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
@@ -156,6 +157,7 @@ async function newest(context: Context, place?: Place): Promise<Job[]> {
   return found.filter(
     (job): job is Job =>
       job !== undefined &&
+      (place === undefined || wasTried(job)) &&
       (group !== 'video' || job.protocol === protocol || (!hasProtocol && job.protocol !== 'tts')),
   );
 }

@@ -35,7 +35,10 @@ function costOf(error: MgwError): string {
     resume: ' Running it again resumes; it does not submit again.',
     never: '',
   }[error.retry];
-  return error.exitCode === exitCodes.usage ? 'Nothing was sent.' : `${charged}${retry}`;
+  if (error.exitCode === exitCodes.usage) return 'Nothing was sent.';
+  // Of a batch: the row that was refused cost nothing.
+  if (error.code === 'budget' && error.charged === 'yes') return `The rows before it were charged.${retry}`;
+  return `${charged}${retry}`;
 }
 
 /**

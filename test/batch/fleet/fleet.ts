@@ -13,11 +13,10 @@ export interface Trial {
   rows: number;
   runners: number;
   concurrency: number;
-  /**
-   * The number of submissions after which something dies: a runner, a runner, the server, every connection, in this
-   * order.
-   */
+  /** The number of submissions after which something dies: six times of eight a runner, once the server, once every connection. */
   every: number;
+  /** How long an idle worker stays. */
+  maxIdle?: string;
   say?: (text: string) => void;
 }
 
@@ -27,6 +26,8 @@ export interface Outcome {
   paidTwice: string[];
   /** Rows that are neither there and whole nor in doubt or failed with a command to type. */
   astray: string[];
+  /** Rows that were not finished, nor in doubt, when the last runner had ended. */
+  left: string[];
   /** Rows in doubt. */
   unknown: number;
   done: number;
@@ -96,11 +97,11 @@ export class Fleet {
 
   // Until it ends by itself: what was killed is started again, as a machine of another name.
   async #keepRunning(number: number, file: string): Promise<void> {
-    const { concurrency } = this.#trial;
+    const { concurrency, maxIdle = '4s' } = this.#trial;
     const polls = ['--poll-interval', '50ms', ...this.#machines.output];
     const args =
       number % 2 === 0
-        ? ['worker', ...polls, '--max-idle', '4s', '--concurrency', '4']
+        ? ['worker', ...polls, '--max-idle', maxIdle, '--concurrency', '4']
         : ['batch', 'run', file, ...polls, '--concurrency', String(concurrency)];
     for (let isAgain = true; isAgain;) {
       const running = this.#machines.machine().start(args);
@@ -129,9 +130,10 @@ export class Fleet {
 
   async #befall(which: number): Promise<void> {
     if (this.#isOver) return;
-    const kind = which % 4;
-    this.#trial.say?.(['a runner dies', 'a runner dies', 'the server dies', 'connections break'][kind] ?? '');
-    if (kind < 2) [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child.kill('SIGKILL');
+    const kind = which % 8;
+    this.#trial.say?.(kind === 2 ? 'the server dies' : kind === 3 ? 'connections break' : 'a runner dies');
+    if (kind < 2 || kind > 3)
+      [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child.kill('SIGKILL');
     else if (kind === 2) {
       await this.#server.kill();
       await this.#server.start();
@@ -140,6 +142,10 @@ export class Fleet {
 
   async #outcome(file: string): Promise<Outcome> {
     const last = this.#machines.machine(this.#direct);
+    const { view: status } = await read(last, 'batch', 'status', file);
+    const left = (status['rows'] as RowView[]).filter(({ state }) =>
+      ['new', 'running', 'blocked'].includes(state),
+    );
     const args = [...this.#machines.output, '--poll-interval', '50ms', '--retries', '20'];
     const { view } = await read(last, 'batch', 'run', file, ...args);
     const bad = new Map((view['rows'] as RowView[]).map((row) => [row.id, row]));
@@ -154,6 +160,7 @@ export class Fleet {
     return {
       paidTwice: paid.map(([prompt]) => prompt),
       astray,
+      left: left.map(({ id, state }) => `${id} ${state}`),
       unknown: [...bad.values()].filter(({ state }) => state === 'unknown').length,
       done: this.#trial.rows - bad.size,
       maxAtOnce: this.#maxAtOnce,

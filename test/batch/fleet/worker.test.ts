@@ -88,6 +88,14 @@ describeFleet('mgw worker', {}, (place) => {
     expect([code, json['enqueued']]).toEqual([11, 1]);
   });
 
+  it('enqueues no row that contains the API key', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['good', 'a paper boat'], ['bad', `say ${here.env['MGW_API_KEY'] ?? ''}`]));
+    const refused = await runHereAs(here, ['batch', 'enqueue', file]);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('contains the API key')]);
+    expect(await rowsInQueue()).toBe('');
+  });
+
   async function rowsInQueue(): Promise<string> {
     return place.query('select id, state from mgw.batch_rows order by position');
   }
