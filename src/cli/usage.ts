@@ -79,7 +79,9 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   const other = otherFlags.get(flag);
   const isOwn = command.options.some(({ long }) => long === other);
   const meant = other !== undefined && isOwn ? `${other}?` : hint;
-  const help = meant === undefined ? '' : ` Did you mean ${meant}`;
+  const hasRows = command.options.some(({ long }) => long === '--default');
+  const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
+  const help = meant === undefined ? field : ` Did you mean ${meant}`;
   return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
 }
 
