@@ -198,7 +198,9 @@ it('a single connection is never made again, even if its server has closed it', 
   const signal = new AbortController().signal;
   const first = await sendOn(connections, request, { maxBuffered: 100, signal });
   first.resume();
-  await expect(sendOn(connections, request, { maxBuffered: 100, signal })).rejects.toThrow('not made again');
+  await expect(sendOn(connections, request, { maxBuffered: 100, signal })).rejects.toThrow(
+    'not opened again',
+  );
   expect(count).toBe(1);
 });
 

@@ -169,7 +169,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     lease.assertHeld();
     await place.server.query(`UPDATE mgw.leases SET until = now() - interval '1 s'`, place.database);
     clock.stop(31_000);
-    expect(() => lease.assertHeld()).toThrow(/stopped/);
+    expect(() => lease.assertHeld()).toThrow(/suspended/);
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
     await expect(ledger.create(newJobId(now + 1), [prepared, { ...sendingBy(lease) }])).rejects.toMatchObject(
       {
