@@ -26,6 +26,8 @@ export interface CollectDeps {
   commandText: (words: readonly string[]) => string;
   /** Folders whose names are taken out of texts, in addition to those of the files. */
   folders: readonly string[];
+  /** The name of the currency. */
+  currency: string;
 }
 
 /** Jobs as a page shows them. */
@@ -69,7 +71,7 @@ async function itemOf(
     duration: askedText(job, 'duration'),
     resolution: askedText(job, 'resolution'),
     tags: job.tags,
-    ...priceOf(job, events),
+    ...priceOf(job, events, deps),
     reason: reasonOf(job, state, deps),
     command: next && deps.commandText(next),
     files,
@@ -94,10 +96,12 @@ function stateOf(job: Job): ShownState {
 function priceOf(
   job: Job,
   events: readonly (RecordedEvent | undefined)[],
-): Pick<GalleryItem, 'price' | 'charge'> {
+  { currency }: CollectDeps,
+): Pick<GalleryItem, 'price' | 'currency' | 'charge'> {
   const last = expensesOf(job, events).at(-1);
   if (last === undefined) return {};
-  return { price: last.amount && formatDecimal(last.amount), charge: last.kind };
+  if (last.amount === undefined) return { charge: last.kind };
+  return { price: formatDecimal(last.amount), currency, charge: last.kind };
 }
 
 function reasonOf(

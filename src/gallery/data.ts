@@ -42,6 +42,8 @@ export interface GalleryItem {
   tags?: string[];
   /** What it cost at most, an exact decimal in plain digits. */
   price?: string;
+  /** The name of the price's currency. */
+  currency?: string;
   /** Whether the price was spent. `failed`: the gateway may charge failed tasks or not. `doubt`: unknown. */
   charge?: 'spent' | 'failed' | 'doubt';
   /** Why there is no result. */

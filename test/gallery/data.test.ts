@@ -42,6 +42,7 @@ const deps = (links: Links): CollectDeps => ({
   peaksOf: () => Promise.resolve(undefined),
   commandText: (words) => words.join(' '),
   folders: ['/home/anna'],
+  currency: 'EUR',
 });
 
 describe('an item', () => {

@@ -152,9 +152,9 @@ export function lengthText(duration: string): string {
 }
 
 /** The price as it counts: it may come back, or never have been charged. */
-export function priceText({ price, charge }: GalleryItem): string | undefined {
+export function priceText({ price, currency = '', charge }: GalleryItem): string | undefined {
   if (charge === undefined) return undefined;
-  const amount = price === undefined ? 'price unknown' : `cost ${price}`;
+  const amount = price === undefined ? 'price unknown' : `${price} ${currency}`.trim();
   if (charge === 'spent') return amount;
   return charge === 'failed' ? `${amount}, or given back` : `${amount}, if it was charged`;
 }

@@ -259,6 +259,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     await page.keyboard.press('Enter');
     const facts = await page.locator('.big dl').textContent();
     expect(facts).toContain('delivered5 s, 1280x720, 24 fps, no sounddiffersduration 5 s instead of 8 s');
+    expect(facts).toMatch(/price\d+ credits/);
     expect(faults).toEqual([]);
   });
 

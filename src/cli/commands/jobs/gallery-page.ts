@@ -5,6 +5,7 @@ import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
 import { globalArguments } from '../../../flows/next.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 import { type CollectDeps, collectItems, type FileState } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
 import { Links, stateBySize } from '../../../gallery/links.ts';
@@ -46,6 +47,7 @@ async function galleryHtml(
     redact: redactor(secrets),
     commandText: withGlobals,
     folders: [home, cwd, settings.stateDir.value],
+    currency: currencyOf(settings),
   };
   const data: GalleryData = {
     mgw: version,
