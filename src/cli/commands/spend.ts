@@ -21,10 +21,11 @@ interface SpendOptions {
 }
 
 const explanation = `
-spent   was accepted: at the price that was known when it was sent, speech by the gateway's own count
-failed  was accepted, and the generation failed: gateways give that back or not
-doubt   it is unknown whether it was accepted; mgw jobs ls --state unknown
-What was refused is left out. Times are UTC. Calls of mgw responses and mgw api are no jobs, and not in it.
+  spent   accepted, at the price known when it was sent; speech at the gateway's own count
+  failed  accepted, but the generation failed: gateways may give that back
+  doubt   it is unknown whether it was accepted: mgw jobs ls --state unknown
+
+Refused submissions are left out, and so are calls of mgw responses and mgw api, which are no jobs. Times are UTC.
 
 Examples:
   $ mgw spend

@@ -74,15 +74,19 @@ export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfigurati
   };
 }
 
-/** Wraps help. Examples remain valid shell commands; the rest is broken at spaces. */
+/** Wraps help. Examples remain valid shell commands; paragraphs and other lines are broken at spaces. */
 export function fitted(help: string, width: number): string {
+  const isLong = (line: string): boolean => line.length > width && !line.includes('\x1b');
   const fit = (line: string): string =>
     line.startsWith('  $ ')
       ? wrappedCommand(line, width, '      ')
       : wrapped(line, width, /^ */.exec(line)?.[0]);
   return help
+    .replace(/^\S.*(?:\n\S.*)+$/gm, (paragraph) =>
+      paragraph.split('\n').some(isLong) ? paragraph.replaceAll('\n', ' ') : paragraph,
+    )
     .split('\n')
-    .map((line) => (line.length <= width || line.includes('\x1b') ? line : fit(line)))
+    .map((line) => (isLong(line) ? fit(line) : line))
     .join('\n');
 }
 
