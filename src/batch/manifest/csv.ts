@@ -89,14 +89,14 @@ function fieldsOf({ cells, line }: CsvRecord, header: Header): WrittenField[] {
   const fields: WrittenField[] = [];
   for (const [index, name] of header.names.entries()) {
     const written = cells[index] ?? '';
-    const value = fieldName(name) === 'aspect-ratio' ? ratioOf(written) : written;
+    const value = fieldName(name) === 'aspect-ratio' ? ratioInCell(written) : written;
     if (name !== '' && value !== '') fields.push({ name, value, line, nameLine: header.line, isText: true });
   }
   return fields;
 }
 
-// A spreadsheet takes 16:9 for a time of day, and writes it as 16:09 or 16:09:00.
-function ratioOf(cell: string): string {
+// A spreadsheet may read 16:9 as a time of day, and write it as 16:09 or 16:09:00.
+function ratioInCell(cell: string): string {
   return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
 }
 

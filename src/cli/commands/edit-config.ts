@@ -18,9 +18,9 @@ import { readLine } from '../prompt.ts';
 import { checkDefault, checkPrice } from './check-setting.ts';
 
 /**
- * Opens a copy of the config file in an editor, and replaces the file by it if it can be used. A file that cannot be used
- * now can be mended so.
- * @throws MgwError, exit 2, if no editor is set, the editor fails, or what was written cannot be used; the file stays as it was.
+ * Opens a copy of the config file in an editor, and replaces the file with the copy if that is valid. This can also repair
+ * an invalid file.
+ * @throws MgwError, exit 2, if no editor is set, the editor fails, or the copy is invalid; the file stays unchanged.
  */
 export async function editConfig(context: Context): Promise<Outcome> {
   const { io, progress } = context;

@@ -22,8 +22,8 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
 }
 
 /**
- * Exit 2: invalid rows.
- * @param command what was typed: it is suggested again if all that is wrong is columns that are no fields
+ * Builds the error of invalid rows: exit 2.
+ * @param command the command as typed, which `next` repeats with `--ignore-columns` if unknown columns are the only problem
  */
 export function refusal({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;

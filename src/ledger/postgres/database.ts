@@ -175,7 +175,7 @@ const clearPassword = 'MGW_CLEAR_PASSWORD';
  */
 export function tlsOptions(
   { tls, href }: StateUrl,
-  defaultHost = process.env['PGHOST'] ?? 'localhost',
+  defaultHost?: string,
 ): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
   const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
   if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href, defaultHost)))
@@ -191,9 +191,9 @@ export function tlsOptions(
 
 /** Returns a warning if someone on the network could read or change the traffic, else undefined. */
 export function tlsWarning(url: StateUrl): string | undefined {
-  const { rejectUnauthorized } = tlsOptions(url) || { rejectUnauthorized: false };
-  if (rejectUnauthorized || isHere(url.href, process.env['PGHOST'] ?? 'localhost')) return undefined;
-  const what = tlsOptions(url) ? 'not verified (sslmode=no-verify)' : 'not encrypted';
+  const tls = tlsOptions(url);
+  if ((tls && tls.rejectUnauthorized) || isHere(url.href)) return undefined;
+  const what = tls ? 'not verified (sslmode=no-verify)' : 'not encrypted';
   return `The connection to the database is ${what}: anyone on the network in between can read and change the records of mgw.`;
 }
 
@@ -212,7 +212,7 @@ function pem(path: string): string {
 }
 
 // Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
-function isHere(href: string, defaultHost: string): boolean {
+function isHere(href: string, defaultHost = process.env['PGHOST'] ?? 'localhost'): boolean {
   const url = new URL(href);
   const hosts = url.searchParams.getAll('host');
   const host = hosts.at(-1) || decodeURIComponent(url.hostname) || defaultHost;

@@ -56,8 +56,9 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     const tripMs = performance.now() - sent;
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
+    const tls = tlsWarning(url);
     const warnings = [
-      ...[tlsWarning(url) ?? []].flat(),
+      ...(tls === undefined ? [] : [tls]),
       ...(await routeWarnings(database)),
       ...warningsOf(row, number, lagMs),
     ];
