@@ -55,7 +55,7 @@ async function get(url: string, path: string): Promise<void> {
   const deadline = deadlineIn(600_000, systemClock);
   const claimant = {
     owner: { pid: process.pid, start: '', host: '' },
-    assertHeld: () => undefined,
+    assertLease: () => undefined,
     lifeOf: () => Promise.resolve('dead' as const),
   };
   const late = (): Error => new Error('it is locked');

@@ -52,7 +52,7 @@ async function measure(port: number, size: number, folder: string): Promise<stri
     ledger: await openFileLedger(join(folder, 'state'), () => Date.now()),
     client,
     clock: systemClock,
-    lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
+    lease: () => Promise.resolve({ owner: currentOwner(), assertLease: () => undefined }),
     gateway: 'bench',
     account: '',
     redact: (text: string) => text,

@@ -13,13 +13,13 @@ export interface Clock {
 /** The time at which an operation is abandoned, even if the clock of the machine is set. */
 export interface Deadline {
   /** The milliseconds left, 0 once it has passed. */
-  leftMs(): number;
+  remainingMs(): number;
 }
 
 /** The deadline that passes in `ms` milliseconds. */
 export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadline {
   const end = clock.monotonic() + ms;
-  return { leftMs: () => Math.max(0, end - clock.monotonic()) };
+  return { remainingMs: () => Math.max(0, end - clock.monotonic()) };
 }
 
 /** The longest that Node's timers can be set for, ms (24.8 days): they fire at once for anything longer. */

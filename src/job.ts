@@ -263,7 +263,7 @@ export function isOpenFor(job: Job, goal: Goal): boolean {
 }
 
 /** The gateway's own word for a job's state, if it differs from mgw's. */
-export function ownWord({
+export function nativeWord({
   native_status: native,
   state,
 }: Pick<Job, 'native_status' | 'state'>): string | undefined {

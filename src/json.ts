@@ -55,7 +55,7 @@ function quoteLongIntegers(text: string): string {
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);
   if (isCut) throw new RangeError(`it is nested deeper than ${maxLevels} levels`);
-  const lost = unkeptNumber(text);
+  const lost = inexactNumber(text);
   if (lost !== undefined)
     throw new RangeError(
       `the number ${lost.slice(0, 40)} cannot be sent unchanged; in quotes it is sent as text`,
@@ -64,7 +64,7 @@ export function parseBodyJson(text: string): Json {
 }
 
 // An integer beyond 2^53, or any number beyond the range of a double.
-function unkeptNumber(text: string): string | undefined {
+function inexactNumber(text: string): string | undefined {
   let inString = false;
   for (const [token] of text.matchAll(/\\[^]|"|-?\d[\d.eE+-]*/g)) {
     if (token === '"') inString = !inString;

@@ -27,7 +27,7 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
  * @param what the flag or field that gives the name
  * @throws MgwError('usage') that does not quote the name.
  */
-export function checkHoldsNoSecret(
+export function checkNoSecret(
   what: string,
   name: string | undefined,
   redact: (text: string) => string,

@@ -7,7 +7,7 @@ export function nearestName(
   names: readonly string[],
   most = Math.min(3, Math.floor(name.length / 4)),
 ): string | undefined {
-  const same = names.find((known) => squeezed(known) === squeezed(name));
+  const same = names.find((known) => normalizedName(known) === normalizedName(name));
   if (same !== undefined) return same;
   const near = names
     .filter((known) => Math.abs(known.length - name.length) <= most)
@@ -17,7 +17,7 @@ export function nearestName(
 }
 
 /** A name without regard to letter case, `_` and `-`: what `model_version` and `ModelVersion` have in common. */
-export function squeezed(name: string): string {
+export function normalizedName(name: string): string {
   return name.toLowerCase().replace(/[_\-\s]/g, '');
 }
 

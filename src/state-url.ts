@@ -95,7 +95,7 @@ export function shownUrl(text: string): string {
 }
 
 /** True if an address holds a password. */
-export function holdsPassword(text: unknown): boolean {
+export function hasPassword(text: unknown): boolean {
   return (
     typeof text === 'string' && isStateUrl(text) && URL.canParse(text) && passwordIn(new URL(text)) !== ''
   );

@@ -42,9 +42,9 @@ it('a deadline passes when its time has gone by, whatever the time of day is set
   const stepped = vi.spyOn(Date, 'now').mockReturnValue(0);
   const passing = vi.spyOn(process, 'hrtime').mockReturnValue([1, 0]);
   const deadline = deadlineIn(30, systemClock);
-  expect(deadline.leftMs()).toBe(30);
+  expect(deadline.remainingMs()).toBe(30);
   passing.mockReturnValue([1, 31_000_000]);
-  expect(deadline.leftMs()).toBe(0);
+  expect(deadline.remainingMs()).toBe(0);
   stepped.mockRestore();
   passing.mockRestore();
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseStateUrl, shownUrl, holdsPassword } from '../src/state-url.ts';
+import { parseStateUrl, shownUrl, hasPassword } from '../src/state-url.ts';
 
 const secret = 'hunter2secret';
 
@@ -40,9 +40,9 @@ describe('the address of a shared ledger', () => {
 
   it('gives its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
-    expect(holdsPassword('postgres://mgw:x@db/jobs')).toBe(true);
-    expect(holdsPassword('postgres://mgw@db/jobs')).toBe(false);
-    expect(holdsPassword(undefined)).toBe(false);
+    expect(hasPassword('postgres://mgw:x@db/jobs')).toBe(true);
+    expect(hasPassword('postgres://mgw@db/jobs')).toBe(false);
+    expect(hasPassword(undefined)).toBe(false);
   });
 
   it.each([

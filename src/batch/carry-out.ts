@@ -65,7 +65,7 @@ export async function carryOut(
   return submitVideo(
     work,
     { ...wanted, ask: 'file', target, makeFolder: (made) => makeFolderOf(made, root) },
-    { ...deps, client, ...(pace.isShared && { onLeft: () => slot.leave() }) },
+    { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) },
     { onAccepted: update, onUpdate: update },
   );
 }

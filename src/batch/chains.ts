@@ -7,11 +7,11 @@ import { isStoredName, withAssets } from '../protocols/local-asset.ts';
 import type { NamedRow, PlannedRow, Root } from './planned-row.ts';
 import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
-import { type RowState, standingOf, type Standing, type StandingDeps } from './row-state.ts';
+import { type RowState, rowStatusOf, type RowStatus, type RowStatusDeps } from './row-state.ts';
 import { countOf, isSpeech, type VideoWork, type Work } from './work.ts';
 
 /** The dependencies for rows that wait for others. */
-export interface ChainDeps extends StandingDeps {
+export interface ChainDeps extends RowStatusDeps {
   /** Composes a row with the assets that are other rows. @throws MgwError('usage') as its command does. */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
   /** The assets that a job's record can provide, the newest first. */
@@ -78,7 +78,7 @@ export class Chains {
    */
   async planned(found: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
     const inputs = this.graph.inputsOf(found.row);
-    if (inputs.length === 0) return { ...found, ...(await standingOf(found, deps)) };
+    if (inputs.length === 0) return { ...found, ...(await rowStatusOf(found, deps)) };
     const waitsFor = this.graph.waitsFor(found.row);
     const assets = inputs.map((input) => this.#assetsOf(input, deps));
     const given = inputs.flatMap(({ ref }, index) => {
@@ -91,11 +91,11 @@ export class Chains {
       throw usageError(`${missing.part.shown}: ${missing.id} has no saved video.`);
     const work = isWhole ? await deps.workOf(found.row, new Map(given)) : found.work;
     const own = { ...found, waitsFor, work };
-    const standing = await standingOf(own, deps);
-    const paid = standing.state === 'changed' ? this.#asPaid(found, standing, inputs) : undefined;
-    const before = paid && (await standingOf({ ...found, work: paid.work }, deps));
+    const status = await rowStatusOf(own, deps);
+    const paid = status.state === 'changed' ? this.#asPaid(found, status, inputs) : undefined;
+    const before = paid && (await rowStatusOf({ ...found, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
-      return this.#judged({ ...own, ...standing });
+      return this.#judged({ ...own, ...status });
     // The paid job is still to be fetched, or in doubt: that must end first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...own, work: paid.work, ...before };
@@ -132,7 +132,7 @@ export class Chains {
   // since.
   #asPaid(
     { work }: NamedRow,
-    { take: { job } }: Standing,
+    { take: { job } }: RowStatus,
     inputs: readonly Input[],
   ): { work: VideoWork; names: Set<string> } | undefined {
     if (isSpeech(work) || !isObject(job?.request)) return undefined;

@@ -1,4 +1,4 @@
-import { takeKey } from '../jobs/named-job.ts';
+import { keyOfRetry } from '../jobs/named-job.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { filesOf, pathOfTake, type RowState } from './row-state.ts';
 import { countOf } from './work.ts';
@@ -96,5 +96,5 @@ function takeNextToIt(planned: PlannedRow): PlannedRow {
 
 function nextTake(planned: PlannedRow): PlannedRow {
   const number = planned.take.number + 1;
-  return { ...planned, state: 'new', take: { number, key: takeKey(planned.key, number) } };
+  return { ...planned, state: 'new', take: { number, key: keyOfRetry(planned.key, number) } };
 }

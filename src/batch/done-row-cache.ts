@@ -3,9 +3,9 @@ import { appendFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { logOf } from '../files/claim-log.ts';
 import type { Job, JobFile } from '../job.ts';
-import { namedJob, takeKey } from '../jobs/named-job.ts';
+import { namedJob, keyOfRetry } from '../jobs/named-job.ts';
 import type { OutputPlace } from '../jobs/output-template.ts';
-import { isTaken } from '../jobs/target.ts';
+import { pathExists } from '../jobs/target.ts';
 import { checkedLine, textOfLine } from '../ledger/event-log.ts';
 import { readBytes } from '../ledger/durable-file.ts';
 import { removeFile } from '../files/whole-file.ts';
@@ -143,8 +143,8 @@ export async function rememberRow(
 export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): Promise<boolean> {
   if ((await ledger.version(known.job)) !== known.version || !known.files.every(isThere)) return false;
   // A run that was killed later may have left files, which are removed when the row is looked up.
-  if (known.files.some(({ path }) => isTaken(logOf(path)))) return false;
-  const next = namedJob(ledger, takeKey(key, known.take + 1));
+  if (known.files.some(({ path }) => pathExists(logOf(path)))) return false;
+  const next = namedJob(ledger, keyOfRetry(key, known.take + 1));
   return next.then(
     (job) => job === undefined,
     () => false,

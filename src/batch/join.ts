@@ -147,7 +147,7 @@ async function written(
   const hashed = new HashedFile(path, file, size);
   try {
     const sealed = await hashed.seal();
-    await publish(sealed, target, { force, charged: 'no', assertHeld: lock.assertHeld });
+    await publish(sealed, target, { force, charged: 'no', assertLease: lock.assertLease });
     return { path: target, bytes: sealed.bytes, sha256: sealed.sha256 };
   } finally {
     await hashed.close();

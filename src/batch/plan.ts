@@ -1,6 +1,6 @@
 import { MgwError, messageOf, usageError } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
-import { isTaken, pathsAt } from '../jobs/target.ts';
+import { pathExists, pathsAt } from '../jobs/target.ts';
 import { type ChainDeps, Chains } from './chains.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
@@ -9,7 +9,7 @@ import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
 import { RowGraph } from './row-graph.ts';
-import { rowStates, standingOf, type RowState, type Standing } from './row-state.ts';
+import { rowStates, rowStatusOf, type RowState, type RowStatus } from './row-state.ts';
 import { countOf, modelOf, type Work } from './work.ts';
 
 /** The dependencies of a plan. */
@@ -19,7 +19,7 @@ export interface PlanDeps extends ChainDeps {
   /** The rows that were done before, if they only need to be counted. */
   known?: DoneRowCache | undefined;
   /** The state of a row. If absent, it is read from the ledger. */
-  standing?: (row: NamedRow) => Standing;
+  statusOf?: (row: NamedRow) => RowStatus;
 }
 
 /** An opened batch. */
@@ -63,18 +63,14 @@ export interface Plan {
 }
 
 /** Receives the valid rows of a plan as they are read. */
-export type TakeRow = (planned: PlannedRow) => Promise<void> | void;
+export type UseRow = (planned: PlannedRow) => Promise<void> | void;
 
 /**
  * Reads a manifest once, checks every row, and determines its state. Sends and writes nothing.
  * @param take receives each valid row that is not known to be done. Rows that wait for others come last.
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
-export async function planBatch(
-  batch: Batch,
-  deps: PlanDeps,
-  take: TakeRow = () => undefined,
-): Promise<Plan> {
+export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () => undefined): Promise<Plan> {
   const graph = await RowGraph.read(batch.manifest, batch.name);
   const planning = new Planning(batch, deps, new Chains(graph));
   const waiting = new Map<number, Row>();
@@ -116,7 +112,7 @@ export async function planRow(
 ): Promise<PlannedRow> {
   const found = named(row, await deps.workOf(row, chains?.placeholders(row)), name, place);
   return chains === undefined
-    ? { ...found, ...(await standingOf(found, deps)) }
+    ? { ...found, ...(await rowStatusOf(found, deps)) }
     : chains.planned(found, deps);
 }
 
@@ -193,10 +189,10 @@ class Planning {
   }
 
   async #stateOf(found: NamedRow): Promise<PlannedRow> {
-    const { standing } = this.#deps;
+    const { statusOf } = this.#deps;
     const { chains } = this.plan;
-    if (standing === undefined) return chains.planned(found, this.#deps);
-    return { ...found, ...standing(found), waitsFor: chains.graph.waitsFor(found.row) };
+    if (statusOf === undefined) return chains.planned(found, this.#deps);
+    return { ...found, ...statusOf(found), waitsFor: chains.graph.waitsFor(found.row) };
   }
 
   #workOf(row: Row): Promise<Work | undefined> {
@@ -259,7 +255,7 @@ class Planning {
   #isFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
     const count = countOf(work);
-    return pathsAt({ kind: 'file', path }, { id: '' }, count).every((each) => !isTaken(each));
+    return pathsAt({ kind: 'file', path }, { id: '' }, count).every((each) => !pathExists(each));
   }
 
   async #counted(planned: PlannedRow): Promise<PlannedRow> {

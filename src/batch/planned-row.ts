@@ -2,7 +2,7 @@ import { messageOf, usageError } from '../errors.ts';
 import { variableName } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 import type { Job } from '../job.ts';
-import type { RowState, Standing } from './row-state.ts';
+import type { RowState, RowStatus } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
 import { printableLine } from '../printable.ts';
 import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
@@ -37,7 +37,7 @@ export interface Root {
 }
 
 /** A row, and its line. */
-export type PlannedRow = NamedRow & Standing;
+export type PlannedRow = NamedRow & RowStatus;
 
 /** Returns the display name of a row: its id, or its prompt if it has none. */
 export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>): string {

@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { parse } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
-import { removeLeft } from '../jobs/lock-output.ts';
+import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { differences, latestRetry, type Retry } from '../jobs/named-job.ts';
 import type { JobDeps } from '../jobs/deps.ts';
 import { fingerprintOf, recordedBody } from '../jobs/order.ts';
@@ -33,7 +33,7 @@ export const rowStates = [
 export type RowState = (typeof rowStates)[number];
 
 /** The ledger's knowledge of a row. */
-export interface Standing {
+export interface RowStatus {
   state: RowState;
   take: Retry;
   /** What differs from the job, if the row was changed. */
@@ -44,7 +44,7 @@ export interface Standing {
 }
 
 /** The dependencies for determining a row's state. */
-export interface StandingDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
+export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
   /** True if files may be on other machines: a delivery anywhere counts. Otherwise the file must exist here. */
   isAnywhere?: boolean;
 }
@@ -59,7 +59,7 @@ export interface RowIdentity {
 }
 
 /** Determines the state of a row. If the record of its job is lost, it is unknown whether the row was paid for. */
-export async function standingOf({ key, work, path }: RowIdentity, deps: StandingDeps): Promise<Standing> {
+export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowStatusDeps): Promise<RowStatus> {
   const take = await latestRetry(deps.ledger, key).catch((error: unknown) => {
     if (error instanceof MgwError && error.code === 'submit_unknown') return undefined;
     throw error;
@@ -123,15 +123,15 @@ export function filesOf(job: Job, path: string, count: number): JobFile[] | unde
 /** Removes leftovers of dead runs of a row whose job has ended, since runs skip this row. */
 export async function tidyRow(
   { state, take, path, work }: Tidied,
-  deps: Parameters<typeof removeLeft>[2],
+  deps: Parameters<typeof removeJobLeftovers>[2],
 ): Promise<void> {
   const { job } = take;
   if (job === undefined || isObjectUrl(path ?? '') || (state !== 'done' && state !== 'failed')) return;
   const count = Math.max(countOf(work), job.record.results ?? 0);
-  await removeLeft(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
+  await removeJobLeftovers(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
 }
 
-type Tidied = Standing & Pick<RowIdentity, 'work' | 'path'>;
+type Tidied = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous, since a batch checks all its files and the thread pool takes ten times as long.
 /** True for a regular file of this size, and for an object, which is recorded once the store has it. */
@@ -146,7 +146,7 @@ export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boole
 }
 
 // A record that has lost its beginning does not hold the request. The row is in doubt, not changed.
-function changesOf(job: Job, work: Work, deps: StandingDeps): string[] | undefined {
+function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefined {
   const { fingerprint } = job.record;
   const submission = submissionOf(work);
   if (fingerprint === lostFingerprint || fingerprint === fingerprintOf(submission, deps.gateway))

@@ -37,7 +37,7 @@ export type ChargeOutcome =
 export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
 
 /** The state of a budget, for the current day or month if its limit is for one. */
-export interface Standing {
+export interface BudgetState {
   /** Absent if none was set, or if the budget was removed. */
   limit?: Limit;
   /** Paid for. */
@@ -47,7 +47,7 @@ export interface Standing {
 }
 
 /** Whether an amount may be spent; if not, the state of the budget without it. */
-export type Decision = { fits: true } | { fits: false; standing: Standing };
+export type Decision = { fits: true } | { fits: false; state: BudgetState };
 
 /**
  * An amount that all processes together must not exceed. A decision is durable before it is returned. Any number of
@@ -72,6 +72,6 @@ export interface Budget {
   setLimit(limit: Limit): Promise<void>;
   /** Removes the limit and the record of what was spent. */
   remove(): Promise<void>;
-  standing(): Promise<Standing>;
+  state(): Promise<BudgetState>;
   close(): Promise<void>;
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
 import { type BudgetLog, openBudgetLog } from './budget-log.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, Standing } from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, BudgetState } from './budget.ts';
 
 /** Dependencies of a budget in a file. */
 interface FileBudgetOptions {
@@ -65,9 +65,9 @@ export class FileBudget implements Budget {
     await this.#append([{ type: 'removed' }], true);
   }
 
-  async standing(): Promise<Standing> {
+  async state(): Promise<BudgetState> {
     await this.#read();
-    return this.#reservations.standing(this.#at());
+    return this.#reservations.state(this.#at());
   }
 
   close(): Promise<void> {

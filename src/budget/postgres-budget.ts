@@ -2,7 +2,7 @@ import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, Standing } from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { ownerIn } from './reservations.ts';
 
@@ -74,15 +74,15 @@ export class PostgresBudget implements Budget {
     this.#isMade = false;
   }
 
-  standing(): Promise<Standing> {
-    return this.#standing();
+  state(): Promise<BudgetState> {
+    return this.#state();
   }
 
   close(): Promise<void> {
     return Promise.resolve();
   }
 
-  async #standing(given?: Limit): Promise<Standing> {
+  async #state(given?: Limit): Promise<BudgetState> {
     const window = (of: 'held' | 'kept'): string => `trim_scale(${inWindow(of, 'coalesce($4, per)')})::text`;
     const [row] = await this.#run<{ amount: string | null; per: Per | null; held: string; kept: string }>(
       `WITH ${this.#moment} SELECT trim_scale(amount)::text AS amount, per, ${window('held')} AS held, ${window('kept')} AS kept
@@ -115,7 +115,7 @@ export class PostgresBudget implements Budget {
       if (isDuplicate(error)) return { fits: true };
       throw error;
     }
-    return { fits: false, standing: await this.#standing(limit) };
+    return { fits: false, state: await this.#state(limit) };
   }
 
   // A process that declares this one dead waits for this statement before it releases its reservations.
@@ -204,7 +204,7 @@ export class PostgresBudget implements Budget {
 }
 
 /** The names of the standing budgets in a database. */
-export async function standingNames(database: Database): Promise<string[]> {
+export async function configuredNames(database: Database): Promise<string[]> {
   const rows = await database.query<{ name: string }>(
     `SELECT name FROM ${database.table('budgets')} WHERE kind = 'standing' ORDER BY name`,
   );
@@ -220,7 +220,7 @@ export function openReservations(
   );
 }
 
-function amountsOf(held: string, kept: string): Pick<Standing, 'spent' | 'reserved'> {
+function amountsOf(held: string, kept: string): Pick<BudgetState, 'spent' | 'reserved'> {
   const spent = parseDecimal(kept);
   return { spent, reserved: subtract(parseDecimal(held), spent) };
 }

@@ -2,7 +2,7 @@ import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero
 import type { Owner } from '../job.ts';
 import { isObject, type Json, type JsonObject } from '../json.ts';
 import { checkedLine, textOfLine } from '../ledger/event-log.ts';
-import type { Charge, Decision, Limit, Per, Reservation, Standing } from './budget.ts';
+import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './budget.ts';
 
 /** A line of a budget's file. The file's order decides: see {@link Reservations}. */
 export type BudgetEvent =
@@ -69,7 +69,7 @@ export class Reservations {
   }
 
   /** The state of the budget at a time, ISO 8601 in UTC. */
-  standing(at: string, limit = this.#limit): Standing {
+  state(at: string, limit = this.#limit): BudgetState {
     const spent = sumOf(this.#kept, limit?.per, at);
     return { limit, spent, reserved: subtract(sumOf(this.#held, limit?.per, at), spent) };
   }
@@ -83,7 +83,7 @@ export class Reservations {
   }: RecordedBudgetEvent & { type: 'reserve' }): Decision {
     const held = sumOf(this.#held, limit?.per, at);
     if (limit === undefined || compare(add(held, amount), limit.amount) > 0)
-      return { fits: false, standing: this.standing(at, limit) };
+      return { fits: false, state: this.state(at, limit) };
     const entry: Entry = { id, amount, owner, at, state: 'reserved' };
     this.#entries.set(id, entry);
     change(this.#held, entry, add);

@@ -16,7 +16,7 @@ export type Run = (command: Command, action: Action) => Promise<void>;
 export type Register = (parent: Command, run: Run) => void;
 
 /** A command as its parent's help lists it. The rest is loaded when the command is used. */
-export interface Listed {
+export interface ListedCommand {
   about: string;
   load: () => Promise<Register>;
   /** Its heading in the help. */
@@ -37,7 +37,7 @@ export class Misuse extends Error {
 }
 
 /** Adds subcommands by name and description. A command line loads only the command that it names. */
-export function list(group: Command, run: Run, commands: Record<string, Listed>): void {
+export function list(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
     const command = group.command(name, { hidden }).description(about);

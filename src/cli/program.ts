@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { type Act, list, type Listed, Misuse, read, readAll, type Run } from './command-tree.ts';
+import { type Act, list, type ListedCommand, Misuse, read, readAll, type Run } from './command-tree.ts';
 import { addGlobals, type Globals } from './options.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { topics } from './help/topics.ts';
@@ -7,7 +7,7 @@ import { usageErrorOf } from './usage.ts';
 import { version } from '../version.ts';
 
 // In the order of the help.
-const commands: Record<string, Listed> = {
+const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',
     about: 'make a video; the protocol follows from the model',

@@ -1,7 +1,7 @@
 import { usageError } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { parseBaseUrl, parseOrigin } from './derived.ts';
-import { holdsPassword } from '../state-url.ts';
+import { hasPassword } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
@@ -49,7 +49,7 @@ function checkModelName(model: string): void {
  * Converts words of the command line into the value that is stored in a profile.
  * @throws Error whose message says what is allowed.
  */
-export function keptValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
+export function storedValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
   const allowHttp = profile.allow_http ?? false;
   const name = path.join('.');
   if (name === 'trusted_origins')
@@ -59,7 +59,7 @@ export function keptValue(path: KeyPath, words: readonly string[], profile: Prof
   if (isPrice(path) && words.length > 0) return words.join('; ');
   const [word, ...more] = words;
   if (word === undefined || more.length > 0) throw new Error('one value');
-  if (name === 'state' && holdsPassword(word))
+  if (name === 'state' && hasPassword(word))
     throw new Error(
       'an address without its password, which the command line would show to others: PGPASSWORD or ~/.pgpass',
     );

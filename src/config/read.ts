@@ -4,7 +4,7 @@ import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { linkFault, ownerFault } from '../ownership.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
-import { holdsPassword } from '../state-url.ts';
+import { hasPassword } from '../state-url.ts';
 import type { Env } from './layers.ts';
 import { configFolder, thisHost, type Host } from './places.ts';
 import type { ConfigFile } from './schema.ts';
@@ -165,7 +165,7 @@ function holdsSecret(raw: JsonObject): boolean {
   return (
     isObject(profiles) &&
     Object.values(profiles).some(
-      (profile) => isObject(profile) && ('api_key' in profile || holdsPassword(profile['state'])),
+      (profile) => isObject(profile) && ('api_key' in profile || hasPassword(profile['state'])),
     )
   );
 }

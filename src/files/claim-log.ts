@@ -70,7 +70,7 @@ export function readClaimLog(text: string): ClaimLog {
   for (const line of text.split('\n')) {
     if (line === '') continue;
     const entry = parsed(line);
-    if (isClaim(entry)) take(log, entry);
+    if (isClaim(entry)) addClaim(log, entry);
     else if (entry['released'] === true) log.released = true;
     else log.metadata = withNote(log.metadata, noteIn(entry));
   }
@@ -92,7 +92,7 @@ export function withNote(metadata: PartMetadata, { scratch, ...note }: Note): Pa
   return { ...metadata, ...note, scratch: all };
 }
 
-function take(log: ClaimLog, claim: Claim): void {
+function addClaim(log: ClaimLog, claim: Claim): void {
   if (claim.after !== (log.latest?.claim ?? '')) return;
   log.latest = claim;
   log.released = false;
@@ -238,13 +238,13 @@ export function logsOf(target: string, identity: string): [string, string] {
  * Returns the path of a test file that shows whether an output can be created. It is as long as the longest path used
  * for the output.
  */
-export function trialOf(target: string): string {
+export function testFileOf(target: string): string {
   return logOf(`${target}.00000000`);
 }
 
 /** Removes the test file of a killed process. */
-export function removeTrial(target: string): void {
-  const path = trialOf(target);
+export function removeTestFile(target: string): void {
+  const path = testFileOf(target);
   const found = lstatSync(path, { throwIfNoEntry: false });
   if (found !== undefined && isOwnFile(found) && found.size <= 1) removeFile(path);
 }

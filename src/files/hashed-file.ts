@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { syncFile } from './make-folder.ts';
 import { localError } from './local-error.ts';
-import { giveBack } from './reused-buffers.ts';
+import { releaseBuffer } from './reused-buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const maxPending = 4 * 1024 * 1024;
@@ -138,7 +138,7 @@ export class HashedFile {
   // Small data is written before a thread could be notified.
   #drainLittle(): void {
     try {
-      const batch = this.#taken();
+      const batch = this.#dequeue();
       for (let rest = batch; rest.length > 0;)
         rest = this.#after(rest, writevSync(this.#file, rest, this.#length));
       this.#wrote(batch);
@@ -150,9 +150,9 @@ export class HashedFile {
   async #drain(): Promise<void> {
     try {
       while (this.#pending.length > 0) {
-        const batch = this.#taken();
+        const batch = this.#dequeue();
         for (let rest = batch; rest.length > 0;)
-          rest = this.#after(rest, await written(this.#file, rest, this.#length));
+          rest = this.#after(rest, await writeChunks(this.#file, rest, this.#length));
         this.#wrote(batch);
       }
     } catch (error) {
@@ -161,7 +161,7 @@ export class HashedFile {
     this.#writing = undefined;
   }
 
-  #taken(): Uint8Array[] {
+  #dequeue(): Uint8Array[] {
     const batch = this.#pending;
     this.#pending = [];
     this.#pendingBytes = 0;
@@ -174,7 +174,7 @@ export class HashedFile {
   }
 
   #wrote(batch: Uint8Array[]): void {
-    for (const chunk of batch) giveBack(chunk);
+    for (const chunk of batch) releaseBuffer(chunk);
     this.#follow();
   }
 
@@ -191,7 +191,7 @@ export class HashedFile {
   }
 }
 
-function written(file: number, chunks: Uint8Array[], at: number): Promise<number> {
+function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<number> {
   return new Promise((resolve, reject) =>
     writev(file, chunks, at, (error, bytes) => (error === null ? resolve(bytes) : reject(error))),
   );
@@ -223,7 +223,7 @@ const wakeBytes = 8 * 1024 * 1024;
 export class HashThread {
   readonly #worker: Worker;
   readonly #digest: Promise<string>;
-  #told = 0;
+  #notified = 0;
 
   /**
    * Starts a thread for a file that stays open for reading until {@link end} has returned. Returns undefined if there
@@ -256,14 +256,14 @@ export class HashThread {
 
   /** Notifies the thread of the number of bytes written. */
   reached(length: number): void {
-    if (length - this.#told < wakeBytes) return;
-    this.#told = length;
-    this.#tell({ length, isWhole: false });
+    if (length - this.#notified < wakeBytes) return;
+    this.#notified = length;
+    this.#notify({ length, isWhole: false });
   }
 
   /** The hash of the whole file, lower-case hexadecimal. @throws Error if the thread has failed. */
   digest(length: number): Promise<string> {
-    this.#tell({ length, isWhole: true });
+    this.#notify({ length, isWhole: true });
     this.#worker.ref();
     return this.#digest;
   }
@@ -273,7 +273,7 @@ export class HashThread {
     await this.#worker.terminate();
   }
 
-  #tell(written: Written): void {
+  #notify(written: Written): void {
     this.#worker.postMessage(written);
   }
 }

@@ -9,7 +9,7 @@ import {
   openLog,
   partState,
   readClaimLog,
-  removeTrial,
+  removeTestFile,
   textOf,
   unlinkAll,
   type LogFile,
@@ -22,21 +22,21 @@ import type { Claimant } from './output-lock.ts';
  * @throws the errors of the file system
  */
 export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
-  removeTrial(target);
+  removeTestFile(target);
   const own = identityHash(identity);
   for (const path of logsOf(target, own)) {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
     const log = openLog(path);
     if (log === undefined) continue;
     try {
-      await removeLeft(log, target, own, claimant);
+      await removeLeftover(log, target, own, claimant);
     } finally {
       closeSync(log.file);
     }
   }
 }
 
-async function removeLeft(
+async function removeLeftover(
   log: LogFile,
   target: string,
   identity: string,

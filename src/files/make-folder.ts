@@ -2,7 +2,6 @@ import { closeSync, fsync, lstatSync, mkdirSync, openSync, realpathSync, statSyn
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
-import { together } from '../together.ts';
 import { folderFault } from '../ownership.ts';
 
 /**
@@ -85,6 +84,26 @@ export function isFolder(path: string): boolean {
   }
 }
 
+/**
+ * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a run
+ * that began after its call.
+ */
+export function coalesce(action: () => Promise<void>): () => Promise<void> {
+  let last = Promise.resolve();
+  let next: Promise<void> | undefined;
+  return () => {
+    if (next !== undefined) return next;
+    next = last
+      .catch(() => undefined)
+      .then(() => {
+        next = undefined;
+        return action();
+      });
+    last = next;
+    return next;
+  };
+}
+
 /** The syncs by folder: `ask` joins the next sync. */
 const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
 
@@ -93,7 +112,7 @@ const syncs = new Map<string, { ask: () => Promise<void>; waiting: number }>();
  * sync covers all calls that are made before it begins.
  */
 export async function syncFolder(folder: string): Promise<void> {
-  const own = syncs.get(folder) ?? { ask: together(() => syncNow(folder)), waiting: 0 };
+  const own = syncs.get(folder) ?? { ask: coalesce(() => syncNow(folder)), waiting: 0 };
   syncs.set(folder, own);
   own.waiting += 1;
   try {

@@ -5,7 +5,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { systemCode, type Charged } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
 import { syncFile } from './make-folder.ts';
-import { plainFile, removeFile, opened } from './whole-file.ts';
+import { plainFile, removeFile, openIfPossible } from './whole-file.ts';
 import {
   append,
   identityHash,
@@ -17,7 +17,7 @@ import {
   partPath,
   partState,
   readClaimLog,
-  removeTrial,
+  removeTestFile,
   textOf,
   unlinkAll,
   withNote,
@@ -34,7 +34,7 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants;
 export interface Claimant {
   owner: Owner;
   /** Throws if other processes may have declared this one dead and taken over its locks. */
-  assertHeld: () => void;
+  assertLease: () => void;
   lifeOf: (owner: Owner) => Promise<Life>;
 }
 
@@ -81,7 +81,7 @@ export async function acquireOutputLock(
       },
     );
     if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
-    if (deadline.leftMs() <= 0) throw late();
+    if (deadline.remainingMs() <= 0) throw late();
     await clock.sleep(100, signal);
   }
 }
@@ -140,18 +140,18 @@ const noMetadata: PartMetadata = { identity: '', scratch: [] };
 
 /** The right to make one output, until it is released. */
 export class OutputLock {
-  readonly assertHeld: () => void;
+  readonly assertLease: () => void;
   #log: LogFile | undefined;
   #metadata: PartMetadata;
 
   /** Without a log, the output is created under a name that no other process knows. */
   constructor(
     readonly target: string,
-    { assertHeld }: Claimant,
+    { assertLease: assertLease }: Claimant,
     log?: LogFile,
     metadata: PartMetadata = { identity: '', scratch: [] },
   ) {
-    this.assertHeld = assertHeld;
+    this.assertLease = assertLease;
     this.#log = log;
     this.#metadata = metadata;
   }
@@ -163,7 +163,7 @@ export class OutputLock {
 
   /** Adds to the metadata, for later processes. @throws the errors of the file system */
   async note(note: Note): Promise<void> {
-    this.assertHeld();
+    this.assertLease();
     this.#metadata = withNote(this.#metadata, note);
     if (this.#log === undefined) return;
     append(this.#log, note);
@@ -178,7 +178,7 @@ export class OutputLock {
    */
   async openPart(): Promise<OpenedPart> {
     const { part, durable } = this.#metadata;
-    const left = part === undefined ? undefined : this.#openLeft(part, durable === undefined);
+    const left = part === undefined ? undefined : this.#openLeftover(part, durable === undefined);
     if (left !== undefined) return left;
     // The process that used this name may resume, and write to it.
     if (this.#metadata.isTakenOver) return this.createScratch('part');
@@ -209,7 +209,7 @@ export class OutputLock {
     unlinkAll(this.target, [state === 'empty' || state === 'output' ? (part ?? []) : [], scratch].flat());
     if (log === undefined) return;
     try {
-      removeTrial(this.target);
+      removeTestFile(this.target);
       if (state === 'some' && durable !== undefined) append(log, { released: true });
       else if (isInPlace(log)) removeFile(log.path);
     } finally {
@@ -218,10 +218,10 @@ export class OutputLock {
   }
 
   // A process may have died between noting a name and creating its file. Then only an empty file is its own.
-  #openLeft(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
+  #openLeftover(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;
-    const file = opened(path, O_RDWR | plainFile);
+    const file = openIfPossible(path, O_RDWR | plainFile);
     if (file === undefined) return undefined;
     const status = fstatSync(file);
     const { size, nlink } = status;

@@ -25,7 +25,7 @@ import {
   type WholeFile,
 } from './whole-file.ts';
 import { printableLine } from '../printable.ts';
-import { trialOf } from './claim-log.ts';
+import { testFileOf } from './claim-log.ts';
 import { localError } from './local-error.ts';
 
 /** Options of {@link publish}. */
@@ -37,7 +37,7 @@ export interface PublishOptions {
   /** Whether an earlier run had started to publish this file. An empty file of that run is replaced. */
   isBegun?: boolean;
   /** Called immediately before the file gets its name. If it throws, the file is not published. */
-  assertHeld?: () => void;
+  assertLease?: () => void;
 }
 
 /**
@@ -58,7 +58,7 @@ export async function publish(
     if (version === undefined && (await isIntact({ ...file, path: target }))) return;
     if (version === undefined)
       throw new Error(`${printableLine(file.path)} was changed or removed meanwhile`);
-    options.assertHeld?.();
+    options.assertLease?.();
     const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
     if (await isPut) await confirm(file, target, version);
     await syncFolder(dirname(target));
@@ -158,7 +158,7 @@ function isLinkTo(path: string, existing: Stats): boolean {
 export function checkOutput(target: string, options: PublishOptions): void {
   try {
     checkFree(target, { ...options, charged: 'no' });
-    tryFile(trialOf(target));
+    tryFile(testFileOf(target));
   } catch (error) {
     throw localError(error, target, 'no');
   }
@@ -173,7 +173,7 @@ export function checkFree(
   target: string,
   { force, charged, isBegun = false }: PublishOptions & { charged: Charged },
 ): void {
-  const existing = standingAt(target, charged);
+  const existing = statusAt(target, charged);
   if (existing === undefined || (force && isReplaceable(existing)) || (isBegun && isEmpty(existing))) return;
   throw exists(target, existing, charged);
 }
@@ -194,7 +194,7 @@ function tryFile(path: string): void {
   }
 }
 
-function standingAt(target: string, charged: Charged): Stats | undefined {
+function statusAt(target: string, charged: Charged): Stats | undefined {
   try {
     return statusOf(target);
   } catch (error) {
@@ -216,13 +216,13 @@ function isEmpty(existing: Stats | undefined): boolean {
 
 function exists(target: string, existing: Stats | undefined, charged: Charged): MgwError {
   const shown = printableLine(target);
-  return new MgwError('output_exists', `${shown} ${whatStands(existing)}`, {
+  return new MgwError('output_exists', `${shown} ${describeExisting(existing)}`, {
     charged,
     retry: charged === 'no' ? 'safe' : 'resume',
   });
 }
 
-function whatStands(existing: Stats | undefined): string {
+function describeExisting(existing: Stats | undefined): string {
   if (existing?.isDirectory()) return 'is a folder: name a file in it.';
   if (existing?.isSymbolicLink())
     return 'is a symbolic link: name another file, or replace the link with --force.';

@@ -19,11 +19,11 @@ const free = new Map<number, Buffer[]>();
 const filled = new WeakMap<ArrayBufferLike, { buffer: Buffer; length: number }>();
 
 /** Returns a buffer to be filled, by default of {@link readBytes}. */
-export function takeBuffer(size = readBytes): Buffer {
+export function acquireBuffer(size = readBytes): Buffer {
   return free.get(size)?.pop() ?? Buffer.allocUnsafeSlow(size);
 }
 
-/** Returns the filled part of a buffer of {@link takeBuffer}. It belongs to its reader until it is given back. */
+/** Returns the filled part of a buffer of {@link acquireBuffer}. It belongs to its reader until it is given back. */
 export function filledBuffer(buffer: Buffer, length: number): Buffer {
   // A small part is copied, so that it does not keep the whole buffer in use.
   if (length < buffer.length / 4) {
@@ -40,10 +40,10 @@ export function filledBuffer(buffer: Buffer, length: number): Buffer {
  * Node allocates memory for each read, which takes a third of the time of a large body.
  * @param most the size of a read in bytes while that much arrives; the cost of a read does not depend on its size
  */
-export function intoReusedBuffers(most: number): ReadInto {
+export function reuseBuffers(most: number): ReadInto {
   let size = readBytes;
   return {
-    buffer: () => takeBuffer(size),
+    buffer: () => acquireBuffer(size),
     callback(this: Readable, length: number, buffer: Uint8Array): boolean {
       size = length < readBytes ? readBytes : most;
       return this.push(filledBuffer(buffer as Buffer, length));
@@ -55,7 +55,7 @@ export function intoReusedBuffers(most: number): ReadInto {
  * Gives a chunk back after its last use. Only a chunk that fills its whole buffer is reused, because other parts of a
  * buffer may still be in use. Anything else is ignored.
  */
-export function giveBack(chunk: Uint8Array): void {
+export function releaseBuffer(chunk: Uint8Array): void {
   const whole = filled.get(chunk.buffer);
   if (whole?.length !== chunk.length) return;
   filled.delete(chunk.buffer);

@@ -55,20 +55,20 @@ const readPiece = promisify(read);
 
 /** Whether a file exists with the recorded content. A link is followed. */
 export async function isIntact({ path, bytes, sha256 }: WholeFile): Promise<boolean> {
-  return (await versionHolding(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
+  return (await versionIfIntact(path, { bytes, sha256 }, constants.O_NONBLOCK ?? 0)) !== undefined;
 }
 
 /** Returns the version of a plain file, not a link, if it has the recorded content; else undefined. */
 export async function intactVersion({ path, bytes, sha256 }: WholeFile): Promise<FileVersion | undefined> {
-  return versionHolding(path, { bytes, sha256 }, plainFile);
+  return versionIfIntact(path, { bytes, sha256 }, plainFile);
 }
 
-async function versionHolding(
+async function versionIfIntact(
   path: string,
   content: Omit<WholeFile, 'path'>,
   flags: number,
 ): Promise<FileVersion | undefined> {
-  const file = opened(path, constants.O_RDONLY | flags);
+  const file = openIfPossible(path, constants.O_RDONLY | flags);
   if (file === undefined) return undefined;
   try {
     const status = fstatSync(file);
@@ -82,7 +82,7 @@ async function versionHolding(
 }
 
 /** Returns the descriptor of a file; undefined if it cannot be opened. */
-export function opened(path: string, flags: number): number | undefined {
+export function openIfPossible(path: string, flags: number): number | undefined {
   try {
     return openSync(path, flags);
   } catch {

@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { existsSync } from 'node:fs';
-import type { Budget, Limit, Standing } from '../budget/budget.ts';
+import type { Budget, Limit, BudgetState } from '../budget/budget.ts';
 import { budgetFolder, type BudgetKind, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
@@ -40,11 +40,11 @@ export async function openSessionBudget(session: Sources, kind: BudgetKind, name
 }
 
 /** Lists the names of the standing budgets, including removed ones. @throws MgwError if they cannot be read. */
-export async function standingBudgets(session: Pick<Sources, 'settings' | 'database'>): Promise<string[]> {
+export async function configuredBudgets(session: Pick<Sources, 'settings' | 'database'>): Promise<string[]> {
   const database = await session.database();
   if (database !== undefined) {
-    const { standingNames } = await import('../budget/postgres-budget.ts');
-    return standingNames(database);
+    const { configuredNames } = await import('../budget/postgres-budget.ts');
+    return configuredNames(database);
   }
   return budgetsIn(budgetFolder(ledgerFolder(await session.settings()), 'standing'));
 }
@@ -68,7 +68,7 @@ export async function budgetsIn(folder: string): Promise<string[]> {
  * @returns what opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
-export async function budgetsHolding(
+export async function budgetsWithReservations(
   session: Sources & { budget(kind: BudgetKind, name: string): Promise<Budget> },
 ): Promise<BudgetsOf> {
   const database = await session.database();
@@ -130,14 +130,14 @@ async function openInFiles(session: Pick<Sources, 'settings'>): Promise<OpenRese
  * Returns the standing budget of `--budget-name` or the profile; none if neither names one.
  * @throws MgwError('usage') if it was never set, MgwError('local_io') if it cannot be opened.
  */
-export async function standingAllowance(
+export async function configuredAllowance(
   settings: Settings,
   open: (name: string) => Promise<Budget>,
 ): Promise<Allowance[]> {
   const { value: name, source } = settings.budget;
   if (name === undefined) return [];
   const budget = await open(name);
-  const { limit } = await budget.standing();
+  const { limit } = await budget.state();
   const raise = ['mgw', 'budget', 'set', name];
   if (limit !== undefined) return [{ name, label: `the budget ${name}`, budget, raise }];
   // The profile's budget is for real money. The sandbox has its own budgets.
@@ -163,25 +163,21 @@ export async function remaindersFor(
   amount: string | undefined,
 ): Promise<Remainder[]> {
   const settings = await session.settings();
-  const standing = async (kind: BudgetKind, name: string): Promise<Standing> => {
+  const stateOf = async (kind: BudgetKind, name: string): Promise<BudgetState> => {
     const path = budgetPath(ledgerFolder(settings), kind, name);
     const isThere = (await session.database()) !== undefined || existsSync(path);
-    return isThere ? (await session.budget(kind, name)).standing() : { spent: zero, reserved: zero };
+    return isThere ? (await session.budget(kind, name)).state() : { spent: zero, reserved: zero };
   };
   const found: Remainder[] = [];
-  const judge = (label: string, { amount: limit }: Limit, { spent, reserved }: Standing): void => {
+  const judge = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
     const used = add(spent, reserved);
     found.push({ label, limit, left: compare(used, limit) < 0 ? subtract(limit, used) : zero });
   };
   const name = settings.budget.value;
-  const shared = name === undefined ? undefined : await standing('standing', name);
+  const shared = name === undefined ? undefined : await stateOf('standing', name);
   if (shared?.limit !== undefined) judge(`the budget ${name}`, shared.limit, shared);
   if (amount !== undefined)
-    judge(
-      `the budget of the batch ${batch}`,
-      { amount: parseAmount(amount) },
-      await standing('batch', batch),
-    );
+    judge(`the budget of the batch ${batch}`, { amount: parseAmount(amount) }, await stateOf('batch', batch));
   return found;
 }
 

@@ -14,7 +14,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import { budgetsIn } from './budgets.ts';
 
 /** The number of copied records, without identical ones that existed already. */
-export interface Copied {
+export interface CopyCounts {
   jobs: number;
   budgets: number;
 }

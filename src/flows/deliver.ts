@@ -4,7 +4,7 @@ import type { DownloadProgress } from '../http/download.ts';
 import type { Ask, Job, JobFile } from '../job.ts';
 import { failedError, fetchCommand, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
-import { removeLeft } from '../jobs/lock-output.ts';
+import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/target.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -13,7 +13,7 @@ import type { FlowDeps } from './flow-deps.ts';
 import { freePath } from './next.ts';
 
 /** How much of a job is delivered, and the paths of its files. */
-export interface Wanted {
+export interface DeliveryOptions {
   ask: Ask;
   /** Absent if nothing is saved. */
   target?: Target | undefined;
@@ -58,7 +58,7 @@ export interface Delivered {
 export async function deliver(
   job: Job,
   protocol: Protocol,
-  wanted: Wanted,
+  wanted: DeliveryOptions,
   deps: FlowDeps,
   hooks: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {
@@ -75,7 +75,7 @@ export async function deliver(
     const { target } = wanted;
     if (!(error instanceof MgwError) || target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
-    if (error.exitCode === exitCodes.failed) await removeLeft(job, pathsAt(target, job, 1), deps);
+    if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target, job, 1), deps);
     const free = error.code === 'output_exists' ? freePath(target.path) : undefined;
     throw free === undefined ? error : error.with({ next: [...fetchCommand(job), '-o', free] });
   } finally {
@@ -86,7 +86,7 @@ export async function deliver(
 async function awaited(
   job: Job,
   protocol: Protocol,
-  { ask, target, force, deadline, mark }: Wanted,
+  { ask, target, force, deadline, mark }: DeliveryOptions,
   deps: FlowDeps,
   { isResumed, onUpdate, onProgress, toStdout = refuseStdout }: FlowHooks & { isResumed: boolean },
 ): Promise<JobFile[]> {

@@ -5,7 +5,7 @@ import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { askedOutput, numbered } from '../jobs/target.ts';
+import { goalOutput, numberedPath } from '../jobs/target.ts';
 import { printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
@@ -116,7 +116,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
       'show',
       job.id,
     ]);
-  const path = askedOutput(job);
+  const path = goalOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(
       `${shown}: ${job.id} ${job.state === 'succeeded' ? 'has not been saved' : 'has not finished'}.`,
@@ -158,8 +158,8 @@ export async function savedFile(
 
 // The newest first: a file that was saved at several places is the same video.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
-  const asked = askedOutput(job);
-  const own = asked === undefined ? undefined : numbered(asked, index - 1, count);
+  const asked = goalOutput(job);
+  const own = asked === undefined ? undefined : numberedPath(asked, index - 1, count);
   const isOwn = ({ path }: JobFile): boolean =>
     count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
   return job.files.filter(isOwn).reverse();

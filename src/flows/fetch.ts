@@ -11,7 +11,7 @@ import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/target.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
-import { deliver, refuseStdout, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
+import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { isTooNew } from '../jobs/watch.ts';
@@ -145,7 +145,7 @@ export async function deliverFound(
   job: Job,
   protocol: Protocol,
   command: Goal['command'],
-  wanted: Wanted,
+  wanted: DeliveryOptions,
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {

@@ -9,7 +9,7 @@ import { download } from '../http/download.ts';
 import type { JobFile } from '../job.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
 import { printableLine } from '../printable.ts';
-import type { AudioSink, Recovered } from '../speech/sink.ts';
+import type { AudioSink, RecoveredAudio } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { type Session, transferDeadline } from './session.ts';
@@ -81,7 +81,7 @@ export async function recoverObject(
   recover: AudioSink['recover'],
   deps: FlowDeps,
   deadline: Deadline,
-): Promise<Recovered | undefined> {
+): Promise<RecoveredAudio | undefined> {
   const store = await deps.objects();
   const copies = new LocalCopies(deps, deadline);
   try {

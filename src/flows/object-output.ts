@@ -7,9 +7,9 @@ import { localError } from '../files/local-error.ts';
 import { makeOwnFolder } from '../files/make-folder.ts';
 import type { Job, JobFile } from '../job.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
-import { numbered, pathsAt } from '../jobs/target.ts';
+import { numberedPath, pathsAt } from '../jobs/target.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
-import type { Recovered } from '../speech/sink.ts';
+import type { RecoveredAudio } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
@@ -40,7 +40,7 @@ export async function deliverToObjects(
   const files: JobFile[] = [];
   for (const file of await make(path)) {
     const [, number] = /^-(\d+)\./.exec(file.path.slice(stem.length)) ?? [];
-    const object = number === undefined ? url : numbered(url, Number(number) - 1, 2);
+    const object = number === undefined ? url : numberedPath(url, Number(number) - 1, 2);
     files.push(await upload(job, file, object, options, deps));
   }
   return files;
@@ -131,7 +131,7 @@ export class ObjectSink extends FileSink {
     await super.open(isBegun);
   }
 
-  override async recover(candidates: readonly JobFile[]): Promise<Recovered | undefined> {
+  override async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     const pattern = this.#url.split('{id}');
     const isHere = ({ path }: JobFile): boolean =>
       isObjectUrl(path) && path.startsWith(pattern[0] ?? '') && path.endsWith(pattern.at(-1) ?? '');

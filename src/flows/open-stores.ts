@@ -67,7 +67,7 @@ async function depsOf(session: Sources): Promise<StoreDeps> {
   ]);
   return {
     clock: session.clock,
-    deadline: { leftMs: () => Math.min(deadline?.leftMs() ?? Infinity, timeoutMs.value) },
+    deadline: { remainingMs: () => Math.min(deadline?.remainingMs() ?? Infinity, timeoutMs.value) },
     retries: retries.value,
     signal: session.signals().soft,
     note: (text) => session.note(text),

@@ -7,7 +7,7 @@ import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import type { Model } from '../protocols/model.ts';
 import { compose, longName } from '../protocols/compose.ts';
-import type { Priced } from '../payment/reserve.ts';
+import type { PricedOrder } from '../payment/reserve.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/named.ts';
 import { priceText } from '../sandbox/prices.ts';
@@ -15,13 +15,13 @@ import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 
 /** The parts of a submission that its price depends on. */
-export type Asked = Pick<Order, 'protocol' | 'model' | 'body'>;
+export type PriceQuery = Pick<Order, 'protocol' | 'model' | 'body'>;
 
 /**
  * Returns the maximum cost of a submission, from the prices of the settings or of the sandbox.
  * @throws MgwError('config') if the configured price cannot be read.
  */
-export function priceOf({ protocol: kind, model = '', body }: Asked, settings: Settings): Priced {
+export function priceOf({ protocol: kind, model = '', body }: PriceQuery, settings: Settings): PricedOrder {
   const { flags } = pricedBy(kind);
   const what = kind === 'tts' ? 'speech' : `${model || 'no model'} (Protocol ${kind.toUpperCase()})`;
   const key = priceKey(kind, model);

@@ -4,7 +4,7 @@ import { lostProtocol, type Job } from '../job.ts';
 import { showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { takeOn } from '../jobs/run.ts';
+import { beginRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -15,13 +15,13 @@ import { checkGateway, protocolOf } from './find-job.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, configuredGateway } from './settings.ts';
 import type { Session } from './session.ts';
-import { payAndDeliver, videoOrder, type WantedVideo } from './submit-video.ts';
+import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
 /** The options for a job after its doubt has ended. */
-export type WantedResolved = Pick<WantedVideo, 'target' | 'force' | 'deadline' | 'budget'>;
+export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
  * Ends the doubt about a submission whose response was lost, with what a person found out (design 4). If the task
@@ -34,7 +34,7 @@ export async function resolve(
   session: Session,
   ref: string,
   resolution: Resolution,
-  wanted: WantedResolved,
+  wanted: ResolveOptions,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
@@ -100,7 +100,7 @@ function done(job: Job): Delivered {
   return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
 }
 
-function wordsOf({ id }: Job, resolution: Resolution, { budget }: WantedResolved): string[] {
+function wordsOf({ id }: Job, resolution: Resolution, { budget }: ResolveOptions): string[] {
   const how = { adopted: '--adopt', 'not-created': '--not-created', resubmit: '--resubmit' }[resolution.how];
   const handle = resolution.how === 'adopted' ? [resolution.handle] : [];
   return ['jobs', 'resolve', id, how, ...handle, ...(budget === undefined ? [] : ['--budget', budget])];
@@ -131,7 +131,7 @@ function checkHandle(handle: string, job: Job, protocol: Protocol): void {
 async function submitAgain(
   job: Job,
   protocol: Protocol,
-  { target, force, deadline, budget }: WantedResolved,
+  { target, force, deadline, budget }: ResolveOptions,
   session: Session,
   hooks: FlowHooks,
 ): Promise<Delivered> {
@@ -143,7 +143,15 @@ async function submitAgain(
   const upload = prepare && (() => (uploaded ??= prepare()));
   const video = { protocol, body, asked: body, exchange: protocol.submission(body), upload };
   const ask = target === undefined ? 'accept' : 'file';
-  const wanted: WantedVideo = { ask, target, force, deadline, key: job.key, fresh: false, sidecar: false };
+  const wanted: VideoSubmission = {
+    ask,
+    target,
+    force,
+    deadline,
+    key: job.key,
+    fresh: false,
+    sidecar: false,
+  };
   // The record holds the body as it was sent, not as the user gave it.
   const order = { ...videoOrder(video, wanted, given), fingerprint };
   const deps = await withBudget(given, 'command', fingerprint, budget);
@@ -156,7 +164,7 @@ async function submitAgain(
   });
   if (job.state === 'unknown') await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
-  return payAndDeliver(order, video, wanted, deps, hooks, takeOn(resolved, deps));
+  return payAndDeliver(order, video, wanted, deps, hooks, beginRun(resolved, deps));
 }
 
 function recordedRequest({ id, record, request }: Job): JsonObject {

@@ -90,7 +90,7 @@ export function openSession(options: SessionOptions): Session {
     const opened = await clientOf(await gateway(), options.trace);
     closers.push(() => opened.close());
     const { withDeadline } = await import('../http/client.ts');
-    const limited = withDeadline(opened, { leftMs: () => limit?.leftMs() ?? Infinity });
+    const limited = withDeadline(opened, { remainingMs: () => limit?.remainingMs() ?? Infinity });
     return options.around?.(limited) ?? limited;
   });
   let opened: Ledger | undefined;
@@ -136,7 +136,7 @@ export async function transferDeadline(
 ): Promise<Deadline> {
   const [{ timeoutMs }, client] = await Promise.all([session.settings(), session.client()]);
   const own = deadlineIn(timeoutMs.value, session.clock);
-  return { leftMs: () => Math.min(client.deadline?.leftMs() ?? Infinity, own.leftMs()) };
+  return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, own.remainingMs()) };
 }
 
 /** Returns a session whose requests all end at `deadline`. */
@@ -266,8 +266,8 @@ function storeParts(
 }
 
 async function allowancesOf(session: Session): Promise<Allowance[]> {
-  const { standingAllowance } = await import('./budgets.ts');
-  return standingAllowance(await session.settings(), (name) => session.budget('standing', name));
+  const { configuredAllowance } = await import('./budgets.ts');
+  return configuredAllowance(await session.settings(), (name) => session.budget('standing', name));
 }
 
 function once<T>(make: () => Promise<T>): () => Promise<T> {

@@ -35,7 +35,7 @@ export interface ComposedSpeech extends AudioForm {
 }
 
 /** The options of paid speech. */
-export interface WantedSpeech {
+export interface SpeechSubmission {
   /** An absolute path, `s3://BUCKET/KEY`, or the stream that takes the audio as it arrives. */
   output: string | Writable;
   /** Overwrites the output. */
@@ -62,7 +62,7 @@ export interface WantedSpeech {
  */
 export async function speak(
   { body, format, sampleRate }: ComposedSpeech,
-  wanted: WantedSpeech,
+  wanted: SpeechSubmission,
   given: FlowDeps & SpeechDeps,
 ): Promise<Delivered> {
   const { output, force, sidecar, fresh, blockedByAnyDoubt, deadline, key, tags } = wanted;
@@ -99,7 +99,7 @@ async function objectSink(
   { format, sampleRate }: AudioForm,
   body: JsonObject,
   url: string,
-  { force, fresh, key }: WantedSpeech,
+  { force, fresh, key }: SpeechSubmission,
   deps: FlowDeps,
 ): Promise<AudioSink> {
   const { ObjectSink, localPath } = await import('./object-output.ts');
@@ -113,7 +113,7 @@ async function objectSink(
 async function uploaded(
   file: JobFile,
   url: string,
-  wanted: WantedSpeech,
+  wanted: SpeechSubmission,
   spoken: Omit<Delivered, 'files'>,
   deps: FlowDeps,
 ): Promise<Delivered> {
@@ -138,7 +138,7 @@ export interface ComposedPieces extends AudioForm {
 /** Speaks a long text in pieces, and joins them. Repeated, it pays for missing pieces only. @throws PiecesError, MgwError. */
 export async function speakInPieces(
   pieces: ComposedPieces,
-  wanted: Omit<WantedSpeech, 'sidecar' | 'key' | 'tags'>,
+  wanted: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
   given: FlowDeps & SpeechDeps,
 ): Promise<SpokenPieces> {
   const { bodies, joiner: join, format, concurrency, onPiece } = pieces;
@@ -152,7 +152,7 @@ export async function speakInPieces(
 // All pieces of a text share one budget.
 function underBudget(
   bodies: readonly JsonObject[],
-  { budget }: Pick<WantedSpeech, 'budget'>,
+  { budget }: Pick<SpeechSubmission, 'budget'>,
   deps: FlowDeps & SpeechDeps,
 ): Promise<FlowDeps & SpeechDeps> {
   return withBudget(
@@ -164,7 +164,10 @@ function underBudget(
 }
 
 // Next to the output, where a person looks for them.
-function folderOf({ bodies, stateDir }: ComposedPieces, { output }: Pick<WantedSpeech, 'output'>): string {
+function folderOf(
+  { bodies, stateDir }: ComposedPieces,
+  { output }: Pick<SpeechSubmission, 'output'>,
+): string {
   if (typeof output === 'string') return `${output}.pieces`;
   const name = createHash('sha256')
     .update(canonicalJson([...bodies]))
@@ -175,7 +178,7 @@ function folderOf({ bodies, stateDir }: ComposedPieces, { output }: Pick<WantedS
 
 function sinkOf(
   { format, sampleRate }: AudioForm,
-  { output, force }: Pick<WantedSpeech, 'output' | 'force'>,
+  { output, force }: Pick<SpeechSubmission, 'output' | 'force'>,
   part?: string,
 ): AudioSink {
   const wavRate = format.wav ? sampleRate : undefined;

@@ -7,7 +7,7 @@ import type { Delivered, Mismatch, RecordedEvent } from '../job.ts';
 import { chosenJobs } from '../jobs/newest.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
-export interface Spent {
+export interface SpendReport {
   /** By the name of the group, sorted; '' for jobs without one. */
   groups: [name: string, sums: Sums][];
   total: Sums;
@@ -17,7 +17,7 @@ export interface Spent {
  * Adds up the cost of a ledger's jobs (design 14).
  * @param start ISO 8601 time; submissions before it are left out
  */
-export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<Spent> {
+export async function addUp(ledger: Ledger, by: SpendGroup, start: string): Promise<SpendReport> {
   const [groups, total] = [new Map<string, Sums>(), new Sums()];
   for await (const [id, events] of recordsIn(ledger)) {
     const job = foldJob(id, events) ?? (await ledger.read(id));
@@ -47,7 +47,7 @@ export async function spendBy(
 }
 
 /** The members of the JSON document. */
-export function spentView(by: SpendGroup, { groups, total }: Spent): Record<string, unknown> {
+export function spentView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
   return {
     by,
     rows: groups.map(([name, sums]) => ({ [by]: name || null, ...view(sums) })),

@@ -13,11 +13,11 @@ import { goalOf, outputOf, pathsAt, type Target } from '../jobs/target.ts';
 import { isObjectUrl, noSidecar } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
-import { deliver, type Delivered, type FlowHooks, type Wanted } from './deliver.ts';
+import { deliver, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
 /** The options of a paid video. */
-export interface WantedVideo extends Wanted {
+export interface VideoSubmission extends DeliveryOptions {
   /** Permanently names the job. */
   key?: string | undefined;
   /** Words to find the job by. */
@@ -43,7 +43,7 @@ export interface WantedVideo extends Wanted {
  */
 export async function submitVideo(
   video: ComposedVideo,
-  wanted: WantedVideo,
+  wanted: VideoSubmission,
   deps: FlowDeps,
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
@@ -56,7 +56,7 @@ export async function submitVideo(
 /** Builds the order of a video. Every order of a video is built here. */
 export function videoOrder(
   video: ComposedVideo,
-  wanted: WantedVideo,
+  wanted: VideoSubmission,
   { objects }: Pick<FlowDeps, 'objects'>,
 ): Order {
   const { protocol, body, asked, exchange, upload } = video;
@@ -84,7 +84,7 @@ export function videoOrder(
 export async function payAndDeliver(
   order: Order,
   { protocol }: Pick<ComposedVideo, 'protocol'>,
-  wanted: WantedVideo,
+  wanted: VideoSubmission,
   deps: FlowDeps,
   hooks: FlowHooks,
   begin: (began: JobEvent) => Promise<Job>,
@@ -104,7 +104,7 @@ export async function payAndDeliver(
   return { job, files, isResumed, delivered };
 }
 
-async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<Target | undefined> {
+async function placeOf(job: Job, { target, makeFolder }: VideoSubmission): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout') return target;
   if (makeFolder === undefined) return { ...target, path: outputOf(target.path, job.id) };
   const path = target.path.replaceAll('{job}', job.id);
@@ -116,7 +116,11 @@ async function placeOf(job: Job, { target, makeFolder }: WantedVideo): Promise<T
   return { ...target, path };
 }
 
-async function checkPlaces(count: number, wanted: WantedVideo, objects: FlowDeps['objects']): Promise<void> {
+async function checkPlaces(
+  count: number,
+  wanted: VideoSubmission,
+  objects: FlowDeps['objects'],
+): Promise<void> {
   const { target, force, sidecar, makeFolder } = wanted;
   if (target === undefined) return;
   if (target.kind === 'file' && isObjectUrl(target.path)) {

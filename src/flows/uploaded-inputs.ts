@@ -11,12 +11,12 @@ export interface InputInUse extends UploadedInput {
 }
 
 /** Why a file is kept: it is not old enough; a job that has not ended uses it; a row in the queue does. */
-export type KeptInput = 'newer' | 'job' | 'queue';
+export type KeepReason = 'newer' | 'job' | 'queue';
 
 /** The removed files, and the number of kept ones by reason. */
 export interface PrunedInputs {
   removed: UploadedInput[];
-  kept: Record<KeptInput, number>;
+  kept: Record<KeepReason, number>;
 }
 
 /** Which files are pruned. */

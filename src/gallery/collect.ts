@@ -7,7 +7,7 @@ import { deliveredText, mismatchTexts } from '../jobs/receipt.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
-import { askedText, redoRow } from './redo.ts';
+import { requestedText, redoRow } from './redo.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 
 /** `changed`: the path leads to something that the job did not write. */
@@ -57,7 +57,7 @@ async function itemOf(
     job.files.some((file) => deps.fileState(file) === 'intact'),
   );
   const redo = redoRow(job, deps.redact);
-  const prompt = askedText(job, 'prompt');
+  const prompt = requestedText(job, 'prompt');
   return {
     id: job.id,
     key: job.key,
@@ -67,9 +67,9 @@ async function itemOf(
     created: job.created_at,
     // The row says it too, if it has one: a page holds it once.
     prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
-    seed: askedText(job, 'seed'),
-    duration: askedText(job, 'duration'),
-    resolution: askedText(job, 'resolution'),
+    seed: requestedText(job, 'seed'),
+    duration: requestedText(job, 'duration'),
+    resolution: requestedText(job, 'resolution'),
     tags: job.tags,
     ...priceOf(job, events, deps),
     reason: reasonOf(job, state, deps),

@@ -4,7 +4,7 @@ import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts'
 import { compose, type FlagValue, longName } from '../protocols/compose.ts';
 import { fieldSteps } from '../protocols/field-path.ts';
 import type { Flag } from '../protocols/protocol.ts';
-import { askedFor } from '../protocols/asked-for.ts';
+import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/named.ts';
 import { speechFlags } from '../speech/flags.ts';
 
@@ -144,8 +144,8 @@ function formatOf({ files, record }: Job, format: Json): Json {
 }
 
 /** Returns what a job was asked for by a flag, as a text; undefined if it is none, or was too long to be recorded. */
-export function askedText(job: Job, name: string): string | undefined {
-  const value = askedFor(job, name);
+export function requestedText(job: Job, name: string): string | undefined {
+  const value = requestedValue(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   return typeof value === 'string' && value !== '' ? value : undefined;
 }

@@ -1,7 +1,7 @@
 import type { AuthScheme, HttpRequest, Reply } from '../exchange.ts';
-import { sendOn, type Answer } from './answer.ts';
+import { sendRequest, type WireResponse } from './wire-response.ts';
 import { openConnections, type Connections, type Socket } from './connections.ts';
-import { decoded } from './content-encoding.ts';
+import { decodeBody } from './content-encoding.ts';
 import type { Deadline } from '../clock.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
 import { readBounded } from './read-bounded.ts';
@@ -76,7 +76,7 @@ export interface GatewayClient {
    * Shared connections to the gateway's origin for results. The first caller opens them, and they stay open until the
    * client is closed.
    */
-  readonly kept: (open: () => Promise<Connections>) => Promise<Connections>;
+  readonly downloadConnections: (open: () => Promise<Connections>) => Promise<Connections>;
   /** The deadline of every call, if there is one. Retries end with it too. */
   readonly deadline?: Deadline;
   /** Closes idle connections. */
@@ -108,7 +108,7 @@ export function createClient(options: ClientOptions): GatewayClient {
   let shared: Promise<Connections> | undefined;
   let kept: Promise<Connections> | undefined;
   const sharedConnections = (): Promise<Connections> =>
-    (shared ??= openConnections(baseUrl, { timeoutMs, most: 64 }));
+    (shared ??= openConnections(baseUrl, { timeoutMs, maxConnections: 64 }));
   const open = (request: HttpRequest, call: CallOptions): Promise<Call> =>
     call.onConnected === undefined
       ? send(request, call, options, sharedConnections)
@@ -126,7 +126,7 @@ export function createClient(options: ClientOptions): GatewayClient {
       limit.restart(msUntilCut(call));
       return answer;
     },
-    kept: (make) => (kept ??= make()),
+    downloadConnections: (make) => (kept ??= make()),
     close: () => {
       for (const each of [shared, kept])
         each?.then(
@@ -143,7 +143,7 @@ interface Call extends StreamedReply {
 
 // The time until the call is cut because of the command's deadline, in ms.
 function msUntilCut({ deadline }: CallOptions): number {
-  return (deadline?.leftMs() ?? Infinity) + afterDeadlineMs;
+  return (deadline?.remainingMs() ?? Infinity) + afterDeadlineMs;
 }
 
 /**
@@ -170,7 +170,7 @@ async function sendOnOwnConnection(
   const connect = async (signal: AbortSignal): Promise<Connections> => {
     const signals = [signal, call.connectSignal];
     const readsUpTo = call.maxBuffered && readBytes;
-    const options = { timeoutMs, most: 1, signals, onConnected, readsUpTo };
+    const options = { timeoutMs, maxConnections: 1, signals, onConnected, readsUpTo };
     own = await openConnections(client.baseUrl, options);
     return own;
   };
@@ -212,7 +212,7 @@ async function send(
       call.beforeFirstByte?.();
       trace?.(`> ${method} ${baseUrl.origin}${path}`);
     };
-    const answer = await sendOn(
+    const answer = await sendRequest(
       connections,
       { method, origin: baseUrl.origin, path, headers, body },
       { beforeFirstByte, maxBuffered: call.maxBuffered ?? defaultMaxBuffered, signal: limit.signal },
@@ -227,7 +227,7 @@ async function send(
   } catch (error) {
     limit.end();
     if (error instanceof TransportError || !limit.passed) throw TransportError.sent(error, baseUrl);
-    const isCut = (call.deadline?.leftMs() ?? Infinity) < call.timeoutMs;
+    const isCut = (call.deadline?.remainingMs() ?? Infinity) < call.timeoutMs;
     const timeoutError = new Error(
       isCut ? 'the time to wait ran out' : `no answer within ${call.timeoutMs / 1000} s`,
     );
@@ -235,9 +235,9 @@ async function send(
   }
 }
 
-async function* bodyOf(answer: Answer, url: URL, end: () => void): AsyncGenerator<Uint8Array, void> {
+async function* bodyOf(answer: WireResponse, url: URL, end: () => void): AsyncGenerator<Uint8Array, void> {
   try {
-    yield* decoded(answer, answer.headers['content-encoding']);
+    yield* decodeBody(answer, answer.headers['content-encoding']);
     if (answer.broken) throw answer.broken;
   } catch (error) {
     throw TransportError.sent(error, url);

@@ -4,8 +4,8 @@ import { messageOf, systemCode } from '../errors.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
 import { hostOf, proxyFor } from './proxy.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
-import { isAddress, isWithinReach, lookupWithin, outOfReach } from './reach.ts';
-import { intoReusedBuffers } from '../files/reused-buffers.ts';
+import { isAddress, isWithinReach, lookupWithin, privateAddressError } from './reach.ts';
+import { reuseBuffers } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 
@@ -21,7 +21,7 @@ export interface ConnectionOptions {
   /** Time limit for connecting, TLS included, ms. */
   timeoutMs: number;
   /** The maximum number of connections. If it is 1, one connection is made, and never replaced. */
-  most: number;
+  maxConnections: number;
   /** For large bodies: the size in bytes of a reused buffer into which plain connections read. */
   readsUpTo?: number | undefined;
   /** Refuses addresses that this base URL must not lead to, including those that DNS returns. */
@@ -69,7 +69,7 @@ export class Connections {
   /** All connections that are open or being opened, also those to a proxy. */
   readonly #sockets = new Set<Socket>();
   /** All connections that were opened. Removed when they close, unless they received excess bytes. */
-  readonly #stood = new Set<Socket>();
+  readonly #opened = new Set<Socket>();
   #onConnected: ConnectionOptions['onConnected'];
   #isEnded = false;
 
@@ -83,16 +83,16 @@ export class Connections {
     // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
     const tls = { rejectUnauthorized: true, timeout };
     // Not for TLS, which has copied the bytes already.
-    const onread = readsUpTo && url.protocol === 'http:' ? intoReusedBuffers(readsUpTo) : undefined;
+    const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
       through?.agent(through.address, tls, {
         connect,
         factory: (origin: string | URL, { connect }: Pool.Options) =>
-          this.#pool(origin, this.#standing(connect)),
+          this.#pool(origin, this.#opener(connect)),
         clientFactory: (origin: URL, { connect }: Pool.Options) =>
           this.#pool(origin, this.#tracked(connect as Connector)),
-      }) ?? this.#pool(url.origin, this.#standing(connect));
+      }) ?? this.#pool(url.origin, this.#opener(connect));
   }
 
   /** Opens a connection for inspection. Nothing is sent, and the caller destroys it. */
@@ -110,7 +110,7 @@ export class Connections {
 
   /** The number of connections that received more bytes than a response announced. */
   get excesses(): number {
-    return [...this.#stood].filter(hasExcess).length;
+    return [...this.#opened].filter(hasExcess).length;
   }
 
   /** Closes all connections and aborts their requests. */
@@ -123,7 +123,7 @@ export class Connections {
 
   // No timeouts here: the caller limits the time of a response.
   #pool(origin: string | URL, connect: Connector): Client | Pool {
-    const connections = this.#options.most;
+    const connections = this.#options.maxConnections;
     return new this.#undici[connections === 1 ? 'Client' : 'Pool'](origin, {
       connect,
       connections,
@@ -148,29 +148,29 @@ export class Connections {
   }
 
   // A direct connection is described by options, a tunnel by a function that opens it.
-  #standing(connect: Pool.Options['connect']): Connector {
+  #opener(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
     if (isTunnel) this.proxy = this.#through?.address ?? '';
     const connector = isTunnel ? connect : this.#tracked(this.#undici.buildConnector(connect));
     return (target, callback) => {
-      const standing = this.#stand(connector, target);
-      this.first ??= standing;
-      standing.then(
+      const opening = this.#open(connector, target);
+      this.first ??= opening;
+      opening.then(
         (socket) => callback(null, socket),
         (error: unknown) => callback(error as Error, null),
       );
     };
   }
 
-  async #stand(connector: Connector, target: buildConnector.Options): Promise<Socket> {
-    if (this.#isEnded || (this.#options.most === 1 && this.first !== undefined))
+  async #open(connector: Connector, target: buildConnector.Options): Promise<Socket> {
+    if (this.#isEnded || (this.#options.maxConnections === 1 && this.first !== undefined))
       throw TransportError.sent(new Error('it is not opened again'), this.#url);
     const socket = await this.#connected(connector, target);
-    this.#stood.add(socket);
+    this.#opened.add(socket);
     socket.once('close', () => {
-      if (!hasExcess(socket)) this.#stood.delete(socket);
+      if (!hasExcess(socket)) this.#opened.delete(socket);
     });
-    if (this.#options.most === 1) mendHead(socket);
+    if (this.#options.maxConnections === 1) mendHead(socket);
     this.#mendEnd(socket);
     try {
       await this.#onConnected?.(socket);
@@ -199,7 +199,7 @@ export class Connections {
     const deadline = startLimit(timeoutMs, signals);
     const host = hostOf(this.#url);
     try {
-      if (within && !(await isWithinReach(host, within))) throw outOfReach(host);
+      if (within && !(await isWithinReach(host, within))) throw privateAddressError(host);
       return await promised(connector, { ...target, signal: deadline.signal });
     } catch (error) {
       throw this.#notConnected(error, deadline);
@@ -209,8 +209,8 @@ export class Connections {
   }
 
   #notConnected(error: unknown, deadline: CallLimit): TransportError {
-    const { timeoutMs, most } = this.#options;
-    if (deadline.signal.aborted && most === 1) this.destroy(new Error('it was abandoned'));
+    const { timeoutMs, maxConnections } = this.#options;
+    if (deadline.signal.aborted && maxConnections === 1) this.destroy(new Error('it was abandoned'));
     // Only a plain connection that was accepted can be reset. Whether the system reports this here or after the first
     // byte is chance, and must not change the outcome.
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';

@@ -12,22 +12,22 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
 /** How many bytes are decoded at a time, so that a decompression bomb stays small until the reader sees it. */
 const sliceBytes = 1024;
 /** If decoding has not failed after this many bytes, the body has the encoding that it declares. */
-const maxHeldBytes = 256;
+const maxUndecidedBytes = 256;
 
 /**
  * Decodes the content encoding of a body. mgw requests `identity`, but some gateways compress anyway. A body with an
  * unknown encoding, or that is not in the encoding it declares, is passed on unchanged. If decoding fails later, the
  * decoded part is passed on before the error is thrown.
  */
-export function decoded(
+export function decodeBody(
   body: AsyncIterable<Uint8Array>,
   encoding: string | undefined,
 ): AsyncIterable<Uint8Array> {
   const create = decoders.get((encoding ?? '').trim().toLowerCase());
-  return create === undefined ? body : undone(body, create);
+  return create === undefined ? body : decodeWith(body, create);
 }
 
-async function* undone(
+async function* decodeWith(
   body: AsyncIterable<Uint8Array>,
   create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
@@ -41,7 +41,7 @@ async function* undone(
     for await (const slice of slices(body)) {
       undecided?.push(slice);
       await step(decoder, slice);
-      if (out.length > 0 || (undecided?.length ?? 0) > maxHeldBytes) undecided = undefined;
+      if (out.length > 0 || (undecided?.length ?? 0) > maxUndecidedBytes) undecided = undefined;
       yield* out.splice(0);
       if (failure === undefined) continue;
       // A premature end does not mean that the body has another encoding.

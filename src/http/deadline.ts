@@ -84,7 +84,7 @@ export async function* withIdleTimeout(
 }
 
 async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Promise<T> {
-  const leftMs = deadline.leftMs();
+  const leftMs = deadline.remainingMs();
   const why = leftMs < idleMs ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

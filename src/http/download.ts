@@ -82,7 +82,7 @@ export async function download(
     return outcome;
   } catch (error) {
     if (error instanceof BrokenFile) kept = 'nothing';
-    throw error instanceof BrokenFile ? error.told : error;
+    throw error instanceof BrokenFile ? error.error : error;
   } finally {
     await file.close(kept);
   }
@@ -90,10 +90,10 @@ export async function download(
 
 /** Carries the error about a file that is broken as served, so that no part of it is continued. */
 class BrokenFile extends Error {
-  readonly told: MgwError;
+  readonly error: MgwError;
   constructor(told: MgwError) {
     super(told.message);
-    this.told = told;
+    this.error = told;
   }
 }
 
@@ -167,7 +167,7 @@ class Patience {
 async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): Promise<void> {
   const { retryAfterMs: floorMs = 0, message } = failure;
   const tries = patience.next();
-  const leftMs = deps.deadline.leftMs();
+  const leftMs = deps.deadline.remainingMs();
   if (leftMs <= 0) throw late(failure);
   if (tries === undefined || floorMs > longestPauseMs) throw givenUp(failure);
   const ms = backoffMs(tries, { floorMs });

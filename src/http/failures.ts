@@ -194,7 +194,7 @@ export function adviceFor(code: ErrorCode): string | undefined {
 }
 
 /** A gateway's message as a sentence, followed by advice if there is any. */
-export function advised(message: string, advice: string | undefined): string {
+export function withAdvice(message: string, advice: string | undefined): string {
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }
 

@@ -79,7 +79,7 @@ async function reachOfGateway(own: string): Promise<Reach> {
 }
 
 /** Why a host is not connected to. */
-export function outOfReach(host: string): Error {
+export function privateAddressError(host: string): Error {
   const message = `${host} is in a private network, and the base URL is not`;
   return Object.assign(new Error(message), { code: 'MGW_PRIVATE' });
 }
@@ -110,6 +110,6 @@ async function addressesWithin(
   const addresses = await lookup(hostname, { family, all: true });
   if (hostname === bareHost(baseUrl.hostname)) return addresses;
   for (const { address } of addresses)
-    if (!(await isWithinReach(address, baseUrl))) throw outOfReach(address);
+    if (!(await isWithinReach(address, baseUrl))) throw privateAddressError(address);
   return addresses;
 }

@@ -27,7 +27,7 @@ export async function readWithRetries(call: () => Promise<Reply>, options: Retry
     options.signal?.throwIfAborted();
     const { retries, unsentRetries = retries } = options;
     const ms = backoffMs(tries, { floorMs });
-    const isLate = ms >= (options.deadline?.leftMs() ?? Infinity);
+    const isLate = ms >= (options.deadline?.remainingMs() ?? Infinity);
     const last =
       permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || last)) return reply;

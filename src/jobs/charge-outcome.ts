@@ -61,7 +61,7 @@ export function jobOfReservation(id: string): string {
 const abandoned = new Set<string>();
 
 /** Notes that nothing was or will be sent under a claim of this process. */
-export function abandon(claim: string): void {
+export function abandonClaim(claim: string): void {
   abandoned.add(claim);
 }
 

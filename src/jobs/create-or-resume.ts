@@ -1,20 +1,20 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent, type Life, type Owner } from '../job.ts';
-import { findOut, follow, type Found as FoundJob, type Link } from '../ledger/chain.ts';
+import { findJobById, follow, type FoundJob as FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText, readHolder } from '../ledger/names.ts';
 import type { JobDeps } from './deps.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
-  carriesOn,
+  continuesWith,
   doubtAbout,
   isDeliveredTo,
-  isMadeFor,
+  isRunningFor,
   isRunning,
   uncertainRuns,
   waitForRenewal,
   type UncertainRuns,
 } from './liveness.ts';
-import { checkHoldsNoSecret } from '../key-name.ts';
+import { checkNoSecret } from '../key-name.ts';
 import { keyConflict, lostClaim, lostRecord } from './named-job.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
@@ -53,8 +53,8 @@ interface Earlier {
  * record is lost, 8 at the deadline, 10 if nothing can be recorded, and what `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
-  checkHoldsNoSecret('--key', order.key, deps.redact);
-  checkHoldsNoSecret('--output', order.goal.output, deps.redact);
+  checkNoSecret('--key', order.key, deps.redact);
+  checkNoSecret('--output', order.goal.output, deps.redact);
   let [isReady, looks] = [false, 0];
   let before: Earlier['before'];
   const alive = new Set<string>();
@@ -67,7 +67,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
     }
     if (earlier.doubt !== undefined) {
       const { job, about } = earlier.doubt;
-      if (about === 'untold' || (order.blockedByAnyDoubt?.leftMs() ?? 0) <= 0)
+      if (about === 'untold' || (order.blockedByAnyDoubt?.remainingMs() ?? 0) <= 0)
         throw otherKeyError(job, about);
       await pause(deps);
       continue;
@@ -108,7 +108,7 @@ async function pause({ clock, signals }: JobDeps): Promise<void> {
 // Whether this run may send the job and so needs the output. If it joins another run, that run has the output.
 function needsPlace(job: Job | undefined, { goal }: Order): boolean {
   if (job === undefined) return true;
-  return job.handle === undefined && shownState(job) !== 'unknown' && !isMadeFor(job, goal);
+  return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);
 }
 
 // Undefined if the job was removed meanwhile.
@@ -193,7 +193,7 @@ export async function findEarlier(
     if (about !== undefined) return { doubt: { job, about }, place, before };
     // Different keys are different jobs, even with the same output.
     const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
-    if (!order.fresh && (isNew || carriesOn(job, order, isNewest))) return { job, place, before };
+    if (!order.fresh && (isNew || continuesWith(job, order, isNewest))) return { job, place, before };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
     if (uncertain !== undefined) return { uncertain, place, before };
     if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
@@ -223,7 +223,7 @@ async function takesOf(
   const isDamaged = end?.isFree === false;
   if (isDamaged && !fresh) throw lostClaim(end.name);
   for (const id of await ledger.lookup('fingerprint', fingerprint))
-    if (!found.has(id)) found.set(id, await findOut(ledger, id));
+    if (!found.has(id)) found.set(id, await findJobById(ledger, id));
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
   const jobs = known.flatMap(([, { job }]) =>
     job !== undefined && concerns(job, fingerprint) ? [withOneLook(job)] : [],

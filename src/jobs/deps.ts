@@ -1,5 +1,5 @@
 import type { Ledger } from '../ledger/ledger.ts';
-import type { Priced } from '../payment/reserve.ts';
+import type { PricedOrder } from '../payment/reserve.ts';
 import type { PayDeps } from '../payment/pay-once.ts';
 import type { Order } from './order.ts';
 
@@ -7,7 +7,7 @@ import type { Order } from './order.ts';
 export interface JobDeps extends PayDeps {
   ledger: Ledger;
   /** Returns the maximum cost of a submission, if it is known. */
-  priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Promise<Priced>;
+  priceOf: (order: Pick<Order, 'protocol' | 'model' | 'body'>) => Promise<PricedOrder>;
   /** The value of `base_url` in records: the base URL, or the sandbox's constant name. */
   gateway: string;
   /** Keyed hash of the API key (design 4). */
@@ -21,7 +21,7 @@ export interface JobDeps extends PayDeps {
    * Given if processes share turns to submit. A job is then left to the living process that began it first, so that no
    * other one uses a turn for it; called when this process starts to wait for that.
    */
-  onLeft?: () => void;
+  onWaitForOther?: () => void;
 }
 
 /** The default time limit of one query, ms. */

@@ -1,7 +1,7 @@
 import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
-import { lostProtocol, ownWord, type Job, type JobKind } from '../job.ts';
+import { lostProtocol, nativeWord, type Job, type JobKind } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Observation } from '../protocols/protocol.ts';
 import { shownState } from './reconcile.ts';
@@ -68,7 +68,7 @@ export function failedError(job: Job): MgwError {
 
 /** Exit 8: accepted, not finished when the wait ended. `trouble` is why the last query failed, if it did. */
 export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Failure): MgwError {
-  const word = ownWord(job);
+  const word = nativeWord(job);
   const status = word === undefined ? '' : ` (${word})`;
   const where =
     job.state === 'succeeded'

@@ -5,10 +5,10 @@ import { localError } from '../files/local-error.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { askedFor, promptOf } from '../protocols/asked-for.ts';
+import { requestedValue, promptOf } from '../protocols/requested-value.ts';
 import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
 import { isObjectUrl } from '../store-url.ts';
-import { askedOutput, pathsAt, type Target } from './target.ts';
+import { goalOutput, pathsAt, type Target } from './target.ts';
 
 /** The places of the results of one or more jobs, from `-o`. */
 export type FetchPlace =
@@ -20,7 +20,7 @@ export type FetchPlace =
   | { kind: 'asked' };
 
 /** A job to fetch, its position from 1, and the number of its files. */
-export interface Fetched {
+export interface FetchItem {
   job: Job;
   index: number;
   count: number;
@@ -63,7 +63,7 @@ function templateOf(path: string): OutputPlace {
  * Returns the target of each job's result.
  * @throws MgwError('usage') if a name cannot be made, leads out of its folder, or is the same for two jobs.
  */
-export function targetsIn(place: FetchPlace, fetched: readonly Fetched[]): Target[] {
+export function targetsIn(place: FetchPlace, fetched: readonly FetchItem[]): Target[] {
   const owners = new Map<string, string>();
   return fetched.map((each) => {
     const target = targetIn(place, each);
@@ -95,10 +95,10 @@ export async function makeFolderOf(place: FetchPlace, target: Target): Promise<v
   });
 }
 
-function targetIn(place: FetchPlace, { job, index, count }: Fetched): Target {
+function targetIn(place: FetchPlace, { job, index, count }: FetchItem): Target {
   if (place.kind === 'stdout' || place.kind === 'file') return place;
   if (place.kind === 'asked')
-    return { kind: 'file', path: askedOutput(job) ?? `${job.id}.${extensionOf(job)}` };
+    return { kind: 'file', path: goalOutput(job) ?? `${job.id}.${extensionOf(job)}` };
   // A person knows the job by its key, if it has one.
   const own = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
   try {
@@ -111,7 +111,7 @@ function targetIn(place: FetchPlace, { job, index, count }: Fetched): Target {
 
 function valuesOf(job: Job, index: number): Parameters<typeof outputPath>[1] {
   const { id, key, model, protocol } = job;
-  const seed = askedFor(job, 'seed');
+  const seed = requestedValue(job, 'seed');
   const prompt = promptOf(job);
   return {
     id,

@@ -15,11 +15,11 @@ import { isFolder } from '../files/make-folder.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
-import { lockOutput, identityOf, removeLeft, bestEffort } from './lock-output.ts';
+import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
-import { watch, type Watched, type WatchOptions } from './watch.ts';
+import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 
 /** The target of results, and the callbacks of their progress. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
@@ -152,13 +152,13 @@ async function fetchTo(
 // Leftovers of earlier runs are useless once the files exist.
 async function tidied(files: JobFile[], job: Job, deps: JobDeps): Promise<JobFile[]> {
   const paths = files.map(({ path }) => path);
-  await removeLeft(job, paths, deps);
+  await removeJobLeftovers(job, paths, deps);
   return files;
 }
 
 async function saveAll(
   target: OnDisk,
-  watched: Watched,
+  watched: WatchedJob,
   protocol: Protocol,
   deps: JobDeps,
   options: Parameters<typeof saveResult>[4],

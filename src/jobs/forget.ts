@@ -62,12 +62,12 @@ async function keepFromSending(
   if (next === 'changed') return 'again';
   if (force) return 'kept';
   if (next === 'claimed') return 'claimed';
-  await ledger.append(job.id, unbegun(job, next));
+  await ledger.append(job.id, eventOfEndedProcess(job, next));
   return 'again';
 }
 
 /** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
-export function unbegun({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
+export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
   const attempt = record.attempts + 1;
   return how === 'unsent'
     ? {

@@ -23,7 +23,7 @@ export function isRunning(job: Job): boolean {
 }
 
 /** Whether a living process is saving the job to the same file, so that this run joins it. */
-export function isMadeFor(job: Job, { output }: Goal): boolean {
+export function isRunningFor(job: Job, { output }: Goal): boolean {
   return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
 }
 
@@ -40,7 +40,7 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
 }
 
 /** Whether a living process other than this one was the first to begin a job. */
-export function isBegunElsewhere(job: Job, { instance }: Owner): boolean {
+export function isRunElsewhere(job: Job, { instance }: Owner): boolean {
   const [first] = runsOf(job);
   return first !== undefined && first.owner.instance !== instance;
 }
@@ -53,7 +53,7 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
  * Whether the same command continues with a job (design 4).
  * @param isNewest whether no later job of the submission was paid for
  */
-export function carriesOn(
+export function continuesWith(
   job: Job,
   { key, goal, isOneShot, blockedByAnyDoubt }: Wanted,
   isNewest: boolean,
@@ -63,7 +63,7 @@ export function carriesOn(
   if (job.key !== key && key !== undefined)
     return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;
-  if (isRunning(job)) return isMadeFor(job, goal);
+  if (isRunning(job)) return isRunningFor(job, goal);
   // It was paid for. It is neither resumed nor paid for again unless the user asks for it (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
@@ -103,7 +103,11 @@ export async function uncertainRuns(
   ledger: Ledger,
 ): Promise<UncertainRuns | undefined> {
   const { sender, lifeOf } = job.record;
-  const isResumed = carriesOn({ ...job, record: { ...job.record, lifeOf: () => 'dead' } }, wanted, isNewest);
+  const isResumed = continuesWith(
+    { ...job, record: { ...job.record, lifeOf: () => 'dead' } },
+    wanted,
+    isNewest,
+  );
   if (!isResumed) return undefined;
   const running = runsOf(job).map(({ owner }) => owner);
   if (sender !== undefined && lifeOf(sender) === 'alive') running.push(sender);
@@ -134,7 +138,7 @@ export async function waitForRenewal(
       `${job.id} was started on another machine, by a process that may have died. Waiting until its lease is renewed or ends, at most ${Math.ceil(first.leftMs / 1000)} s.`,
     );
     for (let lease: typeof first | undefined = first; lease?.until === first.until;) {
-      const leftMs = deadline.leftMs();
+      const leftMs = deadline.remainingMs();
       if (leftMs <= 0) throw job.handle === undefined ? withoutHandle(job) : pendingError(job);
       await clock.sleep(Math.min(lookMs, leftMs, lease.leftMs + 10), signals.soft).catch(() => {
         throw interruptedError(signals.soft, job, 'no');

@@ -7,7 +7,7 @@ import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';
 
 /** The result to lock, its job, and the deadline. */
-export interface Holding {
+export interface LockRequest {
   /** Identifies the result: a partial file of the same identity is continued. */
   identity: string;
   deadline: Deadline;
@@ -28,7 +28,7 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
   const held = await lease();
   return {
     owner: held.owner,
-    assertHeld: () => held.assertHeld(),
+    assertLease: () => held.assertLease(),
     lifeOf: (owner) => ledger.lifeOf(owner),
   };
 }
@@ -37,7 +37,7 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
  * Waits for the lock of an output: of two processes that make it, the second finds the output of the first.
  * @throws MgwError: exit 8 if another process still holds the lock at the deadline, 10, 130/143 interrupted.
  */
-export async function lockOutput(path: string, deps: JobDeps, holding: Holding): Promise<OutputLock> {
+export async function lockOutput(path: string, deps: JobDeps, holding: LockRequest): Promise<OutputLock> {
   const { identity, deadline, job } = holding;
   const charged = job === undefined ? 'no' : 'yes';
   const busy = `Another process is still writing ${path}.`;
@@ -55,7 +55,7 @@ export async function lockOutput(path: string, deps: JobDeps, holding: Holding):
  * Removes leftovers of dead runs next to a job's files, once these files exist or never will.
  * @param paths of its files, in their order
  */
-export async function removeLeft(
+export async function removeJobLeftovers(
   job: Pick<Job, 'id' | 'protocol'>,
   paths: readonly string[],
   deps: Pick<JobDeps, 'note' | 'lease' | 'ledger'>,

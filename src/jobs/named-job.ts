@@ -1,7 +1,7 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job } from '../job.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
-import { findOut, follow } from '../ledger/chain.ts';
+import { findJobById, follow } from '../ledger/chain.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { resolveCommand, showCommand } from './errors.ts';
 import { recordedBody } from './order.ts';
@@ -27,7 +27,7 @@ export async function namedJob(ledger: Ledger, key: string): Promise<Job | undef
  * @throws MgwError('local_io') if it cannot be recorded.
  */
 export async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
-  const found = await findOut(ledger, id);
+  const found = await findJobById(ledger, id);
   if (found.fate !== 'lost') return found.job;
   await ledger.create(id, [undefined]);
   return ledger.read(id);
@@ -93,7 +93,7 @@ export interface Retry {
 }
 
 /** Returns the key of a row's n-th job. */
-export function takeKey(key: string, number: number): string {
+export function keyOfRetry(key: string, number: number): string {
   return number === 1 ? key : `${key}/${number}`;
 }
 
@@ -103,12 +103,12 @@ export function takeKey(key: string, number: number): string {
  */
 export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   // The second job counts even if a person removed the first.
-  const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, takeKey(key, 2))]);
+  const [job, second] = await Promise.all([namedJob(ledger, key), namedJob(ledger, keyOfRetry(key, 2))]);
   let latest: Retry = { number: 1, key, job };
   for (let next = second; next !== undefined;) {
     const number = latest.number + 1;
-    latest = { number, key: takeKey(key, number), job: next };
-    next = await namedJob(ledger, takeKey(key, number + 1));
+    latest = { number, key: keyOfRetry(key, number), job: next };
+    next = await namedJob(ledger, keyOfRetry(key, number + 1));
   }
   return latest;
 }

@@ -76,11 +76,11 @@ function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatc
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
   // A job that a budget refused costs nothing unless its command is repeated.
-  return state === undefined ? wasTried(job) : state.includes(shownState(job));
+  return state === undefined ? wasAttempted(job) : state.includes(shownState(job));
 }
 
 /** Whether an attempt was made to send a job, unlike one that a budget refused. */
-export function wasTried({ state, record }: Job): boolean {
+export function wasAttempted({ state, record }: Job): boolean {
   return state !== 'prepared' || record.attempts > 0;
 }
 

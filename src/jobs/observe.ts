@@ -9,13 +9,13 @@ import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { queryTimeoutMs, type JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
-import { keptWords, recordOf } from './reconcile.ts';
+import { redactTexts, recordOf } from './reconcile.ts';
 
 /** Opens a sink for media inside a poll's response. */
 export type OpenSink = (index: number) => Promise<MediaSink & { path?: string }>;
 
 /** The result of one poll. */
-export interface Observed {
+export interface PollResult {
   /** The job, including what this poll recorded. */
   job: Job;
   verdict: QueryVerdict;
@@ -25,7 +25,7 @@ export interface Observed {
 
 const discard: OpenSink = () => Promise.resolve({ write: () => undefined, close: () => Promise.resolve() });
 
-const never: Deadline = { leftMs: () => Infinity };
+const never: Deadline = { remainingMs: () => Infinity };
 
 /**
  * Polls a job once, records what changed, and returns the verdict with the job as recorded. Network errors, unreadable
@@ -39,7 +39,7 @@ export async function observe(
   deps: JobDeps,
   openSink: OpenSink = discard,
   deadline: Deadline = never,
-): Promise<Observed> {
+): Promise<PollResult> {
   const { verdict, spooled } = await query(job.handle ?? '', job.model, protocol, deps, openSink, deadline);
   if (verdict.kind !== 'observation') return { job, verdict, spooled };
   return { job: await recordSeen(job, verdict, deps), verdict, spooled };
@@ -74,7 +74,7 @@ export async function query(
   deps: JobDeps,
   openSink: OpenSink = discard,
   deadline: Deadline = never,
-): Promise<Omit<Observed, 'job'>> {
+): Promise<Omit<PollResult, 'job'>> {
   const request = protocol.query(handle, model);
   const options = {
     auth: protocol.auth,
@@ -98,7 +98,7 @@ export async function query(
 }
 
 function afterDeadline(deadline: Deadline): number {
-  return deadline.leftMs() + afterDeadlineMs;
+  return deadline.remainingMs() + afterDeadlineMs;
 }
 
 // Media go to their sinks as they arrive. The rest of the response is small.
@@ -117,7 +117,7 @@ async function spooledExchange(
     return openSink(index);
   };
   const time = deadlineIn(options.timeoutMs, deps.clock);
-  const end = { leftMs: () => (hasMedia ? afterDeadline(deadline) : time.leftMs()) };
+  const end = { remainingMs: () => (hasMedia ? afterDeadline(deadline) : time.remainingMs()) };
   const spool = new MediaSpool({ members, openSink: open, maxTextBytes: 16 * 1024 * 1024 });
   let complete = true;
   try {
@@ -154,10 +154,10 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
       state: seen.state,
       native_status,
       progress: seen.progress,
-      error: seen.failure && recordOf(keptWords(seen.failure, redact)),
+      error: seen.failure && recordOf(redactTexts(seen.failure, redact)),
       results: hasResult(seen) ? seen.results.length : 0,
-      usage: keptWords(seen.usage, redact),
-      ...(details.some((file) => Object.keys(file).length > 0) && { details: keptWords(details, redact) }),
+      usage: redactTexts(seen.usage, redact),
+      ...(details.some((file) => Object.keys(file).length > 0) && { details: redactTexts(details, redact) }),
     };
   }
   const state = seen.state === 'queued' ? 'queued' : 'running';

@@ -24,7 +24,7 @@ export interface PruneOptions {
 }
 
 /** The result of a prune. */
-export interface Pruned {
+export interface PruneResult {
   /** Ids, the oldest first. */
   removed: string[];
   kept: Record<KeepReason, number>;
@@ -34,8 +34,12 @@ export interface Pruned {
  * Removes jobs that have ended from the ledger, but keeps each job whose command would then pay again.
  * @throws MgwError('local_io') if the ledger cannot be read or written.
  */
-export async function prune(ledger: Ledger, options: PruneOptions, budgetsOf: BudgetsOf): Promise<Pruned> {
-  const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as Pruned['kept'];
+export async function prune(
+  ledger: Ledger,
+  options: PruneOptions,
+  budgetsOf: BudgetsOf,
+): Promise<PruneResult> {
+  const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
   const removed: string[] = [];
   // The oldest first, so that a job goes before the later one that replaced it.
   for (const id of (await ledger.ids()).reverse()) {

@@ -6,7 +6,7 @@ import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
 import { isObject, type Json } from '../json.ts';
 import { measureMp4 } from '../media/measure-mp4.ts';
 import { originsIn } from '../media/provenance.ts';
-import { askedFor, ratioOf, shortSides } from '../protocols/asked-for.ts';
+import { requestedValue, ratioOf, shortSides } from '../protocols/requested-value.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { showCommand } from './errors.ts';
 
@@ -64,7 +64,7 @@ function reading<Value>(path: string, read: (file: number) => Value): Value {
 export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protocol): Mismatch[] {
   const { width, height } = delivered;
   const size = width === undefined || height === undefined ? undefined : { width, height };
-  const given = (name: string): Json | undefined => askedFor(job, name);
+  const given = (name: string): Json | undefined => requestedValue(job, name);
   return [
     ...durationMismatch(given('duration'), delivered),
     ...(size === undefined ? [] : resolutionMismatch(job, protocol, given('resolution'), size)),

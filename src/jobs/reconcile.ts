@@ -8,15 +8,15 @@ const longestText = 4000;
  * Returns a gateway's response in a form that may be recorded and shown: without the key (gateways quote a key that
  * they refuse), and with no text over 4000 UTF-16 code units.
  */
-export function keptWords<T>(said: T, redact: (text: string) => string): T {
-  return kept(said, redact) as T;
+export function redactTexts<T>(said: T, redact: (text: string) => string): T {
+  return redactAll(said, redact) as T;
 }
 
-function kept(said: unknown, redact: (text: string) => string): unknown {
+function redactAll(said: unknown, redact: (text: string) => string): unknown {
   if (typeof said === 'string') return redact(said).slice(0, longestText);
-  if (Array.isArray(said)) return said.map((each: unknown) => kept(each, redact));
+  if (Array.isArray(said)) return said.map((each: unknown) => redactAll(each, redact));
   if (typeof said !== 'object' || said === null) return said;
-  const members = Object.entries(said).map(([name, value]) => [redact(name), kept(value, redact)]);
+  const members = Object.entries(said).map(([name, value]) => [redact(name), redactAll(value, redact)]);
   return Object.fromEntries(members);
 }
 

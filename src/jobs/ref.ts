@@ -83,7 +83,7 @@ async function confirmed(handle: string, protocol: Protocol, deps: JobDeps): Pro
     if (verdict.kind === 'observation') return verdict;
     const { code, message, requestId, retryAfterMs } = verdict.failure;
     const pauseMs = backoffMs(tries, { floorMs: retryAfterMs });
-    const isLate = pauseMs >= (deps.client.deadline?.leftMs() ?? Infinity);
+    const isLate = pauseMs >= (deps.client.deadline?.remainingMs() ?? Infinity);
     const isLast = verdict.kind !== 'again' || verdict.isWell === true || isLate || tries >= deps.retries;
     if (isLast) {
       const isOpen = verdict.kind === 'again' && verdict.isWell !== true;

@@ -5,7 +5,7 @@ import type { JobDeps } from './deps.ts';
 import { withoutHandle } from './errors.ts';
 
 /** The result of a run. */
-export interface Ran<T> {
+export interface RunResult<T> {
   value: T;
   /** The job as it is recorded at the end. */
   job: Job;
@@ -29,7 +29,7 @@ export async function inRun<T, D extends JobDeps>(
   deps: D,
   begin: (began: JobEvent) => Promise<Job>,
   work: (job: Job, own: D, run: string) => Promise<T>,
-): Promise<Ran<T>> {
+): Promise<RunResult<T>> {
   const run = randomUUID().slice(0, 8);
   const lease = await deps.lease();
   const job = await begin({ type: 'began', run, owner: lease.owner, ...goal });
@@ -37,7 +37,7 @@ export async function inRun<T, D extends JobDeps>(
     ...deps,
     lease: () =>
       Promise.resolve(lease).then((held) => {
-        held.assertHeld();
+        held.assertLease();
         return held;
       }),
   };
@@ -69,12 +69,12 @@ export async function inRun<T, D extends JobDeps>(
 export function onExisting(job: Job, deps: JobDeps): (began: JobEvent) => Promise<Job> {
   return (began) => {
     if (job.handle === undefined) throw withoutHandle(job);
-    return takeOn(job, deps)(began);
+    return beginRun(job, deps)(began);
   };
 }
 
 /** Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. */
-export function takeOn(job: Job, { ledger }: JobDeps): (began: JobEvent) => Promise<Job> {
+export function beginRun(job: Job, { ledger }: JobDeps): (began: JobEvent) => Promise<Job> {
   return async (began) => {
     await ledger.append(job.id, began);
     return (await ledger.read(job.id)) ?? job;

@@ -15,7 +15,7 @@ import { kindOf, type InlineMedia } from './inline-media.ts';
 import { observe } from './observe.ts';
 import { markedCopy } from './mark.ts';
 import { mismatchText, provenanceOf, receiptOf } from './receipt.ts';
-import type { Watched } from './watch.ts';
+import type { WatchedJob } from './watch.ts';
 
 /** How results are saved. */
 export interface SaveOptions {
@@ -58,14 +58,14 @@ const shortestVideo = 8;
  * with it, 8 not ready at the deadline.
  */
 export async function saveResult(
-  watched: Watched,
+  watched: WatchedJob,
   place: Place,
   protocol: Protocol,
   deps: JobDeps,
   options: Saving,
 ): Promise<JobFile> {
   const { job } = watched;
-  const standing = await standingFile(job, place, options.force);
+  const standing = await intactFile(job, place, options.force);
   if (standing !== undefined) return standing;
   const result = watched.observation.results[place.index] ?? { sources: [] };
   if (result.sources.length === 0) throw noSource(watched, place.index);
@@ -85,11 +85,11 @@ export async function saveResult(
   const file: JobFile = { path: place.path, bytes, sha256, mime, ...receipt, ...mark };
   // Recorded before it is published, so that a later run recognises the file by its hash.
   if (options.record !== false) await deps.ledger.append(job.id, { type: 'file', file });
-  const { assertHeld } = output;
+  const { assertLease: assertLease } = output;
   await publish(marked ?? part, file.path, {
     force: options.force,
     isBegun: isRecorded(job, place),
-    assertHeld,
+    assertLease: assertLease,
   });
   if (file.mismatches !== undefined) deps.note(mismatchText(file));
   return file;
@@ -101,7 +101,7 @@ function isRecorded(job: Job, { path }: Place): boolean {
 }
 
 // A file that this job saved before stays. Any other file must not be overwritten.
-async function standingFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
+async function intactFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
   const recorded = job.files.find((file) => file.path === path);
   if (recorded !== undefined && (await isIntact(recorded))) return recorded;
@@ -118,7 +118,7 @@ interface Work {
   protocol: Protocol;
   deps: JobDeps;
   options: Saving;
-  watched: Watched;
+  watched: WatchedJob;
   output: OutputLock;
 }
 
@@ -188,7 +188,7 @@ function downloadFrom(
   source: Exclude<Source, { kind: 'inline' }>,
   { job, protocol, deps, options, output }: Work,
 ): Promise<DownloadOutcome> {
-  const { baseUrl, kept, trace } = deps.client;
+  const { baseUrl, downloadConnections, trace } = deps.client;
   const key = source.kind === 'url' ? source.key : 'own-site';
   return download({ url: addressOf(source, baseUrl), key }, output, {
     gateway: {
@@ -197,7 +197,7 @@ function downloadFrom(
       auth: protocol.auth,
       trustedOrigins: options.trustedOrigins,
       userAgent: deps.userAgent,
-      kept,
+      downloadConnections,
       trace,
     },
     clock: deps.clock,
@@ -225,10 +225,10 @@ function withNext(error: unknown, job: Job): unknown {
 async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {
   const { deadline, intervalMs } = options;
   const ms = backoffMs(rounds, { baseMs: intervalMs, capMs: 10_000, floorMs: failure.retryAfterMs });
-  await deps.clock.sleep(Math.min(ms, deadline.leftMs()), deps.signals.soft).catch((error: unknown) => {
+  await deps.clock.sleep(Math.min(ms, deadline.remainingMs()), deps.signals.soft).catch((error: unknown) => {
     throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'yes') : error;
   });
-  if (deadline.leftMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
+  if (deadline.remainingMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
 // The last success counts: a later status cannot take the result away. Media inside this response are discarded, so
@@ -242,7 +242,7 @@ async function refreshed(index: number, { job, protocol, deps }: Work): Promise<
 }
 
 /** Exit 9: the gateway names no address of a result. */
-function noSource({ job, observation }: Watched, index: number): MgwError {
+function noSource({ job, observation }: WatchedJob, index: number): MgwError {
   const why = observation.warning ?? `the gateway names no address for file ${index + 1}.`;
   return new MgwError('result_unavailable', `A result of ${job.id} is not available: ${why}`, {
     charged: 'yes',

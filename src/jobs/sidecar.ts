@@ -4,7 +4,7 @@ import { basename, dirname } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { localError } from '../files/local-error.ts';
 import type { Job, JobFile } from '../job.ts';
-import { askedFor } from '../protocols/asked-for.ts';
+import { requestedValue } from '../protocols/requested-value.ts';
 import { isObject, tryParseJson, type Json } from '../json.ts';
 import { syncFolder } from '../files/make-folder.ts';
 import { withoutSignatures } from '../redact.ts';
@@ -58,7 +58,7 @@ function contentOf(job: Job, file: JobFile, version: string): object {
     key,
     protocol,
     model,
-    seed: askedFor(job, 'seed'),
+    seed: requestedValue(job, 'seed'),
     handle,
     gateway: base_url,
     created_at,

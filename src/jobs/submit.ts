@@ -3,7 +3,7 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
-import { abandon, attemptClaim, nextAttempt } from './charge-outcome.ts';
+import { abandonClaim, attemptClaim, nextAttempt } from './charge-outcome.ts';
 import type { JobDeps } from './deps.ts';
 import {
   interruptedError,
@@ -12,16 +12,16 @@ import {
   unknownError as taskUnknownError,
   unrecordedHandle,
 } from './errors.ts';
-import { unbegun } from './forget.ts';
-import { isBegunElsewhere } from './liveness.ts';
+import { eventOfEndedProcess } from './forget.ts';
+import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
 import type { Order } from './order.ts';
-import { eventOf, keptWords, reconcile } from './reconcile.ts';
+import { eventOf, redactTexts, reconcile } from './reconcile.ts';
 
 const longestRecordedReply = 64 * 1024;
 
 /** A job that was accepted. */
-export interface Submitted {
+export interface SubmittedJob {
   job: Job;
   /** True if an earlier submission is resumed, and this run sent nothing. */
   isResumed: boolean;
@@ -36,7 +36,7 @@ class SentElsewhere extends Error {}
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 8 another process is still sending, 10 not
  * recordable, 12 over a budget, 130/143 interrupted.
  */
-export async function submit(given: Job, order: Order, deps: JobDeps): Promise<Submitted> {
+export async function submit(given: Job, order: Order, deps: JobDeps): Promise<SubmittedJob> {
   const { ledger } = deps;
   const { unknownError = taskUnknownError } = order;
   let job = await reconcile(ledger, given, order.read);
@@ -49,11 +49,11 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
     const next = job.state === 'sending' ? 'claimed' : await nextAttempt(ledger, job);
     if (next === 'claimed') {
       await waitForOther(job, order, deps);
-    } else if (next === 'free' && (await isLeft(job, deps))) {
-      deps.onLeft?.();
-      await waitForOther(job, order, deps, leftMs);
+    } else if (next === 'free' && (await isLeftToOther(job, deps))) {
+      deps.onWaitForOther?.();
+      await waitForOther(job, order, deps, otherRunPauseMs);
     } else if (next === 'unsent' || next === 'unknown') {
-      await ledger.append(job.id, unbegun(job, next));
+      await ledger.append(job.id, eventOfEndedProcess(job, next));
     } else if (next === 'free') {
       const accepted = await pay(job, order, deps);
       if (accepted !== undefined) return { job: accepted, isResumed: false };
@@ -62,11 +62,11 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   }
 }
 
-/** The interval at which a job that is left to another process is read, ms. */
-const leftMs = 500;
+/** The interval at which a job that is another process continues is read, ms. */
+const otherRunPauseMs = 500;
 
-async function isLeft(job: Job, { lease, onLeft }: JobDeps): Promise<boolean> {
-  return onLeft !== undefined && isBegunElsewhere(job, (await lease()).owner);
+async function isLeftToOther(job: Job, { lease, onWaitForOther }: JobDeps): Promise<boolean> {
+  return onWaitForOther !== undefined && isRunElsewhere(job, (await lease()).owner);
 }
 
 async function waitForOther(
@@ -75,7 +75,7 @@ async function waitForOther(
   { clock, signals }: JobDeps,
   ms = 100,
 ): Promise<void> {
-  if (deadline.leftMs() <= 0) throw pendingError(job, { charged: 'maybe' });
+  if (deadline.remainingMs() <= 0) throw pendingError(job, { charged: 'maybe' });
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interruptedError(signals.soft, job, 'maybe');
   });
@@ -111,10 +111,10 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
     };
     const { verdict, tries } = await payOnce(payment, attempts, own);
     if (verdict.kind === 'accepted') return attempts.accepted(verdict.handle, verdict.warning);
-    const { message, requestId } = keptWords(verdict.failure, redact);
+    const { message, requestId } = redactTexts(verdict.failure, redact);
     if (verdict.kind === 'unknown')
       throw (order.unknownError ?? taskUnknownError)(attempts.job, message, requestId);
-    throw notAccepted(keptWords(verdict, redact), tries).with({ job: attempts.job });
+    throw notAccepted(redactTexts(verdict, redact), tries).with({ job: attempts.job });
   } catch (error) {
     if (error instanceof SentElsewhere) return undefined;
     throw error instanceof MgwError ? error.with({ job: attempts.job }) : error;
@@ -155,7 +155,7 @@ class Attempts implements PaymentRecord {
 
   // Nothing is sent without a record of it. The claim stays, so other processes must be told that it is abandoned.
   async #abandon(claim: string, error: unknown): Promise<void> {
-    abandon(claim);
+    abandonClaim(claim);
     if (error instanceof SentElsewhere) return;
     const event: JobEvent = {
       type: 'unavailable',
@@ -177,7 +177,7 @@ class Attempts implements PaymentRecord {
     try {
       // A handle must not be redacted.
       const kept = {
-        ...keptWords(verdict, this.#deps.redact),
+        ...redactTexts(verdict, this.#deps.redact),
         ...('handle' in verdict && { handle: verdict.handle }),
       };
       await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));

@@ -7,7 +7,7 @@ import type { Ask, Goal, Job } from '../job.ts';
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
 /** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
-export function numbered(path: string, index: number, count: number): string {
+export function numberedPath(path: string, index: number, count: number): string {
   if (count === 1) return path;
   if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
   const extension = extname(path);
@@ -25,7 +25,7 @@ export function pathsAt(
   asked = count,
 ): string[] {
   const path = absoluteOutput(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
-  return Array.from({ length: count }, (_, index) => numbered(path, index, Math.max(count, asked)));
+  return Array.from({ length: count }, (_, index) => numberedPath(path, index, Math.max(count, asked)));
 }
 
 /** Builds the goal of a command: its ask and its target. */
@@ -38,7 +38,7 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
  * Returns the absolute path of the output that the job's command named, preferring one that was not delivered yet.
  * Undefined if it named none.
  */
-export function askedOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
+export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
   // Only the keys of a batch's rows have a slash. Their outputs are templates in which only the job's id is open.
@@ -52,7 +52,7 @@ export function outputOf(template: string, id: string): string {
 }
 
 /** True if a file exists at a path; false if that cannot be determined. */
-export function isTaken(path: string): boolean {
+export function pathExists(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch {

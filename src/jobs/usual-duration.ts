@@ -1,6 +1,6 @@
 import type { Job } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { sizeOf } from '../protocols/asked-for.ts';
+import { sizeOf } from '../protocols/requested-value.ts';
 
 const maxRead = 100;
 const maxAlike = 40;

@@ -6,7 +6,7 @@ import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
 import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './deps.ts';
-import { hasResult, observe, type Observed, type OpenSink } from './observe.ts';
+import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
 /** How long "not found" proves nothing after a submission, ms (design 6). */
 const notFoundGraceMs = 60_000;
@@ -24,7 +24,7 @@ export interface WatchOptions {
 }
 
 /** A job that succeeded with results to fetch, and its last observation. */
-export interface Watched {
+export interface WatchedJob {
   job: Job;
   observation: Observation;
   spooled: SpooledMedia[];
@@ -41,7 +41,7 @@ export async function watch(
   protocol: Protocol,
   deps: JobDeps,
   options: WatchOptions,
-): Promise<Watched> {
+): Promise<WatchedJob> {
   let current = job;
   let troubles = 0;
   const begun = deps.clock.monotonic();
@@ -85,7 +85,7 @@ async function poll(
   protocol: Protocol,
   deps: JobDeps,
   { openSink, deadline }: WatchOptions,
-): Promise<Observed> {
+): Promise<PollResult> {
   try {
     return await observe(job, protocol, deps, openSink, deadline);
   } catch (error) {
@@ -147,9 +147,9 @@ async function pause(
   ms: number,
   trouble?: Failure,
 ): Promise<void> {
-  if (options.deadline.leftMs() <= 0) throw pendingError(job, {}, trouble);
+  if (options.deadline.remainingMs() <= 0) throw pendingError(job, {}, trouble);
   await deps.clock
-    .sleep(Math.min(ms, options.deadline.leftMs()), deps.signals.soft)
+    .sleep(Math.min(ms, options.deadline.remainingMs()), deps.signals.soft)
     .catch((error: unknown) => {
       if (deps.signals.soft.aborted) throw interruptedError(deps.signals.soft, job, 'yes');
       throw error;

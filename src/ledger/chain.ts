@@ -6,13 +6,13 @@ import { holderText, names, readHolder, type Holder } from './names.ts';
 type Claims = Pick<Ledger, 'claim' | 'claimed'>;
 
 /** A job that a claim names, or the reason why there is none. */
-export type Found =
+export type FoundJob =
   | { job: Job; fate: 'there' }
   /** `unmade`: the claiming process died, or is about to create the job. `lost`: the job may have been paid for. */
   | { job?: undefined; fate: 'removed' | 'unmade' | 'lost' };
 
 /** A job in the chain of one name. */
-export type Link = Found & {
+export type Link = FoundJob & {
   name: string;
   /** The content of the claim. If the claim is damaged, it is derived from the jobs. */
   holder: Holder;
@@ -39,14 +39,14 @@ export async function follow(
     if (text === undefined) return { name, isFree: true };
     const holder = readHolder(text) ?? (await holderByJobs(ledger, submission, last));
     if (holder === undefined) return { name, isFree: false };
-    if (await isLast({ name, holder, ...(await findOut(ledger, holder.job)) })) return undefined;
+    if (await isLast({ name, holder, ...(await findJobById(ledger, holder.job)) })) return undefined;
     last = holder.job;
     name = names.after(holder.job);
   }
 }
 
 /** Returns the job with an id, or the reason why there is none. */
-export async function findOut(ledger: Ledger, id: string): Promise<Found> {
+export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob> {
   for (;;) {
     const job = await ledger.read(id);
     if (job !== undefined) return { job, fate: 'there' };

@@ -45,7 +45,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     claimed: (name) => local(() => claims.claimed(name)),
     confirm: (name) => local(() => claims.confirm(name)),
     isConfirmed: (name) => local(() => claims.isConfirmed(name)),
-    lease: () => Promise.resolve({ owner: currentOwner(), assertHeld: () => undefined }),
+    lease: () => Promise.resolve({ owner: currentOwner(), assertLease: () => undefined }),
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
     uncertainLease: () => Promise.resolve(undefined),
     close: () => Promise.resolve(),

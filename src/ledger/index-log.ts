@@ -1,6 +1,6 @@
 import { readdirSync, statSync, type Stats } from 'node:fs';
 import { systemCode } from '../errors.ts';
-import { together } from '../together.ts';
+import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
 import type { Ids } from './job-id.ts';
@@ -33,7 +33,7 @@ export class IndexLog {
   /** Lines to be written together, and whether any of them must be durable. */
   #queued: string[] = [];
   #isDurable = false;
-  readonly #write = together(() => this.#writeQueued());
+  readonly #write = coalesce(() => this.#writeQueued());
   /** The status of the file after this process last appended to it. */
   #written: Stats | undefined;
 

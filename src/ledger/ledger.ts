@@ -9,7 +9,7 @@ export interface Lease {
    * Called immediately before an action that cannot be undone.
    * @throws MgwError('unreachable') if other processes may consider this one dead, for example after it was suspended.
    */
-  assertHeld(): void;
+  assertLease(): void;
 }
 
 /** The current lease of a process on another machine. */

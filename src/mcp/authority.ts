@@ -58,7 +58,7 @@ export class Authority {
     return Promise.all(
       all.map(async ({ label, budget }) => {
         await budget.settle();
-        const { limit, spent, reserved } = await budget.standing();
+        const { limit, spent, reserved } = await budget.state();
         const used = add(spent, reserved);
         const most = limit?.amount ?? zero;
         return {
@@ -103,7 +103,7 @@ export class Authority {
       [budget, number] = [next, number + 1];
     }
     const limit = { amount: parseAmount(amount) };
-    const { limit: before } = await budget.standing();
+    const { limit: before } = await budget.state();
     if (before === undefined || compare(before.amount, limit.amount) !== 0) await budget.setLimit(limit);
     return budget;
   }
@@ -115,7 +115,7 @@ export class Authority {
 }
 
 async function isUsed(budget: Budget): Promise<boolean> {
-  const { limit, spent, reserved } = await budget.standing();
+  const { limit, spent, reserved } = await budget.state();
   return limit !== undefined || compare(add(spent, reserved), zero) > 0;
 }
 
@@ -132,7 +132,7 @@ const nothing = (): Promise<void> => Promise.resolve();
 // A job that was paid for earlier is still found, since only payments check budgets.
 const nothingGranted: Budget = {
   reserve: refuse,
-  standing: refuse,
+  state: refuse,
   setLimit: refuse,
   keep: nothing,
   release: nothing,

@@ -4,7 +4,7 @@ import { MgwError, toMgwError } from '../errors.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
 import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
-import { type AskedBatch, type CheckedBatch, type StartedRun, tool, type Tools } from './tool.ts';
+import { type BatchRequest, type CheckedBatch, type StartedRun, tool, type Tools } from './tool.ts';
 
 const fields = {
   manifest: z
@@ -73,7 +73,7 @@ export const batchTools = [
   }),
 ];
 
-async function started(asked: AskedBatch, isRepeated: boolean, call: Call, tools: Tools): Promise<Outcome> {
+async function started(asked: BatchRequest, isRepeated: boolean, call: Call, tools: Tools): Promise<Outcome> {
   const checked = await tools.checkBatch(asked, tools, 'plan');
   const { name, view, refusal, isOpen } = checked;
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
@@ -105,12 +105,12 @@ function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): s
   return [...new Set([...paidBy, ...running.map(([other]) => other)])];
 }
 
-function statusOf(asked: AskedBatch, [name]: string[]): Answer['next'] {
+function statusOf(asked: BatchRequest, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...asked, name } };
 }
 
 // Returns the answer in place of a run of rows that a batch of another name pays for; undefined if there are none.
-function paidTwice(asked: AskedBatch, checked: CheckedBatch, tools: Tools): Answer | undefined {
+function paidTwice(asked: BatchRequest, checked: CheckedBatch, tools: Tools): Answer | undefined {
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;
   const text = `Rows of ${checked.name} were paid for, or are being paid for, by ${others.join(', ')}. Nothing was sent. Continue under that name, or call batch_run with repeat to pay for them again.`;
@@ -137,7 +137,7 @@ function start(tools: Tools, batch: CheckedBatch): void {
   });
 }
 
-async function status(asked: AskedBatch, isStrict: boolean, tools: Tools): Promise<Answer> {
+async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
   const { name, view, isOpen, differing } = await tools.checkBatch(asked, tools, 'status');
   const run = tools.runs.get(name);
   const next = (name: string, more = {}): Answer['next'] => ({
@@ -156,7 +156,7 @@ async function status(asked: AskedBatch, isStrict: boolean, tools: Tools): Promi
 
 // Returns the answer in place of a run above the amount of `--confirm-over`; undefined if it may start.
 async function unconfirmed(
-  { manifest, name: given, output }: AskedBatch,
+  { manifest, name: given, output }: BatchRequest,
   { name, atMost, request }: CheckedBatch,
   { context }: Call,
   { confirmation }: Tools,

@@ -87,7 +87,10 @@ async function models(
   const { fetchModels } = await import('../flows/models.ts');
   const { priceSetting } = await import('../flows/prices.ts');
   const settings = await session.settings();
-  const all = await fetchModels(session, undefined, { signal: signals.soft, timeoutMs: deadline.leftMs() });
+  const all = await fetchModels(session, undefined, {
+    signal: signals.soft,
+    timeoutMs: deadline.remainingMs(),
+  });
   const shown = all
     .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))
     .map(({ id, protocols, model_versions }) => ({

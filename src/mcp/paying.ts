@@ -3,7 +3,7 @@ import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError } from '../errors.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
-import { priceOf, type Asked } from '../flows/prices.ts';
+import { priceOf, type PriceQuery } from '../flows/prices.ts';
 import type { Job } from '../job.ts';
 import { namedJob } from '../jobs/named-job.ts';
 import { shownState } from '../jobs/reconcile.ts';
@@ -17,13 +17,13 @@ import type { Tools } from './tool.ts';
 export type Given = Record<string, unknown>;
 
 /** A payment that a tool call requests. */
-export interface AskedPayment {
+export interface PaymentRequest {
   tool: string;
   key: string;
   /** The arguments, with the key. */
   given: Given;
   /** The request to pay for. */
-  order: Asked;
+  order: PriceQuery;
   /** Pays, or finds the paid job. */
   flow: (deps: FlowDeps) => Promise<Delivered>;
   /** What to call next about the job; null if there is nothing to do. */
@@ -31,7 +31,7 @@ export interface AskedPayment {
 }
 
 /** Pays once for the request of a tool call, or finds the job of its key. Asks the person first if needed. */
-export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promise<Outcome> {
+export async function pay(asked: PaymentRequest, call: Call, tools: Tools): Promise<Outcome> {
   checkKeyName(asked.key, false);
   const deps = await payingDeps(tools, call);
   const instead = await unconfirmed(asked, deps, call, tools);
@@ -57,7 +57,7 @@ export async function pay(asked: AskedPayment, call: Call, tools: Tools): Promis
 }
 
 // Returns the answer if the request was submitted under another key that the client may not know of.
-function submittedUnder(error: unknown, { tool, key, given }: AskedPayment): Answer {
+function submittedUnder(error: unknown, { tool, key, given }: PaymentRequest): Answer {
   const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
   if (!(error instanceof MgwError) || other === undefined || other === key) throw error;
   // The key of a batch's row is not a key that a tool accepts.
@@ -81,7 +81,7 @@ async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
 
 // Returns the answer in place of a payment above the amount of `--confirm-over`; undefined if it may be made.
 async function unconfirmed(
-  { key, order, tool, given }: AskedPayment,
+  { key, order, tool, given }: PaymentRequest,
   deps: FlowDeps,
   { context }: Call,
   { confirmation, session }: Tools,

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { deadlineIn } from '../clock.ts';
-import type { AskedPayment } from './paying.ts';
+import type { PaymentRequest } from './paying.ts';
 import { keyField, sameKey, tool } from './tool.ts';
 
 /** `speak`. */
@@ -46,7 +46,7 @@ export const speechTools = [
         deadline: deadlineIn(settings.timeoutMs.value, session.clock),
         blockedByAnyDoubt: call.deadline,
       };
-      const asked: AskedPayment = {
+      const asked: PaymentRequest = {
         tool: 'speak',
         key,
         given: { ...given },

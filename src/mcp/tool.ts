@@ -92,7 +92,7 @@ function parsed<Schema extends z.ZodObject>(schema: Schema, given: unknown, tool
 }
 
 /** The arguments that identify a batch. */
-export interface AskedBatch {
+export interface BatchRequest {
   /** The path of its manifest. */
   manifest: string;
   name?: string | undefined;
@@ -131,7 +131,7 @@ export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
 /** Opens batches with the code of `mgw batch`. Files are read and written only below the root. */
 export type CheckBatch = (
-  asked: AskedBatch,
+  asked: BatchRequest,
   tools: Pick<Tools, 'root' | 'runs'>,
   kind: 'plan' | 'status',
 ) => Promise<CheckedBatch>;

@@ -3,10 +3,10 @@ import { usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { type Listing, oneListing } from '../flows/listing.ts';
 import { protocolOfModel } from '../flows/model-protocol.ts';
-import { type Asked, priceOf } from '../flows/prices.ts';
+import { type PriceQuery, priceOf } from '../flows/prices.ts';
 import { submitVideo } from '../flows/submit-video.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { askedOutput } from '../jobs/target.ts';
+import { goalOutput } from '../jobs/target.ts';
 import { fileNamedBy, type FlagValue, longName } from '../protocols/compose.ts';
 import { isEarlierJob } from '../protocols/local-asset.ts';
 import { protocolNamed } from '../protocols/named.ts';
@@ -15,7 +15,7 @@ import { composeSpeech } from '../speech/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { Call } from './calls.ts';
-import { type AskedPayment, type Given, pay } from './paying.ts';
+import { type PaymentRequest, type Given, pay } from './paying.ts';
 import { type Outcome, well } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
@@ -40,7 +40,7 @@ export async function submitted(
     blockedByAnyDoubt: call.deadline,
     deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
   } as const;
-  const asked: AskedPayment = {
+  const asked: PaymentRequest = {
     tool: 'submit_video',
     key,
     given: { key, ...given },
@@ -54,7 +54,7 @@ export async function submitted(
 /** `price`. */
 export async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<Outcome> {
   const settings = await tools.session.settings();
-  let asked: Asked;
+  let asked: PriceQuery;
   if (typeof text === 'string') {
     if (Object.keys(given).length > 0)
       throw usageError('Give text, or the arguments of submit_video, not both.');
@@ -123,6 +123,6 @@ async function checkPlaceOf(value: string, name: string, { session, root }: Tool
   const { keyIn } = await import('../flows/earlier-job.ts');
   const key = keyIn(value);
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);
-  const paths = [...job.files.map(({ path }) => path), askedOutput(job)];
+  const paths = [...job.files.map(({ path }) => path), goalOutput(job)];
   for (const path of paths) if (path !== undefined && !isObjectUrl(path)) await root.file(path, name);
 }

@@ -71,7 +71,7 @@ export interface PaymentRecord {
 export const unrecorded: PaymentRecord = {};
 
 /** The result of a payment. */
-export interface Paid {
+export interface PaymentResult {
   verdict: SubmitVerdict;
   /** The last response; undefined if none arrived. */
   reply?: Reply;
@@ -85,7 +85,11 @@ export interface Paid {
  * @throws MgwError: exit 6 never sent, 12 over a budget, 130/143 interrupted before anything was sent; or the errors of
  * the record
  */
-export async function payOnce(payment: Payment, record: PaymentRecord, deps: PayDeps): Promise<Paid> {
+export async function payOnce(
+  payment: Payment,
+  record: PaymentRecord,
+  deps: PayDeps,
+): Promise<PaymentResult> {
   // One lease for the whole payment: a process that was declared dead in between has lost its reservations and claims.
   let lease: Promise<Lease> | undefined;
   const leased = (): Promise<Lease> => (lease ??= deps.lease());
@@ -113,7 +117,7 @@ async function tryUntilDecided(
   record: PaymentRecord,
   deps: PayDeps,
   progress: PaymentProgress,
-): Promise<Paid> {
+): Promise<PaymentResult> {
   for (let tries = 1; ; tries += 1) {
     const { verdict, reply, unsent } = await attemptOnce(payment, record, deps, progress);
     if (verdict !== undefined && (verdict.kind !== 'unavailable' || tries > deps.retries))
@@ -205,7 +209,7 @@ async function exchange(
     },
     beforeFirstByte: () => {
       try {
-        lease?.assertHeld();
+        lease?.assertLease();
       } catch (error) {
         // The ledger refuses the next attempt, unless the lease was only renewed late.
         throw TransportError.abortedBeforeSend(messageOf(error));
@@ -246,7 +250,7 @@ async function pause(
   { clock, note, signals }: PayDeps,
 ): Promise<void> {
   const ms = backoffMs(tries, { floorMs: failure.retryAfterMs });
-  if (ms > deadline.leftMs()) throw tooLong(why, failure.code, clock.now() + ms);
+  if (ms > deadline.remainingMs()) throw tooLong(why, failure.code, clock.now() + ms);
   note(`${why}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interrupted(signals.soft, 'no');

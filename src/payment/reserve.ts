@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Budget, ChargeOutcome, Limit, Standing } from '../budget/budget.ts';
+import type { Budget, ChargeOutcome, Limit, BudgetState } from '../budget/budget.ts';
 import { add, compare, formatDecimal, parseDecimal, subtract, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
@@ -19,7 +19,7 @@ export interface Allowance {
 }
 
 /** The cost of a purchase, if known. */
-export interface Priced {
+export interface PricedOrder {
   /** Absent if no price is known. */
   cost?: JobCost;
   /** The model or other item that has the price, in words: `vendor-h3-mini (Protocol C)`. */
@@ -31,7 +31,7 @@ export interface Priced {
 }
 
 /** A payment, as seen by a budget. */
-export interface Purchase extends Priced {
+export interface Purchase extends PricedOrder {
   /** The name in reservations: the job's id, by which the ledger proves the outcome. */
   name: string;
 }
@@ -82,7 +82,7 @@ export async function reserve(
       });
     if (!decision.fits) {
       await settle('none');
-      throw exceeded(allowance, purchase, decision.standing);
+      throw exceeded(allowance, purchase, decision.state);
     }
     held.push(allowance);
   }
@@ -94,7 +94,7 @@ async function unpriced(
   allowance: Allowance,
 ): Promise<MgwError> {
   const { label } = allowance;
-  const standing = await allowance.budget.standing();
+  const standing = await allowance.budget.state();
   const budget = shortfallOf(allowance, undefined, standing);
   const way =
     priceCommand === undefined
@@ -107,7 +107,7 @@ async function unpriced(
 function exceeded(
   allowance: Allowance,
   { cost: price, currency = 'credits' }: Purchase,
-  standing: Standing,
+  standing: BudgetState,
 ): MgwError {
   const { label, raise } = allowance;
   const amount = parseDecimal(price?.at_most ?? '0');
@@ -138,7 +138,7 @@ function exceeded(
 function shortfallOf(
   { name, limit: given }: Allowance,
   amount: Decimal | undefined,
-  { limit = given, spent, reserved }: Standing,
+  { limit = given, spent, reserved }: BudgetState,
 ): BudgetShortfall {
   const held = add(spent, reserved);
   const most = limit?.amount ?? zero;

@@ -1,7 +1,7 @@
 import { createParser } from 'eventsource-parser';
 import type { Deadline } from '../clock.ts';
 import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
-import { adviceFor, advised } from '../http/failures.ts';
+import { adviceFor, withAdvice } from '../http/failures.ts';
 import type { StreamedReply } from '../http/client.ts';
 import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { readBounded } from '../http/read-bounded.ts';
@@ -78,7 +78,7 @@ function readHead(reply: Reply): SubmitVerdict {
   const { failure } = verdict;
   const isWrongPath = reply.status === 404 && !/model/i.test(failure.message);
   const hint = isWrongPath ? ' The base URL must be the root of the gateway, without /v1.' : '';
-  const message = advised(failure.message + hint, adviceFor(failure.code));
+  const message = withAdvice(failure.message + hint, adviceFor(failure.code));
   return { kind: 'rejected', failure: { ...failure, message } };
 }
 

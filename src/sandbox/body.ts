@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
 import { gatewayError } from './envelopes.ts';
-import { type Call, Refused } from './exchange.ts';
+import { type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
 /** The largest request body, in bytes: an image of 20 MB as Base64, and room for the rest. */
 export const LARGEST_BODY = 32 * 1024 * 1024;
 
 /**
- * Reads a request's body whole. Rejects with Refused (HTTP 413) as soon as it is seen to exceed LARGEST_BODY; the
+ * Reads a request's body whole. Rejects with RefusedCall (HTTP 413) as soon as it is seen to exceed LARGEST_BODY; the
  * rest is then read and dropped, since a client that is still writing would not read the answer otherwise.
  */
 export function readBody(message: IncomingMessage): Promise<Buffer> {
@@ -31,12 +31,12 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
 }
 
 /**
- * The body as a JSON object, or undefined if it is not one in valid UTF-8. Throws Refused (HTTP 400) if it is
+ * The body as a JSON object, or undefined if it is not one in valid UTF-8. Throws RefusedCall (HTTP 400) if it is
  * nested deeper than any request needs.
  */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
   const value = parseJson(utf8(call.body) ?? '');
-  if (!isShallow(value)) throw new Refused(gatewayError(400, 'The JSON is nested too deeply'));
+  if (!isShallow(value)) throw new RefusedCall(gatewayError(400, 'The JSON is nested too deeply'));
   return isObject(value) ? value : undefined;
 }
 
@@ -74,10 +74,10 @@ function utf8(bytes: Buffer): string | undefined {
 }
 
 // Closing while the client still writes would reset the connection, and with it the answer.
-function tooLarge(): Refused {
+function tooLarge(): RefusedCall {
   const message = `The request body exceeds ${LARGEST_BODY} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });
-  return new Refused({ ...reply, headers: { ...reply.headers, Connection: 'keep-alive' } });
+  return new RefusedCall({ ...reply, headers: { ...reply.headers, Connection: 'keep-alive' } });
 }
 
 /** True for an absolute `http:` or `https:` URL without credentials. */

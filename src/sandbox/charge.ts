@@ -11,7 +11,7 @@ import {
   totalOf,
 } from './bill.ts';
 import { limitExceeded } from './envelopes.ts';
-import { type Call, type Exceeded, type Limits, Refused } from './exchange.ts';
+import { type Call, type Exceeded, type Limits, RefusedCall } from './exchange.ts';
 import { sumOf } from './prices.ts';
 import { readRecordsFrom } from './state.ts';
 
@@ -29,7 +29,7 @@ export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt
   const { gateway, key, requestId } = call;
   const hashes = { fingerprint: fingerprint({ model: line.model, body }), ...subjectOf(text) };
   const exceeded = chargeWithin(gateway.stateDir, gateway.limits, { ...line, ...hashes, key }, refundAt);
-  if (exceeded !== undefined) throw new Refused(limitExceeded(line.area, exceeded, requestId));
+  if (exceeded !== undefined) throw new RefusedCall(limitExceeded(line.area, exceeded, requestId));
 }
 
 const MINUTE_MS = 60_000;

@@ -91,7 +91,7 @@ export interface Reply {
 }
 
 /** A refusal on the way: the router sends `reply` instead of what the handler would have made. */
-export class Refused extends Error {
+export class RefusedCall extends Error {
   readonly reply: Reply;
   constructor(reply: Reply) {
     super(`Refused with HTTP ${reply.status}`);

@@ -5,7 +5,15 @@ import { authenticate, DEFAULT_KEY, issueKeys } from './auth.ts';
 import { readBody } from './body.ts';
 import { type Fault, parseFaults, startChaos, takeFault } from './faults.ts';
 import { invalidKey, unknownPath } from './envelopes.ts';
-import { type Call, type Gateway, Refused, type Reply, type Route, type Limits, json } from './exchange.ts';
+import {
+  type Call,
+  type Gateway,
+  RefusedCall,
+  type Reply,
+  type Route,
+  type Limits,
+  json,
+} from './exchange.ts';
 import { withFaults } from './fault-effects.ts';
 import { fileHost } from './file-host.ts';
 import { listen, type Request } from './listener.ts';
@@ -242,6 +250,6 @@ function decode(text: string): string {
 }
 
 function refusal(error: unknown): Reply {
-  if (error instanceof Refused) return error.reply;
+  if (error instanceof RefusedCall) return error.reply;
   throw error;
 }

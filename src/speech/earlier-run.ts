@@ -7,7 +7,7 @@ import { interruptedError, pendingError, rejectedError, showCommand } from '../j
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
-import { failedSpeechError, goneError, incompleteError, unknownSpeechError } from './errors.ts';
+import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
 
@@ -30,7 +30,7 @@ export async function deliverEarlier(
   if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
   const recovered = await sink.recover(savedSpeech(last));
-  if (recovered === undefined) throw goneError(last);
+  if (recovered === undefined) throw deletedAudioError(last);
   const { file } = recovered;
   if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
   return file;
@@ -40,7 +40,7 @@ async function afterOthers(job: Job, run: string, deadline: Deadline, deps: Spee
   const { clock, ledger, signals } = deps;
   for (let last = job; ; last = (await ledger.read(job.id)) ?? last) {
     if (!isReadElsewhere(last, run) || hasEnded(last)) return last;
-    if (deadline.leftMs() <= 0) throw pendingError(last, { next: showCommand(last) });
+    if (deadline.remainingMs() <= 0) throw pendingError(last, { next: showCommand(last) });
     await clock.sleep(200, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, 'yes');
     });
@@ -121,7 +121,7 @@ export async function deliverSaved(
   if (held) sink.held = held;
   try {
     const recovered = await sink.recover(savedSpeech(job));
-    if (recovered === undefined) throw goneError(job);
+    if (recovered === undefined) throw deletedAudioError(job);
     const { file } = recovered;
     const isNew = file !== undefined && !job.files.some(({ path }) => path === file.path);
     if (isNew) await deps.ledger.append(job.id, { type: 'file', file });

@@ -4,7 +4,7 @@ import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { resolveCommand, showCommand } from '../jobs/errors.ts';
-import { ReaderGone } from './sink.ts';
+import { ClosedPipe } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
 /**
@@ -51,14 +51,14 @@ export function failedSpeechError(failure: Failure, job: Job, kept: string | und
 
 /** Exit 10: the audio arrived and could not be written. A closed reader is exit 9. */
 export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
-  if (error instanceof ReaderGone) return incompleteError(job, messageOf(error), kept, { cause: error });
+  if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), kept, { cause: error });
   if (!(error instanceof MgwError)) throw error;
   const text = `${error.message} The stream was given up. ${keptText(kept)} It was billed: --new pays for another take.`;
   return new MgwError(error.code, text, { ...atCost(job), cause: error });
 }
 
 /** Exit 9: speech that was whole once and is no longer there; it cannot be fetched again. */
-export function goneError(job: Job): MgwError {
+export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
   const text = `Job ${job.id} was spoken and delivered to ${places}; it is not there unchanged, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
   return new MgwError('result_unavailable', text, atCost(job));

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
-import { adviceFor, advised, messageIn, readFailure } from '../http/failures.ts';
+import { adviceFor, withAdvice, messageIn, readFailure } from '../http/failures.ts';
 import { tryParseJson } from '../json.ts';
 
 /** One kind of failure that speech services tell in words or in a code of their own. */
@@ -80,7 +80,7 @@ export function speechFailure(message: string, nativeCode: string | undefined, r
   const words =
     message.trim() === '' ? `The gateway answered with error ${nativeCode ?? ''}` : message.trim();
   const code = kind?.code ?? 'server_error';
-  return { code, message: advised(words, kind?.advice ?? adviceFor(code)), nativeCode, requestId };
+  return { code, message: withAdvice(words, kind?.advice ?? adviceFor(code)), nativeCode, requestId };
 }
 
 /**
@@ -99,7 +99,7 @@ export function speechHttpFailure(reply: Reply): Failure {
     ...failure,
     nativeCode,
     code,
-    message: advised(words ?? failure.message, kind?.advice ?? adviceFor(code)),
+    message: withAdvice(words ?? failure.message, kind?.advice ?? adviceFor(code)),
   };
 }
 

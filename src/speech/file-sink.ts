@@ -11,7 +11,7 @@ import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/
 import type { JobFile } from '../job.ts';
 import { provenanceOf } from '../jobs/receipt.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
-import type { AudioSink, Recovered } from './sink.ts';
+import type { AudioSink, RecoveredAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
 /** Bytes. Of less than that a thread would not make up for its beginning. */
@@ -131,7 +131,7 @@ export class FileSink implements AudioSink {
     return undefined;
   }
 
-  async recover(candidates: readonly JobFile[]): Promise<Recovered | undefined> {
+  async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     const { target } = this;
     const { force } = this.#options;
     const inPlace = candidates.map((file) => ({ ...file, path: target }));
@@ -149,7 +149,7 @@ export class FileSink implements AudioSink {
 
   async #publish(file: JobFile & { version?: FileVersion | undefined }, isBegun: boolean): Promise<void> {
     const { force } = this.#options;
-    await publish(file, this.target, { force, isBegun, assertHeld: this.held?.assertHeld });
+    await publish(file, this.target, { force, isBegun, assertLease: this.held?.assertLease });
     // An earlier take that could not be known to be whole may have left the very same.
     const part = `${this.target}.part`;
     if (await intactVersion({ ...file, path: part })) removeFile(part);

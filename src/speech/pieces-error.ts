@@ -1,7 +1,7 @@
 import { exitCodes, MgwError, messageOf, type ExitName } from '../errors.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job } from '../job.ts';
-import { ReaderGone } from './sink.ts';
+import { ClosedPipe } from './sink.ts';
 
 /** A piece that failed; without an index the output that all pieces go to. */
 export interface PieceFailure {
@@ -47,7 +47,7 @@ const weight: readonly ExitName[] = ['unknown', 'incomplete', 'failed', 'local',
 /** The error of a run over several pieces: that of the piece that weighs most, with what is kept. */
 export function piecesError(state: PiecesState): unknown {
   const { failures, whole, count, folder, signal } = state;
-  const stray = failures.find(({ error }) => !(error instanceof MgwError) && !(error instanceof ReaderGone));
+  const stray = failures.find(({ error }) => !(error instanceof MgwError) && !(error instanceof ClosedPipe));
   if (stray !== undefined) return stray.error;
   const [worst] = [...failures].sort(
     (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),

@@ -1,7 +1,7 @@
 import { messageOf } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
-import { filledBuffer, giveBack, takeBuffer } from '../files/reused-buffers.ts';
+import { filledBuffer, releaseBuffer, acquireBuffer } from '../files/reused-buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';
@@ -55,7 +55,7 @@ async function listen(
   let usage: JsonObject | undefined;
   for await (const chunk of body) {
     const { audio, ending, usage: latest = usage } = readFrames(splitter, chunk);
-    giveBack(chunk);
+    releaseBuffer(chunk);
     usage = latest;
     if (audio.length > 0) await write(audio);
     heard ||= audio.length > 0;
@@ -89,7 +89,7 @@ function readFrames(splitter: FrameSplitter, chunk: Uint8Array): Heard {
 
 /** The decoded audio of the frames of one chunk. */
 class Audio {
-  readonly #buffer = takeBuffer();
+  readonly #buffer = acquireBuffer();
   readonly #pieces: Buffer[] = [];
   #used = 0;
   #size = 0;

@@ -15,7 +15,7 @@ export interface AudioSink {
   open(isBegun?: boolean): Promise<void>;
   /**
    * Writes the next audio, in order.
-   * @throws MgwError('local_io') if it cannot be written, ReaderGone if the reader has closed the stream.
+   * @throws MgwError('local_io') if it cannot be written, ClosedPipe if the reader has closed the stream.
    */
   write(audio: Uint8Array): Promise<void>;
   /** Ends the audio and makes it durable. Returns the file until it is published; undefined for a stream. */
@@ -32,17 +32,17 @@ export interface AudioSink {
    * Delivers the audio of an earlier run from the first candidate that is complete, best first.
    * @returns undefined if there is none
    */
-  recover(candidates: readonly JobFile[]): Promise<Recovered | undefined>;
+  recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined>;
 }
 
 /** What {@link AudioSink.recover} delivered: a file, or nothing if the audio went to a stream. */
-export interface Recovered {
+export interface RecoveredAudio {
   file?: JobFile;
 }
 
 /** The reader closed the audio stream on purpose, so this is not an error to show. */
-export class ReaderGone extends Error {
-  override readonly name = 'ReaderGone';
+export class ClosedPipe extends Error {
+  override readonly name = 'ClosedPipe';
 
   constructor() {
     super('the reader has closed the output');

@@ -35,7 +35,7 @@ export interface SpeechOrder {
 }
 
 /** Speech that was delivered. */
-export interface Spoken {
+export interface SpeechResult {
   job: Job;
   /** Where it is, unless it went to a stream. */
   file?: JobFile;
@@ -52,7 +52,7 @@ export interface Spoken {
  * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the
  * audio cannot be saved.
  */
-export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<Spoken> {
+export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<SpeechResult> {
   const { deadline } = order;
   // Not before the job is known: a run that is alive holds the output, and is joined.
   const hold = async (): Promise<void> => {
@@ -72,7 +72,7 @@ async function spoken(
   deps: SpeechDeps,
   sink: AudioSink,
   hold: () => Promise<void>,
-): Promise<Spoken> {
+): Promise<SpeechResult> {
   const { deadline } = order;
   const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, deadline);
   const open = async (): Promise<void> => {

@@ -3,7 +3,7 @@ import type { Writable } from 'node:stream';
 import { MgwError, messageOf, systemCode } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
-import { ReaderGone, type AudioSink, type Recovered } from './sink.ts';
+import { ClosedPipe, type AudioSink, type RecoveredAudio } from './sink.ts';
 import { wavHeader } from './containers.ts';
 
 /**
@@ -51,7 +51,7 @@ export class StreamSink implements AudioSink {
     return Promise.resolve(undefined);
   }
 
-  async recover(candidates: readonly JobFile[]): Promise<Recovered | undefined> {
+  async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     for (const kept of candidates) {
       if (!(await isIntact(kept))) continue;
       for await (const chunk of createReadStream(kept.path)) await this.#put(chunk as Buffer);
@@ -65,7 +65,7 @@ export class StreamSink implements AudioSink {
     return new Promise((resolve, reject) => {
       this.#stream.write(bytes, (error) => {
         if (!error) resolve();
-        else reject(gone.has(systemCode(error) ?? '') ? new ReaderGone() : localFailure(error));
+        else reject(gone.has(systemCode(error) ?? '') ? new ClosedPipe() : localFailure(error));
       });
     });
   }

@@ -26,7 +26,7 @@ export function openCommandStore(
       stdio: ['pipe', 'pipe', 'inherit'],
       signal: AbortSignal.any([
         signal,
-        AbortSignal.timeout(Math.min(Math.ceil(deadline.leftMs()), longestTimer)),
+        AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), longestTimer)),
       ]),
     });
     // A program that exits without reading its input has its own reason.

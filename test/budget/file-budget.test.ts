@@ -216,7 +216,7 @@ describe('a budget that processes share', () => {
         const shop = await play(one);
         const alive = { dead: false };
         const budget = shop.budget(alive);
-        const standing = budget.settle().then(() => budget.standing());
+        const standing = budget.settle().then(() => budget.state());
         while (await shop.world.turn(0));
         const { spent, reserved } = await standing;
         const open = shop.jobs.filter(({ state }) => state === 'sending' || state === 'unknown');
@@ -282,7 +282,7 @@ describe('a budget', () => {
   it('that was never set grants nothing', async () => {
     expect(await ask(alone().budget, 'a', 0)).toEqual({
       fits: false,
-      standing: { limit: undefined, spent: zero, reserved: zero },
+      state: { limit: undefined, spent: zero, reserved: zero },
     });
   });
 
@@ -295,7 +295,7 @@ describe('a budget', () => {
     const refused = await ask(budget, 'c', 2);
     expect(refused).toMatchObject({
       fits: false,
-      standing: { spent: { digits: 6n }, reserved: { digits: 3n } },
+      state: { spent: { digits: 6n }, reserved: { digits: 3n } },
     });
     expect(await ask(budget, 'd', 1)).toEqual({ fits: true });
   });
@@ -309,7 +309,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
     file.now += 1;
     expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
-    expect(await budget.standing()).toMatchObject({ spent: zero, reserved: { digits: 5n } });
+    expect(await budget.state()).toMatchObject({ spent: zero, reserved: { digits: 5n } });
   });
 
   it('for a month counts what was spent while it was one for a day', async () => {
@@ -343,7 +343,7 @@ describe('a budget', () => {
     Object.assign(outcomes, { dead: 'none', paid: 'accepted' });
     expect(await ask(budget, 'a', 3)).toMatchObject({ fits: false });
     expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
-    expect(await budget.standing()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
+    expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
   });
 
   it('counts what was accepted after all, though it had been given back', async () => {
@@ -373,7 +373,7 @@ describe('a budget', () => {
     await ask(first.budget, 'b', 1);
     for (let length = whole.length; length < first.file.text.length - 1; length += 1) {
       const { budget } = alone(first.file.text.slice(0, length));
-      const standing = await budget.standing();
+      const standing = await budget.state();
       expect(text(add(standing.spent, standing.reserved)), String(length)).toBe('3');
       expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
     }
@@ -402,6 +402,6 @@ describe('a budget', () => {
     };
     const lost = new FileBudget({ log: deaf, now: () => 0, outcomeOf: () => Promise.resolve('open') });
     await expect(ask(lost, 'a', 0)).rejects.toThrow('a line that was just written cannot be read');
-    expect(compare((await budget.standing()).spent, zero)).toBe(0);
+    expect(compare((await budget.state()).spent, zero)).toBe(0);
   });
 });

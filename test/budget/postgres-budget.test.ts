@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import pg from 'pg';
 import { expect, it } from 'vitest';
-import type { Charge, ChargeOutcome, Limit, Per, Reservation, Standing } from '../../src/budget/budget.ts';
+import type { Charge, ChargeOutcome, Limit, Per, Reservation, BudgetState } from '../../src/budget/budget.ts';
 import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
@@ -16,7 +16,7 @@ function chargeOf(id: string, amount: number): Charge {
   return { id, amount: decimalOf(amount), owner };
 }
 
-function shown({ limit, spent, reserved }: Standing): object {
+function shown({ limit, spent, reserved }: BudgetState): object {
   const amount = limit && formatDecimal(limit.amount);
   return { amount, per: limit?.per, spent: formatDecimal(spent), reserved: formatDecimal(reserved) };
 }
@@ -67,7 +67,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(listed.sort((one, other) => (one.id < other.id ? -1 : 1))).toEqual(open);
     await budget.settle(({ id }) => Promise.resolve(id === 'kept' ? 'accepted' : 'none'));
     expect(await openReservations(database)).toEqual([]);
-    expect(await budget.standing()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
+    expect(await budget.state()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
   });
 
   it('decides as that of plain files does, whatever is done to it', async () => {
@@ -103,9 +103,9 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
             const decision = await budget.reserve(charge, own);
             expect(decision.fits).toBe(expected?.fits);
             if (!decision.fits && expected?.fits === false)
-              expect(shown(decision.standing)).toEqual(shown(expected.standing));
+              expect(shown(decision.state)).toEqual(shown(expected.state));
           }
-          expect(shown(await budget.standing())).toEqual(shown(model.standing(new Date(time).toISOString())));
+          expect(shown(await budget.state())).toEqual(shown(model.state(new Date(time).toISOString())));
         }
       }),
       { numRuns: 60 },
@@ -125,7 +125,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     );
     const fits = (await Promise.all(tries)).filter((decision) => decision.fits);
     expect(fits).toHaveLength(100);
-    expect(shown((await all[0]?.standing()) as Standing)).toMatchObject({ reserved: '100', spent: '0' });
+    expect(shown((await all[0]?.state()) as BudgetState)).toMatchObject({ reserved: '100', spent: '0' });
   });
 
   it.each(['message', 'answer'] as const)(
@@ -139,7 +139,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
       const cut = proxy.cutAt({ at: /INSERT INTO mgw.reservations/, lose });
       expect(await budget.reserve(chargeOf('r', 6), { amount: decimalOf(10) })).toEqual({ fits: true });
       await cut;
-      expect(shown(await budget.standing())).toMatchObject({ reserved: '6' });
+      expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
       expect(await budget.reserve(chargeOf('s', 6), { amount: decimalOf(10) })).toMatchObject({
         fits: false,
       });
@@ -151,7 +151,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     const amount = { digits: 10n ** 40n + 1n, scale: 30 };
     expect(await budget.reserve({ ...chargeOf('r', 0), amount }, { amount })).toEqual({ fits: true });
     await budget.keep('r');
-    expect(formatDecimal((await budget.standing()).spent)).toBe(formatDecimal(amount));
+    expect(formatDecimal((await budget.state()).spent)).toBe(formatDecimal(amount));
   });
 
   it('gives back what the dead had reserved, and keeps what they had spent', async () => {
@@ -162,7 +162,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
       expect(await budget.reserve(chargeOf(id, 1), most)).toEqual({ fits: true });
     expect(await budget.reserve(chargeOf('d', 1), most)).toEqual({ fits: true });
     expect(await budget.reserve(chargeOf('e', 1), most)).toMatchObject({ fits: false });
-    expect(shown(await budget.standing())).toMatchObject({ spent: '1', reserved: '2' });
+    expect(shown(await budget.state())).toMatchObject({ spent: '1', reserved: '2' });
   });
 
   it('reserves nothing for a process that was found dead', async () => {
@@ -181,7 +181,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.reserve(charge, most)).toEqual({ fits: true });
     await place.server.query('DELETE FROM mgw.leases', place.database);
     await expect(budget.reserve({ ...charge, id: 'r2' }, most)).rejects.toMatchObject({ exitCode: 6 });
-    expect(shown(await budget.standing())).toMatchObject({ reserved: '1' });
+    expect(shown(await budget.state())).toMatchObject({ reserved: '1' });
   });
 
   it('reserves nothing under a lease that has run out', async () => {
@@ -201,7 +201,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     await place.server.query("UPDATE mgw.leases SET until = 'infinity'", place.database);
     const other = { ...chargeOf('r', 1), owner: { ...owner, instance: 'another' } };
     await expect(budget.reserve(other, most)).rejects.toMatchObject({ exitCode: 6 });
-    expect(shown(await budget.standing())).toMatchObject({ reserved: '0' });
+    expect(shown(await budget.state())).toMatchObject({ reserved: '0' });
   });
 
   it('does not take a reservation that was given back for one that stands', async () => {
@@ -212,7 +212,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.reserve(chargeOf('s', 6), most)).toEqual({ fits: true });
     // As if the answer to the first had been lost, and its process found dead since.
     expect(await budget.reserve(chargeOf('r', 6), most)).toMatchObject({ fits: false });
-    expect(shown(await budget.standing())).toMatchObject({ reserved: '6' });
+    expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
   });
 
   it.each<[string, ('keep' | 'release')[], object]>([
@@ -247,6 +247,6 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     }
     await holder.query('COMMIT');
     await Promise.all(settled);
-    expect(shown(await budget.standing())).toMatchObject(standing);
+    expect(shown(await budget.state())).toMatchObject(standing);
   });
 });

@@ -40,5 +40,5 @@ it('a call that is shown holds no token of its address', async () => {
 it('opening a store begins no deadline: a batch or a server may run for longer than one command', async () => {
   const { context } = open('http://127.0.0.1:9');
   await context.objects();
-  expect((await context.client()).deadline?.leftMs()).toBe(Infinity);
+  expect((await context.client()).deadline?.remainingMs()).toBe(Infinity);
 });

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { keptValue, keyPath, settableKeys, withValue, type KeyPath } from '../../src/config/keys.ts';
+import { storedValue, keyPath, settableKeys, withValue, type KeyPath } from '../../src/config/keys.ts';
 import { checkConfig, type Profile } from '../../src/config/schema.ts';
 import { MgwError } from '../../src/errors.ts';
 
@@ -50,8 +50,8 @@ describe('keyPath', () => {
   });
 });
 
-describe('keptValue', () => {
-  const kept = (name: string, ...words: string[]): unknown => keptValue(keyPath(name), words, {});
+describe('storedValue', () => {
+  const kept = (name: string, ...words: string[]): unknown => storedValue(keyPath(name), words, {});
 
   it('keeps what the schema takes, for every setting', () => {
     const words: Record<string, string> = {
@@ -87,7 +87,7 @@ describe('keptValue', () => {
     expect(Object.keys(words).sort()).toEqual([...settableKeys].sort());
     let profile: Profile = {};
     for (const [name, word] of Object.entries(words))
-      profile = withValue(profile, keyPath(name), keptValue(keyPath(name), [word], profile));
+      profile = withValue(profile, keyPath(name), storedValue(keyPath(name), [word], profile));
     expect(checkConfig({ profiles: { default: profile } })).toEqual({
       file: { profiles: { default: profile } },
     });

@@ -6,7 +6,7 @@ import { fetchResults } from '../../src/jobs/fetch.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
-import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
+import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { protocolNamed } from '../../src/protocols/named.ts';
 import { canaryKey, type CliJson } from '../support/cli.ts';
 import { leaseOf } from '../support/lease.ts';
@@ -19,7 +19,7 @@ export interface Clocked {
   /** Waits for a finished job's result and saves it at the scene's output. */
   save: (job: CliJson['job'], onProgress: (bytes: number) => void) => Promise<JobFile[]>;
   /** Waits for the job of a run that has submitted it, as `fetch` does. */
-  wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<Watched>;
+  wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<WatchedJob>;
 }
 
 /** Sets a scene's clock to now; its pauses pass at once and move it, those of `long` milliseconds as the test says. */

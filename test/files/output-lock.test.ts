@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import { readClaimLog, trialOf } from '../../src/files/claim-log.ts';
+import { readClaimLog, testFileOf } from '../../src/files/claim-log.ts';
 import { removeLeftovers } from '../../src/files/leftovers.ts';
 import type { LockOptions, OutputLock } from '../../src/files/output-lock.ts';
 import { claimantOf, useDownloads } from '../support/downloads.ts';
@@ -212,7 +212,7 @@ describe('removeLeftovers', () => {
 
   it('removes what a process left that was killed before its claim, or while it tried the folder', async () => {
     await writeFile(`${ctx.part}.json`, '');
-    await writeFile(trialOf(ctx.target), '\0');
+    await writeFile(testFileOf(ctx.target), '\0');
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3));
     expect(await readdir(ctx.folder)).toEqual([]);
   });

@@ -1,13 +1,13 @@
 import type { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { giveBack, intoReusedBuffers, readBytes } from '../../src/files/reused-buffers.ts';
+import { releaseBuffer, reuseBuffers, readBytes } from '../../src/files/reused-buffers.ts';
 
 const most = 1024 * 1024;
 
 /** A connection that reads so, and what its reader was given. */
 function connection(): { room: () => number; read: (length: number, value: number) => Uint8Array } {
-  const { buffer, callback } = intoReusedBuffers(most);
+  const { buffer, callback } = reuseBuffers(most);
   const given: Uint8Array[] = [];
   const reader = { push: (chunk: Uint8Array) => given.push(chunk) > 0 } as unknown as Readable;
   let next = buffer();
@@ -45,7 +45,7 @@ it('leaves what was read alone until it is given back', () => {
         const length = Math.ceil(share * room()) || 1;
         const chunk = read(length, value);
         if (isKept) kept.push({ chunk, length, value });
-        else giveBack(chunk);
+        else releaseBuffer(chunk);
       }
       for (const { chunk, length, value } of kept)
         expect(Buffer.alloc(length, value).equals(chunk)).toBe(true);
@@ -58,7 +58,7 @@ it('uses what is given back again', () => {
   const { read } = connection();
   read(readBytes, 1);
   const second = read(most, 2);
-  giveBack(second);
+  releaseBuffer(second);
   // The memory for this one was taken before.
   read(most, 3);
   expect(read(most, 4).buffer === second.buffer).toBe(true);

@@ -22,7 +22,7 @@ async function all(ledger: Ledger): Promise<unknown[]> {
 }
 
 async function standing(budget: Budget): Promise<string[]> {
-  const { limit, spent, reserved } = await budget.standing();
+  const { limit, spent, reserved } = await budget.state();
   const amounts = [limit?.amount ?? decimalOf(0), spent, reserved].map(formatDecimal);
   return [...amounts, limit?.per ?? 'ever'];
 }

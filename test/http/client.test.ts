@@ -537,7 +537,7 @@ describe('a stream', () => {
 
 describe('a call at the deadline of the command', () => {
   const head = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n';
-  const almostOver = { leftMs: () => 0 };
+  const almostOver = { remainingMs: () => 0 };
   const clientAt = async (said: string): Promise<GatewayClient> => {
     const { url } = await rawServer((socket) => void socket.write(said));
     return withDeadline(clientFor(url), almostOver);

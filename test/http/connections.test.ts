@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bearer } from '../../src/exchange.ts';
-import { sendOn } from '../../src/http/answer.ts';
+import { sendRequest } from '../../src/http/wire-response.ts';
 import { createClient } from '../../src/http/client.ts';
 import {
   openConnections,
@@ -44,7 +44,7 @@ afterEach(() => {
 });
 
 async function open(url: string, options: Partial<ConnectionOptions> = {}): Promise<Standing> {
-  const connections = await openConnections(new URL(url), { timeoutMs: 2000, most: 1, ...options });
+  const connections = await openConnections(new URL(url), { timeoutMs: 2000, maxConnections: 1, ...options });
   onEnd(() => connections.destroy(new Error('the test has ended')));
   return connections.connect();
 }
@@ -192,13 +192,13 @@ it('a single connection is never made again, even if its server has closed it', 
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onEnd(() => void server.close());
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const connections = await openConnections(new URL(origin), { timeoutMs: 2000, most: 1 });
+  const connections = await openConnections(new URL(origin), { timeoutMs: 2000, maxConnections: 1 });
   onEnd(() => connections.destroy(new Error('the test has ended')));
   const request = { method: 'POST', origin, path: '/', headers: {}, body: '{}' };
   const signal = new AbortController().signal;
-  const first = await sendOn(connections, request, { maxBuffered: 100, signal });
+  const first = await sendRequest(connections, request, { maxBuffered: 100, signal });
   first.resume();
-  await expect(sendOn(connections, request, { maxBuffered: 100, signal })).rejects.toThrow(
+  await expect(sendRequest(connections, request, { maxBuffered: 100, signal })).rejects.toThrow(
     'not opened again',
   );
   expect(count).toBe(1);

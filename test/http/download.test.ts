@@ -101,9 +101,9 @@ describe('results from the gateway’s own origin', () => {
   async function fetchedTwice(answer: Answer): Promise<number> {
     const server = await ctx.start(answer);
     const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
-    const { baseUrl, kept } = client;
+    const { baseUrl, downloadConnections } = client;
     for (let times = 0; times < 2; times += 1) {
-      const gateway = { ...gatewayAt(), baseUrl, kept };
+      const gateway = { ...gatewayAt(), baseUrl, downloadConnections };
       await expectWhole(await ctx.fetch(server.url(), { gateway, retries: 0 }), content);
       await rm(ctx.part);
     }
@@ -132,7 +132,11 @@ describe('results from the gateway’s own origin', () => {
       inTurn(saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), file({ content })),
     );
     const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
-    const gateway = { ...gatewayAt(), baseUrl: client.baseUrl, kept: client.kept };
+    const gateway = {
+      ...gatewayAt(),
+      baseUrl: client.baseUrl,
+      downloadConnections: client.downloadConnections,
+    };
     await expectWhole(await ctx.fetch(server.url(), { gateway }), content);
     expect(server.asked).toHaveLength(2);
     client.close();

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { checkTarget, keyMayGo, type TrustedGateway } from '../../src/http/download/follow.ts';
+import { checkTarget, mayGetKey, type TrustedGateway } from '../../src/http/download/follow.ts';
 
 function gateway(baseUrl: string, ...trustedOrigins: string[]): TrustedGateway {
   return { baseUrl: new URL(baseUrl), trustedOrigins };
@@ -11,7 +11,7 @@ const cloud = gateway('https://api.gateway.example.com');
 const local = gateway('http://127.0.0.1:8080');
 const office = gateway('https://10.1.2.3');
 
-describe('keyMayGo', () => {
+describe('mayGetKey', () => {
   it.each([
     ['the same origin', 'https://api.gateway.example.com/v1/videos/1/content', cloud],
     ['the same origin, port written out', 'https://api.gateway.example.com:443/file', cloud],
@@ -31,7 +31,7 @@ describe('keyMayGo', () => {
       gateway('https://a.example.com', 'https://f.net:443/'),
     ],
   ])('goes to %s', async (_, url, to) => {
-    expect(await keyMayGo(new URL(url), to)).toBe(true);
+    expect(await mayGetKey(new URL(url), to)).toBe(true);
   });
 
   it.each([
@@ -54,7 +54,7 @@ describe('keyMayGo', () => {
     ],
     ['a trusted origin that is not one', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
   ])('does not go to %s', async (_, url, to) => {
-    expect(await keyMayGo(new URL(url), to)).toBe(false);
+    expect(await mayGetKey(new URL(url), to)).toBe(false);
   });
 });
 

@@ -104,7 +104,7 @@ describe('an attempt without a recorded answer', () => {
     const job = await prepared(deps.ledger, deps);
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
     await deps.ledger.append(job.id, { type: 'sending', attempt: 1, owner });
-    const ran = await run(deps, orderOf({ deadline: { leftMs: () => 0 } }));
+    const ran = await run(deps, orderOf({ deadline: { remainingMs: () => 0 } }));
     expect(ran).toMatchObject({ exit, error: { charged: 'maybe' } });
     expect(server.requests).toHaveLength(0);
   });

@@ -25,7 +25,7 @@ const program = `
     ledger,
     client: mgw.createClient({ baseUrl: new URL(url), key: 'a-key-of-tests', userAgent: 'test' }),
     clock: mgw.systemClock,
-    lease: () => Promise.resolve({ owner: mgw.currentOwner(), assertHeld: () => undefined }),
+    lease: () => Promise.resolve({ owner: mgw.currentOwner(), assertLease: () => undefined }),
     userAgent: 'test',
     gateway: 'test',
     account: 'test',
@@ -44,7 +44,7 @@ const program = `
       exchange: mgw.c.submission(body),
       auth: mgw.c.auth,
       read: (reply) => mgw.c.readSubmission(reply, body),
-      deadline: { leftMs: () => Infinity },
+      deadline: { remainingMs: () => Infinity },
     };
     const begin = (began) => mgw.createOrResume(order, deps, began);
     try {
@@ -110,7 +110,7 @@ async function shop(limit: string): Promise<Shop> {
   await budget.setLimit({ amount: parseAmount(limit) });
   const standing = async (): Promise<{ spent: string; reserved: string }> => {
     await budget.settle();
-    const { spent, reserved } = await budget.standing();
+    const { spent, reserved } = await budget.state();
     return { spent: formatDecimal(spent), reserved: formatDecimal(reserved) };
   };
   return { server, state, standing };

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Budget, Limit, Standing } from '../../src/budget/budget.ts';
+import type { Budget, Limit, BudgetState } from '../../src/budget/budget.ts';
 import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
@@ -49,13 +49,13 @@ function buy(deps: JobDeps): Promise<Ran> {
   return run(deps, orderOf({ body: { model: 'vendor-h3', prompt: `boat ${(boats += 1)}` } }));
 }
 
-function shown({ spent, reserved }: Standing): { spent: string; reserved: string } {
+function shown({ spent, reserved }: BudgetState): { spent: string; reserved: string } {
   return { spent: formatDecimal(spent), reserved: formatDecimal(reserved) };
 }
 
 async function settled(budget: Budget): Promise<{ spent: string; reserved: string }> {
   await budget.settle();
-  return shown(await budget.standing());
+  return shown(await budget.state());
 }
 
 const creates = (server: HttpServer): void => {
@@ -126,13 +126,13 @@ describe('a payment under a budget', () => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit });
-    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+    expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
   it('gives its amount back if no connection is made', async () => {
     const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit: 6 });
-    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+    expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
   it('leaves it reserved if its answer was lost, until a person says what became of it', async () => {
@@ -179,7 +179,7 @@ describe('a payment under a budget', () => {
     const refused = await buy({ ...deps, allowances: () => Promise.resolve(both) });
     expect(refused).toMatchObject({ exit: 12, error: { budget: { name: '--budget', exceeded_by: '0.1' } } });
     expect(refused.error?.message).toContain('--budget 0.4 would allow it');
-    expect(shown(await budget.standing())).toEqual({ spent: '0', reserved: '0' });
+    expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
     expect(server.created).toBe(0);
   });
 });
@@ -245,7 +245,7 @@ describe('a job that is removed', () => {
     if (found === undefined) throw new Error('no job');
     expect(await forget(deps.ledger, found, true, () => Promise.resolve([budget]))).toBeUndefined();
     await budget.release(other);
-    expect(shown(await budget.standing())).toEqual(standing);
+    expect(shown(await budget.state())).toEqual(standing);
     expect(await deps.ledger.read(jobId)).toBeUndefined();
   });
 
@@ -257,7 +257,7 @@ describe('a job that is removed', () => {
     const amount = parseAmount('0.4');
     await budget.reserve({ id: `${job.id}.here`, amount, owner: currentOwner() }, limit);
     expect(await forget(deps.ledger, job, true, () => Promise.resolve([budget]))).toBeUndefined();
-    expect(shown(await budget.standing())).toEqual({ spent: '0.4', reserved: '0' });
+    expect(shown(await budget.state())).toEqual({ spent: '0.4', reserved: '0' });
   });
 });
 

@@ -112,7 +112,7 @@ export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Orde
     read: (reply) => protocol.readSubmission(reply, body),
     fresh: false,
     goal: { command: 'submit', ask: 'accept' },
-    deadline: { leftMs: () => Infinity },
+    deadline: { remainingMs: () => Infinity },
     ...more,
   };
 }

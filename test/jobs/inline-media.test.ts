@@ -35,7 +35,7 @@ function lockIn(place: string): Promise<OutputLock> {
   return acquireOutputLock(join(place, 'out.mp4'), 'job 0', {
     claimant: {
       owner: { pid: process.pid, start: '', host: '' },
-      assertHeld: () => undefined,
+      assertLease: () => undefined,
       lifeOf: () => Promise.resolve('dead'),
     },
     clock: systemClock,

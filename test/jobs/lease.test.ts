@@ -25,10 +25,10 @@ describe('a process that others may have found dead', () => {
     const deps = await depsFor(server.url, freshFolder());
     // Held when the payment begins, and not before its first byte.
     let asked = 0;
-    const assertHeld = (): void => {
+    const assertLease = (): void => {
       if ((asked += 1) > 1) lost();
     };
-    const lease: Lease = { owner: currentOwner(), assertHeld };
+    const lease: Lease = { owner: currentOwner(), assertLease: assertLease };
     const ended = await run({ ...deps, retries: 0, lease: () => Promise.resolve(lease) });
     expect(ended).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 1 } } });
     expect(ended.error?.message).toContain('stopped for too long');
@@ -47,11 +47,11 @@ describe('a process that others may have found dead', () => {
     const target = join(freshFolder(), 'boat.mp4');
     const lifeOf = (): Promise<'dead'> => Promise.resolve('dead');
     let isHeld = true;
-    const assertHeld = (): void => {
+    const assertLease = (): void => {
       if (!isHeld) lost();
     };
     const output = await acquireOutputLock(target, 'a boat', {
-      claimant: { owner: currentOwner(), assertHeld, lifeOf },
+      claimant: { owner: currentOwner(), assertLease: assertLease, lifeOf },
       clock: systemClock,
       deadline: deadlineIn(1000, systemClock),
       late: () => new Error('late'),
@@ -63,7 +63,9 @@ describe('a process that others may have found dead', () => {
     const part = { path, bytes: 6, sha256: createHash('sha256').update('a boat').digest('hex') };
     isHeld = false;
     await expect(output.note({ durable: 6 })).rejects.toThrow('stopped for too long');
-    await expect(publish(part, target, { force: false, assertHeld })).rejects.toThrow('stopped for too long');
+    await expect(publish(part, target, { force: false, assertLease: assertLease })).rejects.toThrow(
+      'stopped for too long',
+    );
     expect(existsSync(target)).toBe(false);
     await publish(part, target, { force: false });
     expect(existsSync(target)).toBe(true);

@@ -37,7 +37,7 @@ const withFirst = (first: Buffer): Buffer =>
 
 const claimant = {
   owner: { pid: 1, start: '', host: '' },
-  assertHeld: () => undefined,
+  assertLease: () => undefined,
   lifeOf: () => Promise.resolve('dead' as const),
 };
 

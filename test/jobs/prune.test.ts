@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
 import { namedJob } from '../../src/jobs/named-job.ts';
-import { prune, type KeepReason, type Pruned } from '../../src/jobs/prune.ts';
+import { prune, type KeepReason, type PruneResult } from '../../src/jobs/prune.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -53,7 +53,7 @@ async function make(
   return id;
 }
 
-function pruned(options: { keys?: boolean; dryRun?: boolean } = {}): Promise<Pruned> {
+function pruned(options: { keys?: boolean; dryRun?: boolean } = {}): Promise<PruneResult> {
   return prune(ledger, { before: now - 30 * day, keys: false, dryRun: false, ...options }, () =>
     Promise.resolve([]),
   );

@@ -56,7 +56,7 @@ describe('one key', () => {
     let connections = 0;
     const second = await depsFor(server.url, state, {
       owner: { ...currentOwner(), instance: 'another process' },
-      onLeft: () => void (goOn ??= endFirst()),
+      onWaitForOther: () => void (goOn ??= endFirst()),
     });
     const exchange = second.client.exchange.bind(second.client);
     second.client.exchange = (...call) => exchange(...call).finally(() => (connections += 1));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { basename, dirname, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { numbered, pathsAt } from '../../src/jobs/target.ts';
+import { numberedPath, pathsAt } from '../../src/jobs/target.ts';
 
 const job = { id: 'job_1' };
 
@@ -35,5 +35,5 @@ describe('pathsAt', () => {
 });
 
 it('numbered leaves a single file alone', () => {
-  expect(basename(numbered('/x/a.mp4', 0, 1))).toBe('a.mp4');
+  expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });

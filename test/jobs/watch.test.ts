@@ -4,7 +4,7 @@ import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { watch, type Watched, type WatchOptions } from '../../src/jobs/watch.ts';
+import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
@@ -53,7 +53,7 @@ async function waitFor(
   { deps, job }: Pick<Scene, 'deps' | 'job'>,
   protocol: Protocol = c,
   options: Partial<WatchOptions> = {},
-): Promise<Watched & { exit: 0 }> {
+): Promise<WatchedJob & { exit: 0 }> {
   const deadline = deadlineIn(30 * minutes, deps.clock);
   return {
     exit: 0,
@@ -192,7 +192,7 @@ describe('what ends it', () => {
     const stalling: typeof client = {
       ...client,
       exchange: (request, options) => {
-        leftMs.push(options.deadline?.leftMs());
+        leftMs.push(options.deadline?.remainingMs());
         return client.exchange(request, { ...options, timeoutMs: 1 });
       },
     };

@@ -236,7 +236,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is alive to itself and to others while it is at it, with what it began', async () => {
       const { ledger, open, id } = await made();
       const lease = await ledger.lease();
-      lease.assertHeld();
+      lease.assertLease();
       await ledger.append(id, { type: 'sending', attempt: 1, owner: lease.owner });
       for (const each of [ledger, await open()]) {
         expect(await each.lifeOf(lease.owner)).toBe('alive');

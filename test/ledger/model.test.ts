@@ -49,7 +49,7 @@ class World {
     baseUrl: url,
     exchange: (request, options) => (request.method === 'POST' ? this.post(options) : this.poll()),
     stream: () => Promise.reject(new Error('nothing is streamed here')),
-    kept: () => Promise.reject(new Error('nothing is fetched here')),
+    downloadConnections: () => Promise.reject(new Error('nothing is fetched here')),
     close: () => undefined,
   };
 

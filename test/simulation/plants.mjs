@@ -49,7 +49,7 @@ export const plants = {
   'same-output': [
     [
       'jobs/liveness.ts',
-      'if (isRunning(job)) return isMadeFor(job, goal);',
+      'if (isRunning(job)) return isRunningFor(job, goal);',
       'if (isRunning(job)) return false;',
     ],
   ],

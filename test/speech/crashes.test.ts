@@ -10,7 +10,7 @@ import { holderText } from '../../src/ledger/names.ts';
 import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
-import { speak, type Spoken } from '../../src/speech/speak.ts';
+import { speak, type SpeechResult } from '../../src/speech/speak.ts';
 import { claimantOf, lockAs } from '../support/downloads.ts';
 import { end } from './frames.ts';
 import { depsFor, freshFolder, names, speechServer, type SpeechServer, type TestDeps } from './harness.ts';
@@ -25,7 +25,7 @@ interface Bench {
   folder: string;
   target: string;
   deps: TestDeps;
-  run: () => Promise<Spoken>;
+  run: () => Promise<SpeechResult>;
 }
 
 /** A ledger in which a run that is dead by now left these events behind, and the same command again. */
@@ -42,7 +42,7 @@ async function after(...events: JobEvent[]): Promise<Bench> {
     { type: 'began', run: 'r1', owner: dead, command: 'submit', ask: 'file', output: target },
     ...events,
   ]);
-  const run = (): Promise<Spoken> => {
+  const run = (): Promise<SpeechResult> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
     return speak(
       { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) },

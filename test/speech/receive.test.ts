@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
-import { filledBuffer, giveBack, takeBuffer } from '../../src/files/reused-buffers.ts';
+import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/files/reused-buffers.ts';
 import { receive } from '../../src/speech/receive.ts';
 
 // Neither is reached, however slow the machine.
@@ -14,7 +14,7 @@ function* read(stream: Buffer, cuts: readonly number[]): Generator<Uint8Array> {
   let start = 0;
   for (const end of ends)
     while (start < end) {
-      const room = takeBuffer();
+      const room = acquireBuffer();
       const length = stream.copy(room, 0, start, end);
       start += length;
       yield filledBuffer(room, length);
@@ -37,7 +37,7 @@ test('audio of any size, in any chunks, is handed on whole and in its order', as
     const write = async (chunk: Uint8Array): Promise<void> => {
       await Promise.resolve();
       heard.push(Buffer.from(chunk));
-      giveBack(chunk);
+      releaseBuffer(chunk);
     };
     expect(await receive(Readable.from(read(stream, cuts)), write, limits)).toEqual({ kind: 'whole' });
     expect(Buffer.concat(heard).equals(Buffer.concat([Buffer.from('a'), ...pieces]))).toBe(true);

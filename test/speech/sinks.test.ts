@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { FileSink } from '../../src/speech/file-sink.ts';
-import { ReaderGone } from '../../src/speech/sink.ts';
+import { ClosedPipe } from '../../src/speech/sink.ts';
 import { StreamSink } from '../../src/speech/stream-sink.ts';
 import { wavHeader } from '../../src/speech/containers.ts';
 import { freshFolder, names } from './harness.ts';
@@ -103,7 +103,7 @@ describe('a stream', () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
     const stream = new Writable({ write }).on('error', () => undefined);
-    await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ReaderGone);
+    await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ClosedPipe);
   });
 
   test('that breaks otherwise is an error of this machine', async () => {

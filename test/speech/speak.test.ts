@@ -5,7 +5,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
-import { speak, type SpeechOrder, type Spoken } from '../../src/speech/speak.ts';
+import { speak, type SpeechOrder, type SpeechResult } from '../../src/speech/speak.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
 import { end, frameText, speechBody } from './frames.ts';
@@ -19,13 +19,13 @@ interface Bench {
   folder: string;
   target: string;
   deps: TestDeps;
-  run: (order?: Partial<SpeechOrder>, more?: object) => Promise<Spoken>;
+  run: (order?: Partial<SpeechOrder>, more?: object) => Promise<SpeechResult>;
 }
 
 async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   const target = join(folder, 'a.mp3');
   const deps = await depsFor(url, folder);
-  const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<Spoken> => {
+  const run = (order: Partial<SpeechOrder> = {}, more: object = {}): Promise<SpeechResult> => {
     const sink = new FileSink({ target, force: false, mime: 'audio/mpeg' });
     const deadline = deadlineIn(1e9, deps.clock);
     return speak(

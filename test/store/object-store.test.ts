@@ -30,7 +30,7 @@ async function scene(partBytes = 8): Promise<Scene> {
   const [notes, begun]: [string[], BegunUpload[]] = [[], []];
   const deps = {
     clock,
-    deadline: { leftMs: () => Infinity },
+    deadline: { remainingMs: () => Infinity },
     retries: 2,
     signal: new AbortController().signal,
     note: (text: string) => void notes.push(text),

@@ -12,7 +12,7 @@ async function run(): Promise<object> {
   const deadline = deadlineIn(600_000, systemClock);
   const claimant = {
     owner: { pid: process.pid, start: '1', host: 'here' },
-    assertHeld: () => undefined,
+    assertLease: () => undefined,
     lifeOf,
   };
   const late = (): Error => new Error('late');

@@ -56,7 +56,7 @@ export function claimantOf(
 ): Claimant {
   return {
     owner: { pid, start: '1', host: 'here' },
-    assertHeld: () => undefined,
+    assertLease: () => undefined,
     lifeOf: (owner) => {
       if (unseen.includes(owner.pid)) return Promise.resolve('unknown');
       return Promise.resolve(alive.includes(owner.pid) ? 'alive' : 'dead');

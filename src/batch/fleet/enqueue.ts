@@ -69,7 +69,7 @@ export async function enqueue(
 }
 
 function untouched(deps: PlanDeps): PlanDeps {
-  return { ...deps, standing: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
+  return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
 // The files that a row names are read here and become part of it: no worker reads them.

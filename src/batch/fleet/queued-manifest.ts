@@ -1,10 +1,10 @@
 import { messageOf } from '../../errors.ts';
-import type { Item, LeftOut, Manifest } from '../manifest/manifest.ts';
+import type { Item, IsLeftOut, Manifest } from '../manifest/manifest.ts';
 import type { Ask } from './fleet-state.ts';
 import { parseHead, parseRow } from './queued-row.ts';
 
 /** The rows of a batch in the queue that have not ended. */
-export interface Standings {
+export interface QueueCounts {
   waiting: number;
   taken: number;
   /** Rows whose workers died twice. */
@@ -24,7 +24,7 @@ export async function queuedManifest(ask: Ask, name: string): Promise<Manifest |
     concurrency: String(concurrency),
     ...(budget && { budget }),
   };
-  const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
+  const items = async function* (isLeftOut?: IsLeftOut): AsyncGenerator<Item> {
     let after = '0';
     let index = 0;
     for (;;) {
@@ -64,14 +64,14 @@ export async function queuedUploads(ask: Ask): Promise<string[]> {
 }
 
 /** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
-export async function standings(ask: Ask, name: string): Promise<Standings | undefined> {
+export async function queueCounts(ask: Ask, name: string): Promise<QueueCounts | undefined> {
   const counts = await ask<{ state: string; count: number }>(
     'select state, count(*)::int as count from {batch_rows} where batch = $1 group by state',
     [name],
   );
   if (counts.length === 0) return undefined;
   const count = (state: string): number => counts.find((each) => each.state === state)?.count ?? 0;
-  const quarantined = await ask<Standings['quarantined'][number]>(
+  const quarantined = await ask<QueueCounts['quarantined'][number]>(
     `select id, why from {batch_rows} where batch = $1 and state = 'quarantined' order by position limit 1000`,
     [name],
   );

@@ -17,7 +17,7 @@ export interface NewRow {
 }
 
 /** A row that this process has taken. */
-export interface TakenRow {
+export interface ClaimedRow {
   batch: string;
   id: string;
   /** The lease under which it was taken. */
@@ -41,7 +41,7 @@ export interface Added {
 export class RowQueue {
   readonly #fleet: FleetState;
   readonly #note: (text: string) => void;
-  readonly #taken = new Set<TakenRow>();
+  readonly #taken = new Set<ClaimedRow>();
   readonly #damaged = new Set<string>();
 
   /** @param note receives a note for each batch whose entry is damaged, once */
@@ -76,7 +76,7 @@ export class RowQueue {
   }
 
   /** Takes a row; undefined if there is none to take. Call it for one row of a batch at a time. */
-  async take(batch: string): Promise<TakenRow | undefined> {
+  async take(batch: string): Promise<ClaimedRow | undefined> {
     const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
     // If a crash of the server undoes this, another worker takes the row too, which is safe.
@@ -95,19 +95,19 @@ export class RowQueue {
   }
 
   /** Returns a row to the queue; it can be taken again after `delayMs`. */
-  async giveBack(row: TakenRow, delayMs: number, why?: string): Promise<void> {
+  async giveBack(row: ClaimedRow, delayMs: number, why?: string): Promise<void> {
     await this.#fleet.ask(giveBack, [row.batch, row.id, row.lease, delayMs, why ?? null]);
     this.#taken.delete(row);
   }
 
   /** Records that a row has ended, well or badly. */
-  async end(row: TakenRow, state: string, why?: string): Promise<void> {
+  async end(row: ClaimedRow, state: string, why?: string): Promise<void> {
     await this.#fleet.ask(end, [row.batch, row.id, row.lease, state, why ?? null]);
     this.#taken.delete(row);
   }
 
   /** Forgets a row whose end could not be recorded. It is taken again, by this worker or by another. */
-  drop(row: TakenRow): void {
+  drop(row: ClaimedRow): void {
     this.#taken.delete(row);
   }
 }

@@ -8,7 +8,7 @@ import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
-import type { QueuedBatch, RowQueue, TakenRow } from './row-queue.ts';
+import type { QueuedBatch, RowQueue, ClaimedRow } from './row-queue.ts';
 
 /** A batch of the queue, opened to be worked on. */
 export interface OpenedBatch {
@@ -139,7 +139,7 @@ export class Worker {
     const { queue } = this.#options;
     const opened = await this.#options.open(queued);
     const { batch, plan, job, options } = opened;
-    const rows = new Map<string, TakenRow>();
+    const rows = new Map<string, ClaimedRow>();
     const begun = new Set<string>();
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows, begun), () => Promise.resolve());
     try {
@@ -163,7 +163,7 @@ export class Worker {
   }
 
   // Undefined if there is nothing to be done for it.
-  async #planned(taken: TakenRow, batch: Batch, plan: PlanDeps): Promise<PlannedRow | undefined> {
+  async #planned(taken: ClaimedRow, batch: Batch, plan: PlanDeps): Promise<PlannedRow | undefined> {
     const { queue } = this.#options;
     let planned: PlannedRow;
     try {
@@ -185,7 +185,7 @@ export class Worker {
     return undefined;
   }
 
-  #watcherOf(batch: Batch, rows: Map<string, TakenRow>, begun: Set<string>): RunWatcher {
+  #watcherOf(batch: Batch, rows: Map<string, ClaimedRow>, begun: Set<string>): RunWatcher {
     const { queue } = this.#options;
     return {
       began: (planned) => {
@@ -211,7 +211,7 @@ export class Worker {
   }
 
   // If the state of a row cannot be determined now, the next worker that takes it reads it from the ledger.
-  async #release(id: string, rows: Map<string, TakenRow>, tell: () => Promise<void>): Promise<void> {
+  async #release(id: string, rows: Map<string, ClaimedRow>, tell: () => Promise<void>): Promise<void> {
     const taken = rows.get(id);
     rows.delete(id);
     this.#inHand -= 1;

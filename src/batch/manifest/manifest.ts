@@ -15,7 +15,7 @@ import { namesIn } from './template.ts';
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
 /** True for a record that need not be read as a row. */
-export type LeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
+export type IsLeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
 /** An opened manifest. Its rows are streamed, in memory that does not grow with their number. */
 export interface Manifest {
@@ -30,7 +30,7 @@ export interface Manifest {
    * from 1.
    * @throws MgwError('usage') if the file cannot be read, or was changed since it was opened.
    */
-  items(isLeftOut?: LeftOut): AsyncGenerator<Item>;
+  items(isLeftOut?: IsLeftOut): AsyncGenerator<Item>;
 }
 
 /** The format of a manifest, as `--format` names it. */
@@ -78,7 +78,7 @@ export async function openManifest(path: string, opening: Opening = {}): Promise
     const { head, fields, ...rest } = await contentOfYaml(sourceOf, opening);
     return { path, head, notes, defaults: fields, items: (isLeftOut) => itemsOf(rest, isLeftOut) };
   }
-  const items = async function* (isLeftOut?: LeftOut): AsyncGenerator<Item> {
+  const items = async function* (isLeftOut?: IsLeftOut): AsyncGenerator<Item> {
     if (opened) await checkSame(path, opened);
     yield* itemsOf(await contentOf(sourceOf, format, opening), isLeftOut);
     if (opened) await checkSame(path, opened);
@@ -110,7 +110,7 @@ interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
   ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
 }
 
-async function* itemsOf(content: Content, isLeftOut: LeftOut = () => false): AsyncGenerator<Item> {
+async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): AsyncGenerator<Item> {
   yield* content.faults.map(ofFile);
   if (content.faults.length > 0) return;
   const problems: Problem[] = [];

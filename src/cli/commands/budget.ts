@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
-import type { Limit, Per, Standing } from '../../budget/budget.ts';
+import type { Limit, Per, BudgetState } from '../../budget/budget.ts';
 import { budgetName } from '../../config/rules.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
 import { messageOf, usageError } from '../../errors.ts';
 import type { Run } from '../command-tree.ts';
-import { standingBudgets } from '../../flows/budgets.ts';
+import { configuredBudgets } from '../../flows/budgets.ts';
 import type { Context } from '../context.ts';
 import { oneOf, single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
@@ -43,16 +43,16 @@ export function registerBudget(group: Command, run: Run): void {
 }
 
 async function list(context: Context): Promise<Outcome> {
-  const found: { name: string; standing: Standing }[] = [];
-  for (const name of await standingBudgets(context)) {
+  const found: { name: string; state: BudgetState }[] = [];
+  for (const name of await configuredBudgets(context)) {
     const budget = await context.budget('standing', name);
     await budget.settle();
-    const standing = await budget.standing();
-    if (standing.limit !== undefined) found.push({ name, standing });
+    const state = await budget.state();
+    if (state.limit !== undefined) found.push({ name, state });
   }
   if (found.length === 0)
     context.progress.note('There is no budget; mgw budget set NAME AMOUNT creates one.');
-  const views = found.map(({ name, standing }) => ({ name, ...viewOf(standing) }));
+  const views = found.map(({ name, state }) => ({ name, ...viewOf(state) }));
   const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
     ...[name, limit, per, spent, reserved, left],
   ]);
@@ -78,7 +78,7 @@ async function setLimit(
   const limit: Limit = { amount: checkedAmount(amount), per };
   const budget = await context.budget('standing', name);
   await budget.setLimit(limit);
-  const view = viewOf(await budget.standing());
+  const view = viewOf(await budget.state());
   const currency = currencyOf(await context.settings());
   const whole = `${amount} ${currency}${per === undefined ? '' : ` a ${per}`}`;
   context.progress.note(`The budget ${name} is ${whole}; ${view.left} ${currency} left.`);
@@ -88,14 +88,14 @@ async function setLimit(
 async function remove(context: Context, given: string): Promise<Outcome> {
   const name = checkedName(given);
   const budget = await context.budget('standing', name);
-  const { limit } = await budget.standing();
+  const { limit } = await budget.state();
   if (limit === undefined) throw usageError(`There is no budget ${name}.`, ['mgw', 'budget', 'ls']);
   await budget.remove();
   context.progress.note(`The budget ${name} is removed.`);
   return { json: { removed: [name] } };
 }
 
-function viewOf({ limit, spent, reserved }: Standing): {
+function viewOf({ limit, spent, reserved }: BudgetState): {
   limit?: string;
   per?: Per;
   spent: string;

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { isPrice, keptValue, keyPath, withValue } from '../../config/keys.ts';
+import { isPrice, storedValue, keyPath, withValue } from '../../config/keys.ts';
 import { hiddenKey, listSettings, type SettingRow } from '../../config/list.ts';
 import { thisHost } from '../../config/places.ts';
 import { badSetting, checkProfileName, namedProfile, originText } from '../../config/layers.ts';
@@ -136,7 +136,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(io.env, profile, (before) => {
     try {
-      return withValue(before, path, keptValue(path, words, before));
+      return withValue(before, path, storedValue(path, words, before));
     } catch (error) {
       throw badSetting(key, { source: 'flag', name: key }, words.join(' '), error);
     }

@@ -3,7 +3,7 @@ import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
 import { currencyOf, type ModelPrice, pricesOfModel } from '../../flows/prices.ts';
 import { nearestName } from '../../nearest.ts';
-import { ratioOf, shortSides } from '../../protocols/asked-for.ts';
+import { ratioOf, shortSides } from '../../protocols/requested-value.ts';
 import { protocolNames } from '../../protocols/named.ts';
 import type { Model } from '../../protocols/model.ts';
 import type { Context } from '../context.ts';

@@ -5,7 +5,7 @@ import { settableKeys } from '../../config/keys.ts';
 import { readConfig } from '../../config/read.ts';
 import type { Job } from '../../job.ts';
 import { isObject, tryParseJson } from '../../json.ts';
-import { wasTried } from '../../jobs/newest.ts';
+import { wasAttempted } from '../../jobs/newest.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
@@ -115,8 +115,8 @@ async function profiles({ io }: Context): Promise<string[]> {
 }
 
 async function budgets(context: Context): Promise<string[]> {
-  const { standingBudgets } = await import('../../flows/budgets.ts');
-  return standingBudgets(context).catch(() => []);
+  const { configuredBudgets } = await import('../../flows/budgets.ts');
+  return configuredBudgets(context).catch(() => []);
 }
 
 async function batches(context: Context): Promise<string[]> {
@@ -157,7 +157,7 @@ async function newest(context: Context, place?: Place): Promise<Job[]> {
   return found.filter(
     (job): job is Job =>
       job !== undefined &&
-      (place === undefined || wasTried(job)) &&
+      (place === undefined || wasAttempted(job)) &&
       (group !== 'video' || job.protocol === protocol || (!hasProtocol && job.protocol !== 'tts')),
   );
 }

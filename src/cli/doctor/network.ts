@@ -45,7 +45,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
 async function checkRoute(url: URL): Promise<Check[]> {
   let connections: Connections;
   try {
-    connections = await openConnections(url, { timeoutMs, most: 1 });
+    connections = await openConnections(url, { timeoutMs, maxConnections: 1 });
   } catch (error) {
     const unusable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
     return [fail('proxy', unusable, 'Correct HTTPS_PROXY or HTTP_PROXY.')];

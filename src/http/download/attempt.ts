@@ -2,13 +2,13 @@ import type { Clock, Deadline } from '../../clock.ts';
 import { messageOf, MgwError, type ErrorCode } from '../../errors.ts';
 import type { Failure, Reply } from '../../exchange.ts';
 import { printableLine } from '../../printable.ts';
-import { decoded } from '../content-encoding.ts';
+import { decodeBody } from '../content-encoding.ts';
 import { readFailure } from '../failures.ts';
-import { contentLengthOf } from '../answer.ts';
+import { contentLengthOf } from '../wire-response.ts';
 import { readBounded } from '../read-bounded.ts';
 import { cleanHeaders } from '../redacting-client.ts';
 import { TransportError } from '../transport-error.ts';
-import { batches } from './batches.ts';
+import { readBatches } from './batches.ts';
 import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
 import { watchIdle, type IdleWatch } from './idle-watch.ts';
 import { headBytes, isText, isTextType } from '../../media/media-kind.ts';
@@ -100,7 +100,7 @@ async function judge(reply: MediaReply, key: string, part: PartFile, work: Work)
   if (status === 200) return whole(reply, part, work);
   if (status === 206) return continuation(reply, part, work);
   if (status === 416 && part.validator !== undefined) return atTheEnd(reply, part);
-  const text = await textOf(reply, decoded(reply.message, reply.headers['content-encoding']));
+  const text = await textOf(reply, decodeBody(reply.message, reply.headers['content-encoding']));
   const failure = readFailure(text);
   if (work.notReady(text)) return { kind: 'not-ready', failure };
   if (status === 429 || status === 408 || status === 425 || status >= 500 || status < 300)
@@ -149,7 +149,7 @@ async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] |
 // Media are never decompressed: their length could not be checked, and a small body could expand without limit.
 async function coded(reply: MediaReply, coding: string, work: Work): Promise<Attempt> {
   if (isTextType(reply.headers['content-type']))
-    return textInsteadOfMedia(await textOf(reply, decoded(reply.message, coding)), work);
+    return textInsteadOfMedia(await textOf(reply, decodeBody(reply.message, coding)), work);
   throw corrupt(
     `${reply.url.host} sent the file with the encoding ${printableLine(coding, 40)}, which was not requested`,
   );
@@ -204,8 +204,8 @@ async function startOver(reply: MediaReply, part: PartFile, what: string): Promi
 }
 
 function bodyOf(reply: MediaReply, { clock, watch }: Work): AsyncGenerator<Buffer[], void> {
-  const sizes = { firstBytes: headBytes, bytes: batchBytes, maxAgeMs: batchMs };
-  return batches(reply.message, { ...sizes, clock, watch });
+  const sizes = { minFirstBytes: headBytes, minBytes: batchBytes, maxAgeMs: batchMs };
+  return readBatches(reply.message, { ...sizes, clock, watch });
 }
 
 async function receive(

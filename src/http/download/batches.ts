@@ -5,12 +5,12 @@ import type { IdleWatch } from './idle-watch.ts';
 /** A body that knows whether it ended as announced. */
 type Body = Readable & { readonly complete: boolean };
 
-/** Options of {@link batches}. */
+/** Options of {@link readBatches}. */
 export interface BatchOptions {
   /** The minimum size of the first batch in bytes, if the body is that long. */
-  firstBytes: number;
+  minFirstBytes: number;
   /** The minimum size of other batches in bytes, except the last. */
-  bytes: number;
+  minBytes: number;
   /** The age in ms at which a batch, except the first, is returned regardless of its size. */
   maxAgeMs: number;
   clock: Clock;
@@ -22,8 +22,8 @@ export interface BatchOptions {
  * is collected, and then the sender has to wait. If the body breaks, the bytes before the break are returned before the
  * error is thrown.
  */
-export async function* batches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
-  const gathering = new Gathering(message, options);
+export async function* readBatches(message: Body, options: BatchOptions): AsyncGenerator<Buffer[], void> {
+  const gathering = new BatchReader(message, options);
   try {
     for (;;) {
       const batch = await gathering.next();
@@ -35,7 +35,7 @@ export async function* batches(message: Body, options: BatchOptions): AsyncGener
   }
 }
 
-class Gathering {
+class BatchReader {
   readonly #message: Body;
   readonly #options: BatchOptions;
   #minSize: number;
@@ -49,8 +49,8 @@ class Gathering {
   constructor(message: Body, options: BatchOptions) {
     this.#message = message;
     this.#options = options;
-    this.#minSize = options.firstBytes;
-    message.on('data', (chunk: Buffer) => this.#take(chunk));
+    this.#minSize = options.minFirstBytes;
+    message.on('data', (chunk: Buffer) => this.#add(chunk));
     message.once('error', (error) => (this.#error = error));
     message.once('end', () => this.#finish(message.complete ? 'ended' : 'broken'));
     message.once('close', () => this.#finish('broken'));
@@ -63,12 +63,12 @@ class Gathering {
 
   async next(): Promise<Buffer[] | undefined> {
     if (!this.#isDue() && this.#end === 'open') await new Promise<void>((resolve) => (this.#wake = resolve));
-    if (this.#size > 0) return this.#handOut();
+    if (this.#size > 0) return this.#nextBatch();
     if (this.#end === 'broken') throw this.#error;
     return undefined;
   }
 
-  #take(chunk: Buffer): void {
+  #add(chunk: Buffer): void {
     const { clock, watch } = this.#options;
     if (this.#size === 0) this.#since = clock.monotonic();
     this.#chunks.push(chunk);
@@ -76,23 +76,23 @@ class Gathering {
     watch.touch();
     if (!this.#isDue()) return;
     this.#message.pause();
-    watch.hold();
+    watch.pause();
     this.#wake();
   }
 
   #isDue(): boolean {
     if (this.#size >= this.#minSize) return true;
-    const isFirst = this.#minSize === this.#options.firstBytes;
+    const isFirst = this.#minSize === this.#options.minFirstBytes;
     return (
       this.#size > 0 && !isFirst && this.#options.clock.monotonic() - this.#since >= this.#options.maxAgeMs
     );
   }
 
-  #handOut(): Buffer[] {
+  #nextBatch(): Buffer[] {
     const batch = this.#chunks;
     this.#chunks = [];
     this.#size = 0;
-    this.#minSize = this.#options.bytes;
+    this.#minSize = this.#options.minBytes;
     if (this.#end === 'open') {
       this.#options.watch.touch();
       this.#message.resume();

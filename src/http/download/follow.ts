@@ -2,7 +2,7 @@ import { MgwError } from '../../errors.ts';
 import { type AuthScheme, isLoopbackHost } from '../../exchange.ts';
 import { secretRedactor } from '../../redact.ts';
 import type { GatewayClient } from '../client.ts';
-import { type Answer, sendOn } from '../answer.ts';
+import { type WireResponse, sendRequest } from '../wire-response.ts';
 import { printableLine } from '../../printable.ts';
 import { isAddress, isWithinReach } from '../reach.ts';
 import { openConnections, type Connections } from '../connections.ts';
@@ -14,7 +14,7 @@ export interface DownloadGateway extends TrustedGateway {
   auth: AuthScheme;
   userAgent?: string;
   /** Shared connections for results, see {@link GatewayClient}. */
-  kept?: GatewayClient['kept'];
+  downloadConnections?: GatewayClient['downloadConnections'];
   /** Called with each request and the head of its response. A query may be a secret, and is left out. */
   trace?: (line: string) => void;
 }
@@ -34,7 +34,7 @@ export interface MediaReply {
   url: URL;
   status: number;
   headers: Record<string, string>;
-  message: Answer;
+  message: WireResponse;
   /** Whether the key was sent to this address. */
   keyed: boolean;
   redirects: number;
@@ -60,7 +60,7 @@ export async function follow(
   const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
-    const keyed = source.key === 'own-site' && gateway.key !== '' && (await keyMayGo(url, gateway));
+    const keyed = source.key === 'own-site' && gateway.key !== '' && (await mayGetKey(url, gateway));
     // The site that named this address knows the key, but the site at this address must not get it.
     if (!keyed && clean(url.href) !== url.href) throw keyInAddress(url);
     gateway.trace?.(`> GET ${url.origin}${url.pathname}${url.search && '?…'}`);
@@ -68,7 +68,7 @@ export async function follow(
       ...options,
       headers: { ...plainHeaders(gateway), ...headers, ...(keyed && keyHeader(gateway)) },
       baseUrl: gateway.baseUrl,
-      kept: gateway.kept,
+      downloadConnections: gateway.downloadConnections,
     });
     gateway.trace?.(`< ${message.statusCode} ${message.headers['content-type'] ?? ''}`.trimEnd());
     onHead();
@@ -97,7 +97,7 @@ function keyHeader({ auth, key }: DownloadGateway): Record<string, string> {
   return { [auth.header]: `${auth.scheme} ${key}`.trim() };
 }
 
-function redirectOf(message: Answer): string | undefined {
+function redirectOf(message: WireResponse): string | undefined {
   return redirectStatuses.has(message.statusCode) ? message.headers['location'] : undefined;
 }
 
@@ -128,7 +128,7 @@ export interface TrustedGateway {
  * Whether the key may be sent to an address (design 6, specification 4.1): the origin of the base URL, https on its
  * registrable domain, any port of the same host on loopback, or an origin that the user trusts.
  */
-export async function keyMayGo(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
+export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
   if (url.origin === baseUrl.origin) return true;
   if (isLoopbackHost(baseUrl.hostname) && url.hostname === baseUrl.hostname) return true;
   if (trustedOrigins.some((origin) => URL.canParse(origin) && new URL(origin).origin === url.origin))
@@ -181,7 +181,7 @@ interface GetOptions {
   /** The gateway. No address closer to this machine is connected to (see `isWithinReach`). */
   baseUrl: URL;
   /** Shared connections to the gateway's origin. If absent, each GET opens its own. */
-  kept?: GatewayClient['kept'] | undefined;
+  downloadConnections?: GatewayClient['downloadConnections'] | undefined;
   signal: AbortSignal;
 }
 
@@ -199,10 +199,10 @@ const maxSharedConnections = 1024;
  * the gateway's origin use a shared connection if possible. Others, and those that fail there, open their own.
  * @throws TransportError if no head arrived.
  */
-async function get(url: URL, options: GetOptions): Promise<Answer> {
-  const { baseUrl, signal, kept } = options;
-  if (kept !== undefined && url.origin === baseUrl.origin) {
-    const connections = await kept(() => openFor(url, options, maxSharedConnections));
+async function get(url: URL, options: GetOptions): Promise<WireResponse> {
+  const { baseUrl, signal, downloadConnections } = options;
+  if (downloadConnections !== undefined && url.origin === baseUrl.origin) {
+    const connections = await downloadConnections(() => openFor(url, options, maxSharedConnections));
     try {
       return await sendGet(url, connections, options);
     } catch (error) {
@@ -225,19 +225,19 @@ async function get(url: URL, options: GetOptions): Promise<Answer> {
 function openFor(
   url: URL,
   { connectTimeoutMs: timeoutMs, baseUrl, signal }: GetOptions,
-  most: number,
+  maxConnections: number,
 ): Promise<Connections> {
   return openConnections(url, {
     timeoutMs,
-    most,
+    maxConnections,
     within: baseUrl,
     // A shared connection must not end with this GET.
-    ...(most === 1 && { signals: [signal] }),
+    ...(maxConnections === 1 && { signals: [signal] }),
     readsUpTo: highWaterMark,
   });
 }
 
-function sendGet(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<Answer> {
+function sendGet(url: URL, connections: Connections, { headers, signal }: GetOptions): Promise<WireResponse> {
   const request = { method: 'GET', origin: url.origin, path: `${url.pathname}${url.search}`, headers };
-  return sendOn(connections, request, { maxBuffered: highWaterMark, signal });
+  return sendRequest(connections, request, { maxBuffered: highWaterMark, signal });
 }

@@ -8,7 +8,7 @@ export interface IdleWatch {
   /** Restarts the idle time, since bytes arrived. */
   touch(): void;
   /** Pauses the idle time until the next `touch`, while the reader has stopped reading. */
-  hold(): void;
+  pause(): void;
   /** Ends the watch, and aborts its signal. */
   stop(): void;
 }
@@ -21,10 +21,14 @@ export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent
   const given = new AbortController();
   let last = clock.monotonic();
   const watch = async (): Promise<void> => {
-    for (let left = idleMs; left > 0 && deadline.leftMs() > 0; left = last + idleMs - clock.monotonic()) {
-      await clock.sleep(Math.min(left, idleMs, deadline.leftMs()), given.signal);
+    for (
+      let left = idleMs;
+      left > 0 && deadline.remainingMs() > 0;
+      left = last + idleMs - clock.monotonic()
+    ) {
+      await clock.sleep(Math.min(left, idleMs, deadline.remainingMs()), given.signal);
     }
-    const isLate = deadline.leftMs() <= 0;
+    const isLate = deadline.remainingMs() <= 0;
     given.abort(new Error(isLate ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`));
   };
   // Stopping the watch rejects its sleep, which is not an error.
@@ -35,7 +39,7 @@ export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent
   return {
     signal: given.signal,
     touch: () => (last = clock.monotonic()),
-    hold: () => (last = Infinity),
+    pause: () => (last = Infinity),
     stop: () => {
       parent?.removeEventListener('abort', follow);
       given.abort(ended);

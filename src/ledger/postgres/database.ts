@@ -6,7 +6,7 @@ import { secretRedactor } from '../../redact.ts';
 import type { StateUrl } from '../../state-url.ts';
 
 /** The database did not respond in time. The statement may have been executed. */
-export class DatabaseGone extends MgwError {}
+export class DatabaseLost extends MgwError {}
 
 export type Row = Record<string, unknown>;
 
@@ -60,7 +60,7 @@ export class Database {
 
   /**
    * Runs one statement, possibly twice.
-   * @throws DatabaseGone, exit 6, if the database did not respond; MgwError('config') if it refuses mgw or contains no
+   * @throws DatabaseLost, exit 6, if the database did not respond; MgwError('config') if it refuses mgw or contains no
    * ledger; MgwError('local_io') otherwise.
    */
   async query<T extends Row>(text: string, values: readonly unknown[] = [], commit?: Commit): Promise<T[]> {
@@ -107,9 +107,9 @@ export class Database {
     await this.#pool.end();
   }
 
-  #gone(error: unknown): DatabaseGone {
+  #gone(error: unknown): DatabaseLost {
     const text = `The ledger on ${this.url.shown} does not answer: ${this.#redact(wordsOf(error))}.`;
-    return new DatabaseGone('unreachable', text, { retry: 'safe', cause: error });
+    return new DatabaseLost('unreachable', text, { retry: 'safe', cause: error });
   }
 
   #refused(error: unknown): MgwError {
@@ -278,7 +278,7 @@ function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.
   return query;
 }
 /** Combines all calls of one turn of the event loop into one call of `ask`; undefined for a key without an answer. */
-export function askedTogether<K, V>(
+export function combineLookups<K, V>(
   ask: (keys: K[]) => Promise<Map<K, V>>,
 ): (key: K) => Promise<V | undefined> {
   let waiting: K[] = [];

@@ -4,8 +4,8 @@ import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEven
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
-import { DatabaseGone, isDuplicate, type Commit, type Database } from './database.ts';
-import type { KeptFact, KeptFacts } from './kept-facts.ts';
+import { DatabaseLost, isDuplicate, type Commit, type Database } from './database.ts';
+import type { UnwrittenEvent, UnwrittenEvents } from './kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
@@ -26,7 +26,7 @@ const maxCachedJobs = 512;
  */
 export class EventWriter {
   readonly #database: Database;
-  readonly #facts: KeptFacts;
+  readonly #facts: UnwrittenEvents;
   readonly #now: () => number;
   readonly #seen = new Map<string, CachedLines>();
   /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
@@ -34,7 +34,7 @@ export class EventWriter {
   /** Whether facts of this process may be waiting in local files. */
   #hasKept = false;
 
-  constructor(database: Database, facts: KeptFacts, now: () => number) {
+  constructor(database: Database, facts: UnwrittenEvents, now: () => number) {
     this.#database = database;
     this.#facts = facts;
     this.#now = now;
@@ -127,7 +127,7 @@ export class EventWriter {
       exists = await this.#write(fact, event, owner);
     } catch (error) {
       // A refused event is not saved.
-      if (owner !== undefined && !(error instanceof DatabaseGone)) throw error;
+      if (owner !== undefined && !(error instanceof DatabaseLost)) throw error;
       if (event.type === 'sending') await this.#keepUnsent(id, event.attempt);
       if (!isFact(event)) throw error;
       await this.#keep(fact);
@@ -156,14 +156,14 @@ export class EventWriter {
     await this.#keep({ job: id, uid: randomUUID(), line: encodeEvent(event, this.#now()).trimEnd() });
   }
 
-  async #keep(fact: KeptFact): Promise<void> {
+  async #keep(fact: UnwrittenEvent): Promise<void> {
     await this.#facts.keep(fact);
     this.#hasKept = true;
   }
 
   // Returns false if there is no such job.
   async #write(
-    { job: id, uid, line }: KeptFact,
+    { job: id, uid, line }: UnwrittenEvent,
     event: GivenEvent,
     owner: Owner | undefined,
   ): Promise<boolean> {

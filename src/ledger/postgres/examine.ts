@@ -41,7 +41,7 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 
 /**
  * Examines the database behind a ledger without changing it. `now` is the clock of this machine.
- * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseGone if it does not respond.
+ * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseLost if it does not respond.
  */
 export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
   const database = new Database(url);

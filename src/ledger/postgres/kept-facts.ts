@@ -6,7 +6,7 @@ import { makeOwnFolder } from '../../files/make-folder.ts';
 import { createFile } from '../durable-file.ts';
 
 /** An event that could not be written to the ledger. */
-export interface KeptFact {
+export interface UnwrittenEvent {
   job: string;
   /** Identifies the event, so that it is recorded once even if it is sent several times. */
   uid: string;
@@ -17,7 +17,7 @@ export interface KeptFact {
  * Facts that could not be written because the database was gone. Each is a file in the local state folder, until the
  * next process on this machine that uses the same ledger writes it.
  */
-export class KeptFacts {
+export class UnwrittenEvents {
   readonly folder: string;
   #count = 0;
 
@@ -30,7 +30,7 @@ export class KeptFacts {
   }
 
   /** Saves an event, durable on return. @throws the errors of the file system */
-  async keep(fact: KeptFact): Promise<void> {
+  async keep(fact: UnwrittenEvent): Promise<void> {
     await makeOwnFolder(this.folder, true);
     this.#count += 1;
     const order = `${String(Date.now()).padStart(14, '0')}-${String(this.#count).padStart(6, '0')}`;
@@ -49,7 +49,7 @@ export class KeptFacts {
   }
 
   /** Passes each saved event to `write`, then removes its file. @throws the errors of `write` */
-  async flush(write: (fact: KeptFact) => Promise<void>): Promise<void> {
+  async flush(write: (fact: UnwrittenEvent) => Promise<void>): Promise<void> {
     for (const name of this.files()) {
       const path = join(this.folder, name);
       const fact = factIn(path);
@@ -72,9 +72,9 @@ export function countUnwritten(stateDir: string): number {
   }
 }
 
-function factIn(path: string): KeptFact | undefined {
+function factIn(path: string): UnwrittenEvent | undefined {
   try {
-    const { job, uid, line } = JSON.parse(readFileSync(path, 'utf8')) as Partial<KeptFact>;
+    const { job, uid, line } = JSON.parse(readFileSync(path, 'utf8')) as Partial<UnwrittenEvent>;
     return job !== undefined && uid !== undefined && line !== undefined ? { job, uid, line } : undefined;
   } catch {
     return undefined;

@@ -3,7 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
-import { askedTogether, type Database } from './database.ts';
+import { combineLookups, type Database } from './database.ts';
 
 /**
  * A lease is judged by two clocks: the monotonic one is never set back, and the other one continues while the machine
@@ -41,7 +41,7 @@ class HeldLease implements Lease {
     this.#from = from;
   }
 
-  assertHeld(): void {
+  assertLease(): void {
     if (!this.isHeld) throw leaseLost();
   }
 }
@@ -65,7 +65,7 @@ export class LeaseKeeper {
   #current: HeldLease | undefined;
   #taking: Promise<HeldLease> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  readonly #isAlive = askedTogether(async (owners: Owner[]) => {
+  readonly #isAlive = combineLookups(async (owners: Owner[]) => {
     const alive = await this.#alive(owners);
     return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
   });

@@ -6,9 +6,9 @@ import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
 import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
-import { askedTogether, Database } from './database.ts';
+import { combineLookups, Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
-import { KeptFacts } from './kept-facts.ts';
+import { UnwrittenEvents } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { names as attemptNames, type Fate, claimName } from '../names.ts';
 import { identityOf, makeTables } from './schema.ts';
@@ -29,7 +29,7 @@ export interface PostgresLedger extends Ledger {
 
 /**
  * Opens a ledger on PostgreSQL, which any number of machines may share. Its assumptions are in docs/decisions/0014.
- * @throws MgwError('config') if the database contains no ledger, DatabaseGone if it does not respond.
+ * @throws MgwError('config') if the database contains no ledger, DatabaseLost if it does not respond.
  */
 export async function openPostgresLedger(
   url: StateUrl,
@@ -38,7 +38,7 @@ export async function openPostgresLedger(
   const database = new Database(url, options.clock);
   try {
     const { ledger } = await (options.create === true ? makeTables(database) : identityOf(database));
-    const facts = new KeptFacts(options.stateDir, ledger);
+    const facts = new UnwrittenEvents(options.stateDir, ledger);
     const writer = new EventWriter(database, facts, () => options.clock.now());
     await writer.flush(true);
     return ledgerOn(database, writer, new LeaseKeeper(database, options.clock));
@@ -50,7 +50,7 @@ export async function openPostgresLedger(
 
 function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper): PostgresLedger {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const linesOf = askedTogether(async (ids: string[]) => {
+  const linesOf = combineLookups(async (ids: string[]) => {
     const rows = await database.query<{ job: string; line: string }>(
       `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
       [ids],
@@ -179,7 +179,7 @@ type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'
 /** Claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
-  const contentOf = askedTogether(async (stored: string[]) => {
+  const contentOf = combineLookups(async (stored: string[]) => {
     const rows = await database.query<{ name: string; content: string }>(
       `SELECT name, content FROM ${claims} WHERE name = ANY($1)`,
       [stored],

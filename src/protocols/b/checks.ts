@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { at, isObject, tryParseJson, type Json, type JsonObject } from '../../json.ts';
-import { squeezed } from '../../nearest.ts';
+import { normalizedName } from '../../nearest.ts';
 import {
   adviseOfUnlisted,
   assetUrl,
@@ -132,7 +132,7 @@ function checkRefused(body: JsonObject): Violation[] {
     const names = place.path === '' ? refusedAtTop : refused;
     for (const [key, value] of membersOf(place)) {
       const path = place.path === '' ? key : `${place.path}.${key}`;
-      const allowed = Array.isArray(place.value) ? undefined : names.get(squeezed(key));
+      const allowed = Array.isArray(place.value) ? undefined : names.get(normalizedName(key));
       if (allowed !== undefined)
         found.push({ field: path, value: allowed === credentials ? '***' : shownValue(value), allowed });
       open.push({ path, value, inExtInfo: place.inExtInfo || path === 'ExtInfo' });

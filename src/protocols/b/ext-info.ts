@@ -1,5 +1,5 @@
 import { isObject, parseBodyJson, tryParseJson, type Json, type JsonObject } from '../../json.ts';
-import { squeezed } from '../../nearest.ts';
+import { normalizedName } from '../../nearest.ts';
 import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
@@ -34,7 +34,7 @@ export function checkExtInfo(extInfo: Json | undefined): Violation[] {
 
 function misplacedUsage(ext: JsonObject): Violation[] {
   return Object.keys(ext)
-    .filter((key) => squeezed(key) === 'returnusage')
+    .filter((key) => normalizedName(key) === 'returnusage')
     .map((key) =>
       violation(flags, `ExtInfo.${key}`, ext[key], rightForm({ ExtVideoParameters: { ReturnUsage: true } })),
     );
@@ -55,7 +55,7 @@ function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] 
 
 function misnamed(object: JsonObject, where: string, name: string): Violation[] {
   return Object.keys(object)
-    .filter((key) => key !== name && squeezed(key) === squeezed(name))
+    .filter((key) => key !== name && normalizedName(key) === normalizedName(name))
     .map((key) => violation(flags, `${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
 }
 

@@ -4,7 +4,7 @@ import { findModel, type Model } from '../models.ts';
 import { cost, priceFor } from '../prices.ts';
 import { actionError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
-import { Refused } from '../exchange.ts';
+import { RefusedCall } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
 import { canFetch } from '../store/service.ts';
@@ -80,7 +80,7 @@ type Refuse = (code: string, message: string) => never;
 
 function refuser(call: Call): Refuse {
   return (code, message) => {
-    throw new Refused(actionError(code, message, call.requestId));
+    throw new RefusedCall(actionError(code, message, call.requestId));
   };
 }
 

@@ -3,7 +3,7 @@ import type { Model } from '../models.ts';
 import { cost, priceFor } from '../prices.ts';
 import { taskError } from '../envelopes.ts';
 import type { Call } from '../exchange.ts';
-import { Refused } from '../exchange.ts';
+import { RefusedCall } from '../exchange.ts';
 import { videoSize } from '../media/video-size.ts';
 import { failure, settleOutcome } from '../outcomes.ts';
 import { canFetch } from '../store/service.ts';
@@ -186,5 +186,5 @@ function urls(field: string, values: unknown[]): string[] {
 }
 
 function refuse(code: string, message: string): never {
-  throw new Refused(taskError(400, code, message));
+  throw new RefusedCall(taskError(400, code, message));
 }

@@ -1,7 +1,7 @@
 import { declaresJson, jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
 import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
-import { type Call, json, Refused, type Reply, type Route } from '../exchange.ts';
+import { type Call, json, RefusedCall, type Reply, type Route } from '../exchange.ts';
 import { serveVideo, videoOf } from '../files.ts';
 import { note, notePoll, tell } from '../journal.ts';
 import { videoSize } from '../media/video-size.ts';
@@ -111,7 +111,7 @@ function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): 
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'a', id);
   if (task !== undefined && task.key !== call.key) {
-    throw new Refused(operationError(403, 'PERMISSION_DENIED', 'The operation belongs to another key.'));
+    throw new RefusedCall(operationError(403, 'PERMISSION_DENIED', 'The operation belongs to another key.'));
   }
   return task;
 }
@@ -222,5 +222,5 @@ function onlyKnown(where: string, value: Body, known: readonly string[]): void {
 }
 
 function refuse(message: string): never {
-  throw new Refused(operationError(400, 'INVALID_ARGUMENT', message));
+  throw new RefusedCall(operationError(400, 'INVALID_ARGUMENT', message));
 }

@@ -1,7 +1,7 @@
 import { declaresJson, jsonObject } from '../body.ts';
 import { gatewayError, modelNotFound, taskError, taskNotFound } from '../envelopes.ts';
 import type { Call, Reply, Route } from '../exchange.ts';
-import { json, Refused } from '../exchange.ts';
+import { json, RefusedCall } from '../exchange.ts';
 import { serveVideo } from '../files.ts';
 import { notePoll, tell } from '../journal.ts';
 import { findModel } from '../models.ts';
@@ -128,7 +128,7 @@ function ownTask(call: Call, id: string): Task | undefined {
 function asked(call: Call, id: string): { task: Task; progress: Progress } {
   const { gateway, requestId } = call;
   const task = ownTask(call, id);
-  if (task === undefined) throw new Refused(taskNotFound('c', requestId));
+  if (task === undefined) throw new RefusedCall(taskNotFound('c', requestId));
   return { task, progress: progressOf(task, gateway.now()) };
 }
 

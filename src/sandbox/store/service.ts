@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isUnreachable, readBody } from '../body.ts';
-import { type Gateway, Refused, type Reply } from '../exchange.ts';
+import { type Gateway, RefusedCall, type Reply } from '../exchange.ts';
 import type { FaultName } from '../fault-catalogue.ts';
 import type { Request } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
@@ -50,7 +50,7 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
       ...{ headers, body, now: gateway.now(), objects },
     });
   } catch (error) {
-    if (error instanceof Refused)
+    if (error instanceof RefusedCall)
       return errorReply({ status: 400, code: 'EntityTooLarge', message: 'The body is too large.' });
     throw error;
   }

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from 'vitest';
-import { queuedManifest, standings } from '../../../src/batch/fleet/queued-manifest.ts';
+import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-manifest.ts';
 import {
   addBatch,
   addRows,
@@ -127,7 +127,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const own = new RowQueue(one);
     expect((await own.take('clips'))?.id).toBe('b');
     expect(await own.take('clips')).toBeUndefined();
-    expect(await standings(one.ask, 'clips')).toEqual({
+    expect(await queueCounts(one.ask, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],

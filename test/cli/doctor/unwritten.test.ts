@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { checkUnwritten } from '../../../src/cli/doctor/local.ts';
-import { KeptFacts } from '../../../src/ledger/postgres/kept-facts.ts';
+import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
 
 it('tells of events that wait for the database of any shared ledger', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-unwritten-'));
   try {
     expect(checkUnwritten(folder)).toBeUndefined();
     for (const ledger of ['one', 'other'])
-      await new KeptFacts(folder, ledger).keep({ job: 'job_1', uid: 'u', line: '{}' });
+      await new UnwrittenEvents(folder, ledger).keep({ job: 'job_1', uid: 'u', line: '{}' });
     expect(checkUnwritten(folder)).toMatchObject({
       status: 'warn',
       detail: expect.stringMatching(/^2 events wait/) as string,

@@ -2,7 +2,7 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../../src/clock.ts';
-import { batches } from '../../../src/http/download/batches.ts';
+import { readBatches } from '../../../src/http/download/batches.ts';
 import { watchIdle } from '../../../src/http/download/idle-watch.ts';
 import { speedometer } from '../../../src/http/download.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -10,18 +10,18 @@ import { TestClock } from '../../support/test-clock.ts';
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe('batches', () => {
-  function gathering(sizes: { firstBytes: number; bytes: number; maxAgeMs?: number }) {
+  function gathering(sizes: { minFirstBytes: number; minBytes: number; maxAgeMs?: number }) {
     const clock = new TestClock();
     const message = new IncomingMessage(new Socket());
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
-    const body = batches(message, { maxAgeMs: 1000, ...sizes, clock, watch });
+    const body = readBatches(message, { maxAgeMs: 1000, ...sizes, clock, watch });
     const next = async (): Promise<number> =>
       ((await body.next()).value ?? []).reduce((sum, { length }) => sum + length, 0);
     return { clock, message, watch, body, next };
   }
 
   it('hands out at least what is asked for, and the rest at the end', async () => {
-    const { message, next } = gathering({ firstBytes: 10, bytes: 100 });
+    const { message, next } = gathering({ minFirstBytes: 10, minBytes: 100 });
     const first = next();
     for (let at = 0; at < 30; at += 1) message.push(Buffer.alloc(7));
     message.complete = true;
@@ -34,7 +34,7 @@ describe('batches', () => {
   });
 
   it('makes the sender wait while nothing is read', async () => {
-    const { message, next } = gathering({ firstBytes: 1, bytes: 100 });
+    const { message, next } = gathering({ minFirstBytes: 1, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(50));
     await first;
@@ -52,7 +52,7 @@ describe('batches', () => {
   });
 
   it('does not take the reader’s slowness for a stall', async () => {
-    const { clock, message, watch, next } = gathering({ firstBytes: 1, bytes: 10 });
+    const { clock, message, watch, next } = gathering({ minFirstBytes: 1, minBytes: 10 });
     const first = next();
     message.push(Buffer.alloc(5));
     await first;
@@ -70,7 +70,7 @@ describe('batches', () => {
   });
 
   it('hands out less if it is old', async () => {
-    const { clock, message, next } = gathering({ firstBytes: 1, bytes: 100 });
+    const { clock, message, next } = gathering({ minFirstBytes: 1, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
     await first;
@@ -83,7 +83,7 @@ describe('batches', () => {
   });
 
   it('hands out what came before a break, then the break', async () => {
-    const { message, next, body } = gathering({ firstBytes: 100, bytes: 100 });
+    const { message, next, body } = gathering({ minFirstBytes: 100, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
     await tick();
@@ -93,21 +93,21 @@ describe('batches', () => {
   });
 
   it('tells a break that came before anyone listened', async () => {
-    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     message.on('error', () => undefined).destroy(new Error('early'));
     await tick();
     await expect(body.next()).rejects.toThrow('early');
   });
 
   it('takes an end that is not complete for a break', async () => {
-    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     const first = body.next();
     message.push(null);
     await expect(first).rejects.toThrow('cut');
   });
 
   it('lets the connection go when the reader leaves', async () => {
-    const { message, body } = gathering({ firstBytes: 1, bytes: 1 });
+    const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     const first = body.next();
     message.push(Buffer.alloc(5));
     await first;

@@ -166,10 +166,10 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
       { type: 'began', run: 'r', owner: lease.owner, command: 'submit', ask: 'file' },
     ]);
     expect(await other.lifeOf(lease.owner)).toBe('alive');
-    lease.assertHeld();
+    lease.assertLease();
     await place.server.query(`UPDATE mgw.leases SET until = now() - interval '1 s'`, place.database);
     clock.stop(31_000);
-    expect(() => lease.assertHeld()).toThrow(/suspended/);
+    expect(() => lease.assertLease()).toThrow(/suspended/);
     await expect(ledger.append(id, sendingBy(lease))).rejects.toMatchObject({ exitCode: 6 });
     await expect(ledger.create(newJobId(now + 1), [prepared, { ...sendingBy(lease) }])).rejects.toMatchObject(
       {
@@ -251,7 +251,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     const until = (): Promise<string> => place.server.query('SELECT until FROM mgw.leases', place.database);
     const first = await until();
     await expect.poll(until).not.toBe(first);
-    lease.assertHeld();
+    lease.assertLease();
     expect(await other.lifeOf(lease.owner)).toBe('alive');
     await ledger.close();
     expect(await other.lifeOf(lease.owner)).toBe('dead');

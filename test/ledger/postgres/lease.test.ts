@@ -46,13 +46,13 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
   ])('is not relied on if it may have ended while %s', async (_, passed) => {
     const { keeper, clock } = await keeperIn(await newPlace(), longMs);
     const lease = await keeper.lease();
-    expect(() => lease.assertHeld()).not.toThrow();
+    expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
-    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
     // Another one is taken, under which the process is known to the others.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
-    expect(() => next.assertHeld()).not.toThrow();
+    expect(() => next.assertLease()).not.toThrow();
   });
 
   it('is held for four fifths of its time, counted from before it was asked for', async () => {
@@ -60,18 +60,18 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     during(() => (clock.monotonic += 0.3 * longMs));
     const lease = await keeper.lease();
     clock.monotonic = 0.79 * longMs;
-    expect(() => lease.assertHeld()).not.toThrow();
+    expect(() => lease.assertLease()).not.toThrow();
     clock.monotonic = 0.81 * longMs;
-    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
   it('is taken again if the answer came too late to rely on', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();
-    expect(() => lease.assertHeld()).not.toThrow();
+    expect(() => lease.assertLease()).not.toThrow();
     clock.monotonic += 0.81 * longMs;
-    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
   it('is one for all who ask at once', async () => {
@@ -95,9 +95,9 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await renewal()).toHaveLength(1);
     expect(await untilOf(place)).not.toBe(before);
     clock.monotonic = 1.2 * shortMs;
-    expect(() => lease.assertHeld()).not.toThrow();
+    expect(() => lease.assertLease()).not.toThrow();
     clock.monotonic = 1.4 * shortMs;
-    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
     expect(await renewal()).toHaveLength(1);
   });
 
@@ -114,7 +114,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await renewal()).toEqual([]);
     expect(await untilOf(place)).toBe(before);
     clock.monotonic = 0.9 * shortMs;
-    expect(() => lease.assertHeld()).toThrow('longer than its lease');
+    expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
   it('is ended by the first process that asks for it once it has run out, and by no other', async () => {

@@ -21,7 +21,7 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output-template.ts';
 import { errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { Root } from '../../../mcp/root.ts';
-import type { AskedBatch, CheckBatch } from '../../../mcp/tool.ts';
+import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, refusal, rowView } from '../../output/plan.ts';
@@ -199,7 +199,7 @@ async function runChecked(
 // An agent's batch reads and writes below the root alone, whatever the manifest or an earlier run says.
 async function openBelow(
   context: Context,
-  { manifest, name, output }: AskedBatch,
+  { manifest, name, output }: BatchRequest,
   root: Root,
 ): Promise<{ batch: Batch; options: BatchOptions }> {
   const file = await root.file(manifest, 'manifest');

@@ -21,7 +21,7 @@ import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
 import { isObjectUrl } from '../../../store-url.ts';
-import { checkHoldsNoSecret, isKeyName, keyNameForm } from '../../../key-name.ts';
+import { checkNoSecret, isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../version.ts';
 
@@ -124,7 +124,7 @@ export async function planDepsOf(
   const { ledger, gateway, account, redact } = await context.jobDeps();
   const settings = await context.settings();
   const compose = rowComposer(context, batch, mode === 'offline');
-  checkHoldsNoSecret('--name', batch.name, redact);
+  checkNoSecret('--name', batch.name, redact);
   const costOf = (work: Work): Decimal | undefined => {
     const { cost } = priceOf({ protocol: kindOf(work), model: modelOf(work), body: work.body }, settings);
     return cost && parseDecimal(cost.at_most);
@@ -134,7 +134,7 @@ export async function planDepsOf(
     gateway,
     account,
     workOf: (row, inputs) => {
-      checkHoldsNoSecret('id', row.id, redact);
+      checkNoSecret('id', row.id, redact);
       return compose(row, inputs);
     },
     assetsOf: (job, part) => recordedAssets(context, job, part),

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { fleetStateOf, type Ask } from '../../../batch/fleet/fleet-state.ts';
-import type { Standings } from '../../../batch/fleet/queued-manifest.ts';
+import type { QueueCounts } from '../../../batch/fleet/queued-manifest.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
@@ -60,12 +60,12 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
 
-async function queueOf(ask: Ask, name: string): Promise<Standings | undefined> {
-  const { standings } = await import('../../../batch/fleet/queued-manifest.ts');
-  return standings(ask, name);
+async function queueOf(ask: Ask, name: string): Promise<QueueCounts | undefined> {
+  const { queueCounts } = await import('../../../batch/fleet/queued-manifest.ts');
+  return queueCounts(ask, name);
 }
 
-function queueText(name: string, { waiting, taken, quarantined }: Standings): string {
+function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): string {
   const rows = quarantined.map(({ id }) => `${printableLine(id, 100)} quarantined: two workers died with it`);
   const again = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
   return [

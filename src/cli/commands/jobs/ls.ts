@@ -12,7 +12,7 @@ import { shownState } from '../../../jobs/reconcile.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
-import { promptOf } from '../../../protocols/asked-for.ts';
+import { promptOf } from '../../../protocols/requested-value.ts';
 import { protocolNames } from '../../../protocols/named.ts';
 
 interface LsOptions {

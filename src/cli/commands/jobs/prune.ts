@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { usageError, type MgwError } from '../../../errors.ts';
-import { budgetsHolding } from '../../../flows/budgets.ts';
-import { keepReasons, prune, type KeepReason, type Pruned } from '../../../jobs/prune.ts';
+import { budgetsWithReservations } from '../../../flows/budgets.ts';
+import { keepReasons, prune, type KeepReason, type PruneResult } from '../../../jobs/prune.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
@@ -49,7 +49,11 @@ async function pruneJobs(
 ): Promise<Outcome> {
   if (olderThan === undefined) throw usageError('How old? Give --older-than, such as --older-than 30d.');
   const before = context.clock.now() - olderThan;
-  const pruned = await prune(await context.ledger(), { before, keys, dryRun }, await budgetsHolding(context));
+  const pruned = await prune(
+    await context.ledger(),
+    { before, keys, dryRun },
+    await budgetsWithReservations(context),
+  );
   context.progress.note(`${summary(pruned, dryRun)}${keptText(pruned)}.`);
   return {
     json: { removed: pruned.removed, kept: pruned.kept, ...(dryRun && { dry_run: true }) },
@@ -57,7 +61,7 @@ async function pruneJobs(
   };
 }
 
-function summary({ removed: { length: count } }: Pruned, dryRun: boolean): string {
+function summary({ removed: { length: count } }: PruneResult, dryRun: boolean): string {
   const jobs = count === 1 ? '1 job' : `${count} jobs`;
   return dryRun ? `${jobs} would be removed` : `${jobs} removed`;
 }
@@ -71,7 +75,7 @@ const words: Record<KeepReason, string> = {
   key: 'with a key (--keys removes them too)',
 };
 
-function keptText({ kept }: Pruned): string {
+function keptText({ kept }: PruneResult): string {
   const told = keepReasons.filter((reason) => kept[reason] > 0 && reason !== 'newer');
   if (told.length === 0) return '';
   return `; kept: ${told.map((reason) => `${kept[reason]} ${words[reason]}`).join(', ')}`;
@@ -109,7 +113,7 @@ async function rm(context: Context, refs: string[], options: { force?: boolean }
     const obstacle = await obstacleOf(ledger, job);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);
   }
-  const budgetsOf = await budgetsHolding(context);
+  const budgetsOf = await budgetsWithReservations(context);
   for (const job of jobs) {
     const obstacle = await forget(ledger, job, force, budgetsOf);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);

@@ -1,12 +1,12 @@
 import { exitCodes, toMgwError } from '../../../errors.ts';
 import type { Delivered } from '../../../flows/deliver.ts';
 import type { FlowDeps } from '../../../flows/flow-deps.ts';
-import { speak, speakInPieces, type WantedSpeech } from '../../../flows/speak.ts';
+import { speak, speakInPieces, type SpeechSubmission } from '../../../flows/speak.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { at, type Json } from '../../../json.ts';
 import { PiecesError } from '../../../speech/pieces-error.ts';
 import type { Joiner } from '../../../speech/containers.ts';
-import { ReaderGone } from '../../../speech/sink.ts';
+import { ClosedPipe } from '../../../speech/sink.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { costText, savedText } from '../../output/saved.ts';
@@ -34,7 +34,7 @@ export async function deliverSpeech(
       speak({ body, format, sampleRate }, wanted, { ...deps, onAudio }).finally(() =>
         context.progress.stop(),
       );
-    return quietIfReaderGone(await deliveredOutcome(context, options, run, spokenText));
+    return quietIfPipeClosed(await deliveredOutcome(context, options, run, spokenText));
   } finally {
     context.progress.stop();
   }
@@ -48,8 +48,8 @@ function spokenText({ job, isResumed }: Delivered): string {
 }
 
 // `mgw tts … -o - | head -c 1`: the reader has closed the pipe on purpose.
-function quietIfReaderGone(outcome: Outcome): Outcome {
-  if (!(outcome.error?.cause instanceof ReaderGone)) return outcome;
+function quietIfPipeClosed(outcome: Outcome): Outcome {
+  if (!(outcome.error?.cause instanceof ClosedPipe)) return outcome;
   return { json: {}, exitCode: exitCodes.incomplete, silent: true, isRun: true };
 }
 
@@ -57,7 +57,7 @@ async function deliverPieces(
   context: Context,
   speech: PreparedSpeech & { joiner: Joiner },
   concurrency = 3,
-  wanted: WantedSpeech,
+  wanted: SpeechSubmission,
   deps: FlowDeps,
 ): Promise<Outcome> {
   const { progress, clock } = context;
@@ -79,6 +79,6 @@ async function deliverPieces(
   } catch (thrown) {
     const error = toMgwError(thrown);
     const json = thrown instanceof PiecesError ? { jobs: thrown.jobs.map(jobView) } : {};
-    return quietIfReaderGone({ json, error, isRun: true });
+    return quietIfPipeClosed({ json, error, isRun: true });
   }
 }

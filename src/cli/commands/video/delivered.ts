@@ -1,7 +1,7 @@
 import { toMgwError } from '../../../errors.ts';
 import type { Delivered, FlowHooks } from '../../../flows/deliver.ts';
 import { withOutput } from '../../../flows/next.ts';
-import { isFinal, ownWord, type Job } from '../../../job.ts';
+import { isFinal, nativeWord, type Job } from '../../../job.ts';
 import { usualDurationMs } from '../../../jobs/usual-duration.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
@@ -61,7 +61,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
   const show = (job: Job): void => {
     last = job;
     const { id, state, progress: percent } = job;
-    progress.waiting({ id, state, native: ownWord(job), percent, expectedAt });
+    progress.waiting({ id, state, native: nativeWord(job), percent, expectedAt });
   };
   // The estimate is looked up in the background; nothing waits for it.
   const expect = async (job: Job): Promise<void> => {

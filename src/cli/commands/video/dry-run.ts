@@ -5,7 +5,7 @@ import { escapeControls } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
 import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import type { Context } from '../../context.ts';
-import { currencyOf, priceOf, type Asked } from '../../../flows/prices.ts';
+import { currencyOf, priceOf, type PriceQuery } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
 /** Returns the exact request that would be sent, with the key redacted. Nothing is sent, and no key is needed. */
@@ -28,7 +28,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
 /** Returns a dry run with the maximum total cost of its requests, if every price is known. */
 export async function withCost(
   outcome: Outcome,
-  requests: readonly Asked[],
+  requests: readonly PriceQuery[],
   context: Context,
 ): Promise<Outcome> {
   const settings = await context.settings();

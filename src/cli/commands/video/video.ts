@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { list, type Listed, type Register, type Run } from '../../command-tree.ts';
+import { list, type ListedCommand, type Register, type Run } from '../../command-tree.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
@@ -12,7 +12,7 @@ export function registerVideo(video: Command, run: Run): void {
   list(video, run, { ...commandsOf(undefined), ...Object.fromEntries(commands) });
 }
 
-function commandsOf(protocol: Protocol | undefined): Record<string, Listed> {
+function commandsOf(protocol: Protocol | undefined): Record<string, ListedCommand> {
   type Of = (command: Command, protocol: Protocol | undefined, run: Run) => void;
   const of =
     (register: Of): Register =>

@@ -29,7 +29,7 @@ export interface SendOptions {
  * The head of a response, and its body as a stream of the bytes on the wire. The stream ends without an error even if
  * the body is cut off, so that a reader gets every byte that arrived. `broken` and `complete` tell how it ended.
  */
-export class Answer extends Readable {
+export class WireResponse extends Readable {
   /** The reason why the body is incomplete, set when it ends. */
   broken: Error | undefined;
   readonly #controller: Controller;
@@ -93,16 +93,16 @@ const givenUp = new Error('the response was abandoned');
  * decode. Every final status is a response.
  * @throws the error of `beforeFirstByte`, the reason of `signal`, or the reason why no head arrived
  */
-export function sendOn(
+export function sendRequest(
   connections: Connections,
   request: WireRequest,
   { maxBuffered, signal, beforeFirstByte }: SendOptions,
-): Promise<Answer> {
+): Promise<WireResponse> {
   const { excesses } = connections;
   const hasExcess = (): boolean => connections.excesses !== excesses;
   return new Promise((resolve, reject) => {
     let controller: Controller | undefined;
-    let answer: Answer | undefined;
+    let answer: WireResponse | undefined;
     const abort = (): void => {
       controller?.abort(signal.reason as Error);
       reject(signal.reason as Error);
@@ -122,7 +122,7 @@ export function sendOn(
       onResponseStart: (given, status, headers) => {
         // 102 and 103 are followed by the final head.
         if (status < 200) return;
-        answer = new Answer(status, joinValues(headers), given, { maxBuffered, hasExcess });
+        answer = new WireResponse(status, joinValues(headers), given, { maxBuffered, hasExcess });
         answer.on('error', () => undefined);
         resolve(answer);
       },

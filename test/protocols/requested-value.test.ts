@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { promptOf } from '../../src/protocols/asked-for.ts';
+import { promptOf } from '../../src/protocols/requested-value.ts';
 import type { JobKind } from '../../src/job.ts';
 import { applySets, longName } from '../../src/protocols/compose.ts';
 import { protocols } from '../../src/protocols/registry.ts';

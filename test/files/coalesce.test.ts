@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { together } from '../src/together.ts';
+import { coalesce } from '../../src/files/make-folder.ts';
 
 interface Run {
   end: () => void;
@@ -8,7 +8,7 @@ interface Run {
 
 it('runs once for all who ask while it is under way, begun after they asked, and tells each how it went', async () => {
   const runs: Run[] = [];
-  const ask = together(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
+  const ask = coalesce(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
   const first = ask();
   await expect.poll(() => runs).toHaveLength(1);
   const meanwhile = [ask(), ask()];
