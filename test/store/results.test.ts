@@ -1,10 +1,13 @@
+import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { GetObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { film } from '../support/film.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { awsClient } from './aws-client.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
 interface Scene {
@@ -179,7 +182,12 @@ describe('kill -9 while a result is uploaded', () => {
     expect((await running.result).code).toBe(137);
     const again = await user.run(to('s3://bucket/boat.mp4'));
     expect(again.code, again.stderr).toBe(0);
-    expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
     expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
+    // Read by another client than the one that wrote it.
+    const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
+    const read = await awsClient(store.url, account).send(object);
+    const sha256 = createHash('sha256').update(video).digest('hex');
+    expect(read).toMatchObject({ ContentType: 'video/mp4', Metadata: { sha256 } });
+    expect(video.equals((await read.Body?.transformToByteArray()) ?? Buffer.alloc(0))).toBe(true);
   });
 });

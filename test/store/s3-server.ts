@@ -26,7 +26,7 @@ export const account = { AWS_ACCESS_KEY_ID: 'AKIDSTORE', AWS_SECRET_ACCESS_KEY: 
 
 export async function s3Server(): Promise<S3Server> {
   const objects = new Map<string, Buffer>();
-  const metadata = new Map<string, string>();
+  const metadata = new Map<string, Record<string, string>>();
   const uploads: S3Server['uploads'] = new Map();
   const calls: string[] = [];
   const faults: S3Server['faults'] = [];
@@ -69,11 +69,11 @@ export async function s3Server(): Promise<S3Server> {
     } else if (request.method === 'PUT') {
       const isWhole = request.headers['x-amz-content-sha256'] === sha256(body);
       if (isWhole) objects.set(pathname, body);
-      if (isWhole) metadata.set(pathname, String(request.headers['x-amz-meta-sha256'] ?? ''));
+      if (isWhole) metadata.set(pathname, kept(request.headers));
       end(isWhole ? 200 : 400, isWhole ? '' : '<Error><Code>XAmzContentSHA256Mismatch</Code></Error>');
     } else {
       const found = objects.get(pathname);
-      end(found === undefined ? 404 : 200, found, { 'x-amz-meta-sha256': metadata.get(pathname) ?? '' });
+      end(found === undefined ? 404 : 200, found, metadata.get(pathname));
     }
   };
   const listing = (bucket: string, query: URLSearchParams): string => {
@@ -137,7 +137,7 @@ export async function s3Server(): Promise<S3Server> {
         return;
       }
       objects.set(path, Buffer.concat(named.map(({ part }) => part ?? Buffer.alloc(0))));
-      metadata.set(path, String(upload.headers['x-amz-meta-sha256'] ?? ''));
+      metadata.set(path, kept(upload.headers));
       uploads.delete(id);
       end(200, '<CompleteMultipartUploadResult/>');
     }
@@ -164,6 +164,10 @@ export async function s3Server(): Promise<S3Server> {
   return served;
 }
 
+const kept = (headers: IncomingHttpHeaders): Record<string, string> => ({
+  'content-type': headers['content-type'] ?? '',
+  'x-amz-meta-sha256': String(headers['x-amz-meta-sha256'] ?? ''),
+});
 const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex');
 const sha256 = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, data: string): Buffer => createHmac('sha256', key).update(data).digest();

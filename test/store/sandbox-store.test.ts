@@ -1,11 +1,26 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { AwsClient } from 'aws4fetch';
+import { Readable } from 'node:stream';
+import {
+  CompleteMultipartUploadCommand,
+  CopyObjectCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  type PutObjectCommandInput,
+  type S3Client,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import { getSignedUrl } from '@aws-sdk/s3-request-presigner';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { storeAccount } from '../../src/sandbox/store/signature.ts';
 import { newUser, type User } from '../support/cli.ts';
+import { awsClient } from './aws-client.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
 const submit = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '5'];
@@ -71,101 +86,110 @@ test('sandbox exec leads every S3 client of a script to the sandbox, and hides t
     expect(seen).not.toContain(secret);
 });
 
-describe('the storage of the sandbox', () => {
-  const s3 = new AwsClient({
-    accessKeyId: storeAccount.AWS_ACCESS_KEY_ID,
-    secretAccessKey: storeAccount.AWS_SECRET_ACCESS_KEY,
-    service: 's3',
-    region: 'eu-central-1',
-    retries: 0,
-  });
-
-  async function served(faults: string[] = []): Promise<string> {
+describe('the storage of the sandbox, by the AWS SDK', () => {
+  async function served(faults: string[] = []): Promise<S3Client> {
     const user = newUser();
     const sandbox = await startSandbox({ stateDir: join(user.cwd, 'gateway'), faults });
     onTestFinished(() => sandbox.close());
-    return `${sandbox.url}/s3/bucket`;
+    return awsClient(`${sandbox.url}/s3`, storeAccount);
   }
 
-  const put = (url: string, body: string, headers = {}): Promise<Response> =>
-    s3.fetch(url, { method: 'PUT', body, headers });
+  const Bucket = 'bucket';
+  const put = (s3: S3Client, Key: string, Body: PutObjectCommandInput['Body'], more = {}): Promise<unknown> =>
+    s3.send(new PutObjectCommand({ Bucket, Key, Body, ...more }));
+  const get = async (s3: S3Client, Key: string, more = {}): Promise<string | undefined> =>
+    (await s3.send(new GetObjectCommand({ Bucket, Key, ...more }))).Body?.transformToString();
+  const isError = (name: string): unknown => expect.objectContaining({ name }) as unknown;
 
-  test('stores, lists by prefix, gives back and removes an object', async () => {
-    const bucket = await served();
-    expect((await put(`${bucket}/a/one.txt`, 'one', { 'x-amz-meta-sha256': 'x' })).status).toBe(200);
-    await put(`${bucket}/b.txt`, 'two');
-    const got = await s3.fetch(`${bucket}/a/one.txt`);
-    expect([await got.text(), got.headers.get('x-amz-meta-sha256')]).toEqual(['one', 'x']);
-    expect(got.headers.get('etag')).toBe(`"${createHash('md5').update('one').digest('hex')}"`);
-    const listed = await (await s3.fetch(`${bucket}?list-type=2&prefix=a%2F`)).text();
-    expect(Array.from(listed.matchAll(/<Key>(.*?)<\/Key>/g), ([, key]) => key)).toEqual(['a/one.txt']);
-    expect((await s3.fetch(`${bucket}/b.txt`, { method: 'DELETE' })).status).toBe(204);
-    expect((await s3.fetch(`${bucket}/b.txt`)).status).toBe(404);
+  test('stores, lists by prefix and folder, gives back, also a part, and removes an object', async () => {
+    const s3 = await served();
+    await put(s3, "a/one (1) ü+'.txt", 'one', { Metadata: { sha256: 'x' }, ContentType: 'text/plain' });
+    await put(s3, 'b.txt', 'two');
+    const got = await s3.send(new GetObjectCommand({ Bucket, Key: "a/one (1) ü+'.txt" }));
+    expect(got).toMatchObject({ Metadata: { sha256: 'x' }, ContentType: 'text/plain', ContentLength: 3 });
+    expect(got.ETag).toBe(`"${createHash('md5').update('one').digest('hex')}"`);
+    expect(await get(s3, 'b.txt', { Range: 'bytes=1-' })).toBe('wo');
+    const listed = await s3.send(new ListObjectsV2Command({ Bucket, Prefix: 'a/' }));
+    expect(listed.Contents?.map(({ Key }) => Key)).toEqual(["a/one (1) ü+'.txt"]);
+    const top = await s3.send(new ListObjectsV2Command({ Bucket, Delimiter: '/' }));
+    expect([top.Contents?.length, top.CommonPrefixes]).toEqual([1, [{ Prefix: 'a/' }]]);
+    await s3.send(new DeleteObjectCommand({ Bucket, Key: 'b.txt' }));
+    await expect(get(s3, 'b.txt')).rejects.toEqual(isError('NoSuchKey'));
+  });
+
+  test('stores a stream without the lengths and checksums of its chunks', async () => {
+    const s3 = await served();
+    const pieces = Array.from({ length: 40 }, (_, index) => Buffer.alloc(5000, index));
+    const ContentLength = 40 * 5000;
+    await put(s3, 'stream', Readable.from(pieces), { ContentLength });
+    const { Body } = await s3.send(new GetObjectCommand({ Bucket, Key: 'stream' }));
+    expect(Buffer.from((await Body?.transformToByteArray()) ?? '')).toEqual(Buffer.concat(pieces));
+  });
+
+  test('says that it does not copy, rather than store something else', async () => {
+    const s3 = await served();
+    await put(s3, 'a', 'a');
+    const copy = new CopyObjectCommand({ Bucket, Key: 'b', CopySource: `${Bucket}/a` });
+    await expect(s3.send(copy)).rejects.toEqual(isError('NotImplemented'));
+    await expect(get(s3, 'b')).rejects.toEqual(isError('NoSuchKey'));
   });
 
   test('never replaces an object under If-None-Match', async () => {
-    const bucket = await served();
-    const results = await Promise.all(
-      ['one', 'two', 'three'].map((body) => put(`${bucket}/x`, body, { 'if-none-match': '*' })),
+    const s3 = await served();
+    const results = await Promise.allSettled(
+      ['one', 'two', 'three'].map((body) => put(s3, 'x', body, { IfNoneMatch: '*' })),
     );
-    expect(results.map(({ status }) => status).sort()).toEqual([200, 412, 412]);
+    const refused = results.flatMap((result) =>
+      result.status === 'rejected' ? [result.reason as unknown] : [],
+    );
+    expect(refused).toEqual([isError('PreconditionFailed'), isError('PreconditionFailed')]);
   });
 
   test('puts the parts of a multipart upload together', async () => {
-    const bucket = await served();
-    const begun = await (await s3.fetch(`${bucket}/big?uploads=`, { method: 'POST' })).text();
-    const id = /<UploadId>(.*?)</.exec(begun)?.[1] ?? '';
-    const etags = await Promise.all(
-      ['first ', 'second'].map(async (part, index) =>
-        (await put(`${bucket}/big?partNumber=${index + 1}&uploadId=${id}`, part)).headers.get('etag'),
-      ),
+    const s3 = await served();
+    const big = { Bucket, Key: 'big' };
+    const { UploadId } = await s3.send(new CreateMultipartUploadCommand(big));
+    const Parts = await Promise.all(
+      ['first ', 'second'].map(async (Body, index) => {
+        const part = { ...big, UploadId, PartNumber: index + 1 };
+        const { ETag } = await s3.send(new UploadPartCommand({ ...part, Body }));
+        return { ETag, PartNumber: index + 1 };
+      }),
     );
-    const parts = etags.map(
-      (etag, i) => `<Part><PartNumber>${i + 1}</PartNumber><ETag>${etag}</ETag></Part>`,
-    );
-    const body = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`;
-    expect((await s3.fetch(`${bucket}/big?uploadId=${id}`, { method: 'POST', body })).status).toBe(200);
-    expect(await (await s3.fetch(`${bucket}/big`)).text()).toBe('first second');
-    expect(await (await s3.fetch(`${bucket}?uploads=`)).text()).not.toContain('<Upload>');
+    await s3.send(new CompleteMultipartUploadCommand({ ...big, UploadId, MultipartUpload: { Parts } }));
+    expect(await get(s3, 'big')).toBe('first second');
+    const { Uploads = [] } = await s3.send(new ListMultipartUploadsCommand({ Bucket }));
+    expect(Uploads).toEqual([]);
   });
 
   test('refuses a missing, wrong or expired signature, and bytes that were not signed', async () => {
-    const bucket = await served();
-    await put(`${bucket}/x`, 'x');
-    expect((await fetch(`${bucket}/x`)).status).toBe(403);
-    const presigned = async (datetime?: string): Promise<string> => {
-      const url = `${bucket}/x?X-Amz-Expires=60`;
-      return (await s3.sign(url, { aws: { signQuery: true, ...(datetime && { datetime }) } })).url;
-    };
-    expect((await fetch(await presigned())).status).toBe(200);
-    expect((await fetch((await presigned()).replace('/x?', '/y?'))).status).toBe(403);
-    const expired = await fetch(await presigned('20200101T000000Z'));
+    const s3 = await served();
+    await put(s3, 'x', 'x');
+    const presigned = (more = {}): Promise<string> =>
+      getSignedUrl(s3, new GetObjectCommand({ Bucket, Key: 'x' }), { expiresIn: 60, ...more });
+    const url = await presigned();
+    expect((await fetch(url.split('?')[0] ?? '')).status).toBe(403);
+    expect((await fetch(url)).status).toBe(200);
+    expect((await fetch(url.replace('/x?', '/y?'))).status).toBe(403);
+    const expired = await fetch(await presigned({ signingDate: new Date('2020-01-01') }));
     expect([expired.status, await expired.text()]).toEqual([403, expect.stringContaining('expired')]);
-    const signed = await s3.sign(`${bucket}/x`, {
-      method: 'PUT',
-      body: 'signed',
-      headers: { 'x-amz-content-sha256': createHash('sha256').update('signed').digest('hex') },
-    });
-    expect((await fetch(signed.url, { method: 'PUT', headers: signed.headers, body: 'other!' })).status).toBe(
-      400,
+    s3.middlewareStack.add(
+      (next) => (args) => next({ ...args, request: { ...(args.request as object), body: 'other!' } }),
+      { step: 'finalizeRequest', priority: 'low' },
     );
+    await expect(put(s3, 'y', 'signed')).rejects.toEqual(isError('XAmzContentSHA256Mismatch'));
   });
 
   test.each([
-    ['store-500', 500],
-    ['store-slow-down', 503],
-    ['store-expired', 403],
-    ['store-bad-digest', 400],
-  ])('answers an upload under %s with %i, and stores nothing', async (fault, status) => {
-    const bucket = await served([`${fault}x1`]);
-    expect((await put(`${bucket}/x`, 'x')).status).toBe(status);
-    expect((await s3.fetch(`${bucket}/x`)).status).toBe(404);
-  });
-
-  test('breaks the connection of an upload under store-reset', async () => {
-    const bucket = await served(['store-resetx1']);
-    await expect(put(`${bucket}/x`, 'x')).rejects.toThrow();
-    expect((await put(`${bucket}/x`, 'x')).status).toBe(200);
+    ['store-500', 'InternalError'],
+    ['store-slow-down', 'SlowDown'],
+    ['store-expired', 'ExpiredToken'],
+    ['store-bad-digest', 'BadDigest'],
+    ['store-reset', 'TimeoutError'],
+  ])('answers an upload under %s with %s, and stores nothing', async (fault, name) => {
+    const s3 = await served([`${fault}x1`]);
+    await expect(put(s3, 'x', 'x')).rejects.toEqual(isError(name));
+    await expect(get(s3, 'x')).rejects.toEqual(isError('NoSuchKey'));
   });
 });
 

@@ -3,6 +3,7 @@ import { isUnreachable, readBody } from '../body.ts';
 import { type Gateway, RefusedCall, type Reply } from '../exchange.ts';
 import type { FaultName } from '../fault-catalogue.ts';
 import type { Request } from '../listener.ts';
+import { parseRange } from '../loopback-server.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
 
@@ -34,9 +35,12 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
   const { method, path, query, message } = request;
   try {
     const { headers } = message;
-    const body = await readBody(message);
-    const refusal = checkSignature({ method, path, query, headers, body }, gateway.now());
+    const sent = await readBody(message);
+    const refusal = checkSignature({ method, path, query, headers, body: sent }, gateway.now());
     if (refusal !== undefined) return errorReply(refusal);
+    const body = contentOf(headers, sent);
+    if (body === undefined)
+      return errorReply({ status: 400, code: 'IncompleteBody', message: 'The chunks are not whole.' });
     for (const [name, only, fault] of replies)
       if (method.startsWith(only) && gateway.take(name)) return errorReply(fault);
     if (method === 'PUT' && gateway.take('store-reset'))
@@ -71,9 +75,28 @@ function placeOf(path: string): { bucket: string; key: string } {
   return { bucket, key: decode(key) };
 }
 
+// SDKs send a stream in chunks, each after its length, and checksums after the last one.
+function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefined {
+  if (!String(headers['x-amz-content-sha256']).startsWith('STREAMING-')) return body;
+  const chunks: Buffer[] = [];
+  for (let at = 0; ;) {
+    const end = body.indexOf('\r\n', at);
+    const length = parseInt(body.toString('latin1', at, end), 16);
+    const start = end + 2;
+    if (end < 0 || Number.isNaN(length) || start + length > body.length) return undefined;
+    if (length === 0) break;
+    chunks.push(body.subarray(start, start + length));
+    at = start + length + 2;
+  }
+  const content = Buffer.concat(chunks);
+  return content.length === Number(headers['x-amz-decoded-content-length']) ? content : undefined;
+}
+
 function operate(call: StoreCall): Reply {
-  const { method, bucket, key, query, objects } = call;
+  const { method, bucket, key, query, headers, objects } = call;
   if (key === '') return bucketReply(call);
+  // Else a copy would be stored as an empty object.
+  if (headers['x-amz-copy-source'] !== undefined) return unknownOperation();
   const id = query.get('uploadId');
   if (id !== undefined) {
     const upload = objects.upload(id, bucket, key);
@@ -87,19 +110,32 @@ function operate(call: StoreCall): Reply {
     objects.remove(bucket, key);
     return reply(204);
   }
-  const found = method === 'GET' || method === 'HEAD' ? objects.read(bucket, key) : undefined;
+  if (method === 'POST') return unknownOperation();
+  const found = objects.read(bucket, key);
   if (found === undefined) return errorReply({ status: 404, code: 'NoSuchKey', message: 'No such key.' });
   const { head, content } = found;
-  const headers = {
+  const own = {
     ...head.headers,
     ETag: head.etag,
     'Last-Modified': new Date(head.modified).toUTCString(),
+    'Accept-Ranges': 'bytes',
   };
-  return { status: 200, headers, body: content };
+  const span = method === 'GET' ? parseRange(headers.range ?? '', content.length) : 'whole';
+  if (span === 'whole') return { status: 200, headers: own, body: content };
+  if (span === 'beyond')
+    return errorReply({ status: 416, code: 'InvalidRange', message: 'The range is beyond the end.' });
+  const range = `bytes ${span.start}-${span.end - 1}/${content.length}`;
+  const part = content.subarray(span.start, span.end);
+  return { status: 206, headers: { ...own, 'Content-Range': range }, body: part };
+}
+
+function unknownOperation(): Reply {
+  return errorReply({ status: 501, code: 'NotImplemented', message: 'The sandbox has no such operation.' });
 }
 
 function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
   if (method === 'HEAD' || method === 'PUT') return reply(200);
+  if (method !== 'GET') return unknownOperation();
   const prefix = query.get('prefix') ?? '';
   if (query.has('uploads')) {
     const uploads = objects.uploads(bucket).filter(({ key }) => key.startsWith(prefix));
@@ -109,15 +145,27 @@ function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
   }
   const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
   const max = Number(query.get('max-keys') ?? 1000);
-  const found = objects.list(bucket, prefix).filter(({ key }) => key > after);
-  const page = found.slice(0, max);
-  const rest = found.length > page.length;
-  const contents = page.map(
-    ({ key, bytes, etag, modified }) =>
-      `<Contents><Key>${escaped(key)}</Key><LastModified>${time(modified)}</LastModified><ETag>${escaped(etag)}</ETag><Size>${bytes}</Size></Contents>`,
+  const delimiter = query.get('delimiter') ?? '';
+  // What is left of a key: all of it, or the folder that it is in.
+  const shownAs = (key: string): string => {
+    const end = delimiter === '' ? -1 : key.indexOf(delimiter, prefix.length);
+    return end < 0 ? key : key.slice(0, end + delimiter.length);
+  };
+  const shown = new Map(
+    objects
+      .list(bucket, prefix)
+      .filter(({ key }) => shownAs(key) > after)
+      .map((head) => [shownAs(head.key), head]),
+  );
+  const page = [...shown].slice(0, max);
+  const rest = shown.size > page.length;
+  const contents = page.map(([name, { key, bytes, etag, modified }]) =>
+    name !== key
+      ? `<CommonPrefixes><Prefix>${escaped(name)}</Prefix></CommonPrefixes>`
+      : `<Contents><Key>${escaped(key)}</Key><LastModified>${time(modified)}</LastModified><ETag>${escaped(etag)}</ETag><Size>${bytes}</Size></Contents>`,
   );
   const next = rest
-    ? `<NextContinuationToken>${escaped(page.at(-1)?.key ?? '')}</NextContinuationToken>`
+    ? `<NextContinuationToken>${escaped(page.at(-1)?.[0] ?? '')}</NextContinuationToken>`
     : '';
   const head = `<Name>${bucket}</Name><KeyCount>${page.length}</KeyCount><IsTruncated>${rest}</IsTruncated>`;
   return xml('ListBucketResult', head + next + contents.join(''));
@@ -151,8 +199,10 @@ function uploadReply(call: StoreCall, upload: Upload): Reply {
 }
 
 function complete({ headers, body, now, objects }: StoreCall, upload: Upload): Reply {
-  const named = body.toString().matchAll(/<PartNumber>(\d+)<\/PartNumber>\s*<ETag>(?:"|&quot;)?([\da-f]+)/g);
-  const parts = Array.from(named, ([, number, etag]) => {
+  const named = body.toString().split('<Part>').slice(1);
+  const parts = named.map((part) => {
+    const [, number] = /<PartNumber>(\d+)/.exec(part) ?? [];
+    const [, etag] = /<ETag>(?:"|&quot;)?([\da-f]+)/.exec(part) ?? [];
     const content = objects.part(upload, Number(number));
     return content !== undefined && md5(content).toString('hex') === etag ? content : undefined;
   });
