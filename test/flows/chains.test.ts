@@ -100,7 +100,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
     rmSync(join(user.cwd, 'intro.mp4'));
     state.isKept = false;
-    expect((await user.run([...submit, '--image', '@intro:first'])).code).toBe(9);
+    expect((await user.run([...submit, '--image', '@intro:first', '--retries', '0'])).code).toBe(9);
     expect(images()).toHaveLength(2);
   });
 
@@ -129,7 +129,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(gateway.requests.slice(fetched).filter(({ path }) => path.startsWith('/files'))).toHaveLength(0);
     expect(readdirSync(env.TMPDIR).filter((name) => name.startsWith('mgw-'))).toEqual([]);
     store.objects.set('/media/clips/intro.mp4', Buffer.from('another'));
-    const changed = await user.run([...submit, '--image', '@intro:first']);
+    const changed = await user.run([...submit, '--image', '@intro:first', '--retries', '0']);
     expect(changed.code).toBe(9);
     expect(images()).toHaveLength(2);
   });

@@ -7,7 +7,7 @@ import { Threads } from './threads.ts';
 
 // npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
 // npm run simulate -- --seed 1 --trace       replays one, with every system call
-// npm run simulate -- --stories              plays the schedules that once broke a promise
+// npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, the seeds too
 // npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
 const words = process.argv.slice(2);
 const numberOf = (name: string): number | undefined =>
@@ -15,14 +15,14 @@ const numberOf = (name: string): number | undefined =>
 const built = (name: string): URL => new URL(name, import.meta.url);
 const threads = new Threads(built('./thread.mjs'), fileURLToPath(built('./mgw.cjs')));
 const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
-const runs = numberOf('--runs') ?? 1;
-const plans: Iterable<Plan> = words.includes('--stories') ? Object.values(stories) : drawn();
+const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : 1);
 
 const began = Date.now();
 let [played, broken] = [0, 0];
-for (const plan of plans) {
+for (const plan of plans()) {
   const came = await play(plan, threads, words.includes('--trace'));
   played += 1;
+  if (played === 1) await replay(plan);
   if (came.violations.length > 0) {
     broken += 1;
     await report(plan, came);
@@ -34,8 +34,16 @@ console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules
 await threads.close();
 process.exitCode = broken === 0 ? 0 : 1;
 
-function* drawn(): Iterable<Plan> {
+function* plans(): Iterable<Plan> {
+  if (words.includes('--stories')) yield* Object.values(stories);
   for (let seed = first; seed < first + runs; seed += 1) yield planOf(seed);
+}
+
+// A seed is worth nothing if it does not replay.
+async function replay(plan: Plan): Promise<void> {
+  const [one, other] = [await play(plan, threads, true), await play(plan, threads, true)];
+  if (one.log.length === 0 || one.log.join('\n') !== other.log.join('\n'))
+    throw new Error(`Seed ${plan.seed} does not replay exactly.`);
 }
 
 // The first that breaks a promise is told as a story; of more, how they break it is enough.
