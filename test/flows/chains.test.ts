@@ -5,7 +5,8 @@ import { describe, expect, test } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { account, s3Server } from '../store/s3-server.ts';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 
 const video = renderVideo({ prompt: 'a boat', seconds: 1, width: 320, height: 180 });
@@ -56,7 +57,7 @@ async function scene(): Promise<Scene> {
       });
     else sendJson(response, { data: [{ id: 'veo-3', protocol: 'a' }] });
   });
-  const user = newUser(gateway.url);
+  const user = userHere(gateway.url);
   const images: Scene['images'] = () =>
     gateway.requests
       .filter(({ method }) => method === 'POST')
@@ -137,7 +138,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
   test('without ffmpeg is exit 2, which names the package, and nothing is sent', async () => {
     const { user, images } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
-    const ran = await user.run([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } });
+    const ran = await user.start([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } }).result;
     expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
     expect(images()).toHaveLength(1);
   });

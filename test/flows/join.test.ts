@@ -5,7 +5,8 @@ import { FaultGateway, type Answer } from '../faults/gateway.ts';
 import { end, speechBody } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '-d', '6', '--poll-interval', '5ms'];
 
@@ -26,7 +27,7 @@ it.each(['while its answer is outstanding', 'while it is waited for'])(
   async (when) => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     onEnd(() => gateway.close());
-    const user = newUser(gateway.url);
+    const user = userHere(gateway.url);
     gateway.polls = Infinity;
     let answer: (() => void) | undefined;
     const held: Answer = ({ response }) => {
@@ -52,7 +53,7 @@ it.each(['while its answer is outstanding', 'while it is waited for'])(
 it('a second run with another output is a second take, and says so before it pays', async () => {
   const gateway = await FaultGateway.start({ protocol: 'c' });
   onEnd(() => gateway.close());
-  const user = newUser(gateway.url);
+  const user = userHere(gateway.url);
   gateway.polls = Infinity;
   const first = user.start([...boat, '-o', 'one.mp4', '--json']);
   await until(() => gateway.created.length === 1);
@@ -79,7 +80,7 @@ it.each([
       if (event === 'accepted') response.writeHead(200).write(speechBody([audio]));
       finish = () => response.end(speechBody(event === 'accepted' ? [...rest] : [audio, ...rest]));
     });
-    const user = newUser(server.url);
+    const user = userHere(server.url);
     const command = ['tts', 'Hello.', '-o', 'hello.mp3', '--json'];
     const first = user.start(command);
     await until(() => finish !== undefined && eventsOf(user, event) === 1);

@@ -125,7 +125,10 @@ it('whatever the parts of a price, what is reserved is the bill to the last digi
         price.referenceImage === undefined ? price : { ...price, freeReferenceImages };
       const rates = [
         { ...of, ...withFree(general) },
-        ...(protocol === 'c' ? [{ ...of, ...withFree(large), resolution: '2K' }] : []),
+        // A model has one default length, whatever the resolution.
+        ...(protocol === 'c'
+          ? [{ ...of, ...withFree({ ...large, defaultSeconds: general.defaultSeconds }), resolution: '2K' }]
+          : []),
       ];
       prices.splice(0, prices.length, ...(JSON.parse(JSON.stringify(rates)) as Price[]));
       const body = JSON.parse(JSON.stringify(given)) as JsonObject;

@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
@@ -33,7 +34,7 @@ async function scene(): Promise<Scene> {
   const gateway: HttpServer = await httpServer((_, response) =>
     sendJson(response, { task_id: gateway.create(), status: 'queued' }),
   );
-  const user = newUser(gateway.url, account);
+  const user = userHere(gateway.url, account);
   await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
   await user.run(['config', 'set', 'store.endpoint', store.url]);
   const posts = (): number => gateway.requests.filter(({ method }) => method === 'POST').length;

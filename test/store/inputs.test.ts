@@ -2,7 +2,8 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { reachProblem } from '../../src/flows/open-stores.ts';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
@@ -34,7 +35,7 @@ async function scene(extra: NodeJS.ProcessEnv = {}): Promise<Scene> {
         ],
       });
   });
-  const user = newUser(gateway.url, { ...account, ...extra });
+  const user = userHere(gateway.url, { ...account, ...extra });
   writeFileSync(join(user.cwd, 'first.png'), png);
   await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
   await user.run(['config', 'set', 'store.endpoint', store.url]);
@@ -208,7 +209,7 @@ test('store.command uploads instead: it reads the file, gets its name, prints a 
   await user.run(['config', 'unset', 'store']);
   const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;
   await user.run(['config', 'set', 'store.command', '--', process.execPath, '-e', script]);
-  const ran = await user.run(withImage);
+  const ran = await user.start(withImage).result;
   expect(ran.code, ran.stderr).toBe(0);
   expect(sent()[0]?.['image']).toMatch(/^https:\/\/files\.example\.com\/[\da-f]{64}\.png$/);
   const seen = readFileSync(join(user.cwd, 'seen.json'), 'utf8');

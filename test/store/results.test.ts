@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
 import { film } from '../support/film.ts';
+import { userHere } from '../support/one-process.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { awsClient } from './aws-client.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
@@ -29,7 +30,7 @@ async function scene(size = 2000): Promise<Scene> {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(video);
     else sendJson(response, { status: 'success', url: `${gateway.url}/film.mp4` });
   });
-  const user = newUser(gateway.url, account);
+  const user = userHere(gateway.url, account);
   await user.run(['config', 'set', 'store.endpoint', store.url]);
   const posts = (): number => gateway.requests.filter(({ method }) => method === 'POST').length;
   const kept: Scene['kept'] = () =>

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
@@ -25,7 +26,7 @@ async function scene(prefix = "my/it's"): Promise<Scene> {
     if (seen.method === 'POST') sendJson(response, { task_id: gateway.create(), status: 'queued' });
     else sendJson(response, { status, fail_reason: 'the sea was calm' });
   });
-  const user = newUser(gateway.url, account);
+  const user = userHere(gateway.url, account);
   await user.run(['config', 'set', 'store', `s3://bucket/${prefix}`]);
   await user.run(['config', 'set', 'store.endpoint', store.url]);
   const upload: Scene['upload'] = (content, extension = '.png') => {
@@ -173,7 +174,7 @@ describe.skipIf(!hasPostgres)('on a shared ledger', () => {
       join(user.cwd, 'rows.csv'),
       'id,protocol,model,duration,prompt,image\nboat,c,vendor-h3-mini,5,a boat,first.png\n',
     );
-    const queued = await user.run(['batch', 'enqueue', 'rows.csv', '--allow-files', '.']);
+    const queued = await user.start(['batch', 'enqueue', 'rows.csv', '--allow-files', '.']).result;
     expect(queued.code, queued.stderr).toBe(0);
     expect(store.objects.size).toBe(1);
     for (const path of store.objects.keys()) store.modified.set(path, old);

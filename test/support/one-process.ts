@@ -60,7 +60,7 @@ export function runHereAs(
 // An output, or a file that is there.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
-  const isOutput = flag === '-o' && word !== '-';
+  const isOutput = flag === '-o' && word !== '-' && !word.includes('://');
   if (path === '' || isAbsolute(path)) return word;
   const isFile = (): boolean => statSync(join(folder, path), { throwIfNoEntry: false })?.isFile() === true;
   return isOutput || isFile() ? `${at}${folder}/${path}` : word;
