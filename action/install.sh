@@ -24,6 +24,8 @@ case "$RUNNER_OS-$RUNNER_ARCH" in
 esac
 if [ "$RUNNER_OS" = Linux ] && command -v zstd >/dev/null; then name=$name.zst; fi
 
+# A relative path is that of the job's workspace.
+if [ -d "$release" ]; then release=$(cd "$release" && pwd); fi
 folder=$(mktemp -d "$RUNNER_TEMP/mgw-XXXXXX")
 mkdir "$folder/bin"
 cd "$folder"
@@ -31,7 +33,7 @@ cd "$folder"
 # Plain HTTP is accepted from this machine alone.
 fetch() {
   case "$release" in
-    https://* | file://* | http://127.0.0.1:*)
+    https://* | file://* | http://127.0.0.1:* | http://localhost:*)
       curl --fail --silent --show-error --location --proto-redir =https --retry 3 --output "$1" "$release/$1"
       ;;
     *://*) fail "The input \"release\" is $release. Allowed are a path, a file:// URL and an https:// URL." ;;

@@ -21,10 +21,12 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
  * @param {string} use the first of them is kept once for each use: it has what all commands need, and one needs little
- * @param {(file: string) => Buffer} read the bytes of a file of the folder
+ * @param {(name: string) => Buffer} [asset] returns an asset of the executable, which carries the files of the folder, and in
+ * `compiled/` what V8 made of most; throws if there is none
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
  */
-exports.loader = (folder, cache, use, read = fs.readFileSync) => {
+exports.loader = (folder, cache, use, asset) => {
+  const read = asset ?? fs.readFileSync;
   const loaded = new Map();
   const fresh = [];
   const load = (name) => {
@@ -33,10 +35,11 @@ exports.loader = (folder, cache, use, read = fs.readFileSync) => {
     const module = { exports: {} };
     loaded.set(name, module);
     const filename = `${folder}/${name}`;
-    // Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
-    const source = Buffer.concat([head, read(filename), tail]);
+    const source = wrapped(read(filename));
     const entry = cache && `${cache}/${entryOf(loaded.size === 1 ? `${use}-${name}` : name, source)}`;
-    const cachedData = cache && readEntry(entry);
+    const cachedData =
+      (asset && readEntry(asset, `compiled/${entryOf(name, source)}`)) ??
+      (cache && readEntry(fs.readFileSync, entry));
     const script = new Script(source.toString(), { filename, cachedData, columnOffset: -head.length });
     if (cache && (cachedData === undefined || script.cachedDataRejected)) fresh.push({ entry, script });
     const inner = (id) => (id.startsWith('./') ? load(id.slice(2)) : require(id));
@@ -49,13 +52,34 @@ exports.loader = (folder, cache, use, read = fs.readFileSync) => {
   return { load, keep };
 };
 
+// Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
+function wrapped(source) {
+  return Buffer.concat([head, source, tail]);
+}
+
 function entryOf(name, source) {
   return [process.version, process.arch, name, crc32(source).toString(16)].join('-');
 }
 
-function readEntry(entry) {
+/**
+ * Writes what V8 makes of all functions of a file, for an executable to carry. Nothing of the file is run, so the same file gives
+ * the same bytes if V8 runs with `--predictable`.
+ * @param {string} filename below the working directory, as the executable will name it
+ * @param {string} folder
+ */
+exports.compile = (filename, folder) => {
+  const { setFlagsFromString } = require('node:v8');
+  const source = wrapped(fs.readFileSync(filename));
+  setFlagsFromString('--no-lazy');
+  const script = new Script(source.toString(), { filename, columnOffset: -head.length });
+  // What is kept names the flags of this moment, and is refused by a V8 that has others.
+  setFlagsFromString('--lazy');
+  writeEntry(path.join(folder, entryOf(path.basename(filename), source)), script.createCachedData());
+};
+
+function readEntry(read, entry) {
   try {
-    const bytes = fs.readFileSync(entry);
+    const bytes = read(entry);
     const data = bytes.subarray(4);
     return bytes.length > 4 && bytes.readUInt32LE(0) === crc32(data) ? data : undefined;
   } catch {

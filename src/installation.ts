@@ -33,7 +33,11 @@ export function ownCommand(): string[] {
 export function requireNode(versions: NodeJS.ProcessVersions = process.versions): void {
   const other = ['bun', 'deno', 'electron'].find((name) => versions[name] !== undefined);
   if (other === undefined && versions.node && versions.v8) return;
-  throw new MgwError('config', `mgw runs on Node only, and this is ${other ?? 'an unknown runtime'}.`);
+  throw new MgwError(
+    'config',
+    `mgw runs on Node only, and this is ${other ?? 'an unknown runtime'}. Start it by node, 20.18 or newer, or install a form ` +
+      'that carries its own Node.',
+  );
 }
 
 // Loaded only if it is used: every start would pay for an import.

@@ -10,12 +10,19 @@ export function parseStoreUrl(text: string): { bucket: string; prefix: string } 
   return { bucket, prefix };
 }
 
-/** Reads the address of a service. @throws Error whose message says what is allowed. */
+/** Reads the address of a server that is not the gateway. @throws Error whose message says what is allowed. */
 export function parseEndpoint(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   const isPlain = url?.protocol === 'http:' && isLoopbackHost(url.hostname);
-  if (url === undefined || (url.protocol !== 'https:' && !isPlain) || url.username || url.search || url.hash)
-    throw new Error('an https:// address without a query (http:// on loopback only)');
+  if (
+    url === undefined ||
+    (url.protocol !== 'https:' && !isPlain) ||
+    url.username ||
+    url.password ||
+    url.search ||
+    url.hash
+  )
+    throw new Error('an https:// address without a password or a query (http:// on loopback only)');
   return url;
 }
 

@@ -19,6 +19,7 @@ interface Loading {
     folder: string,
     cache: string | undefined,
     use: string,
+    asset?: (name: string) => Buffer,
   ) => { load: (name: string) => Answer; keep: () => void };
   openCache: (version: string, env: Record<string, string>) => string | undefined;
 }
@@ -137,11 +138,39 @@ describe('what was compiled', () => {
   ])('is made again if it is %s', (_, spoil) => {
     run();
     const paths = readdirSync(cache).map((name) => join(cache, name));
-    const whole = paths.map((path) => readFileSync(path));
-    for (const [index, path] of paths.entries()) writeFileSync(path, spoil(Buffer.from(whole[index] ?? '')));
+    const spoiled = paths.map((path) => spoil(readFileSync(path)));
+    for (const [index, path] of paths.entries()) writeFileSync(path, spoiled[index] ?? '');
     expect(run()).toBe(42);
-    expect(paths.map((path) => readFileSync(path).length)).toEqual(whole.map(({ length }) => length));
+    for (const [index, path] of paths.entries()) expect(readFileSync(path)).not.toEqual(spoiled[index]);
     expect(run()).toBe(42);
+  });
+
+  it('is carried by an executable, the same byte for byte, and then not kept', () => {
+    const script =
+      'const [load, ...folders] = process.argv.slice(1); for (const folder of folders) for (const name of ["main", "part"]) require(load).compile(`dist/${name}.cjs`, folder);';
+    const carried = ['compiled', 'again'].map((name) => join(home, name));
+    for (const folder of carried) {
+      mkdirSync(folder);
+      const words = ['--predictable', '-e', script, resolve('bin/load.js'), folder];
+      expect(spawnSync(process.execPath, words, { cwd: home, encoding: 'utf8' }).stderr).toBe('');
+    }
+    const [first, again] = carried.map((folder) =>
+      readdirSync(folder).map((name) => [name, readFileSync(join(folder, name)).toString('base64')]),
+    );
+    expect(first).toHaveLength(2);
+    expect(again).toEqual(first);
+    const asset = (name: string): Buffer => readFileSync(join(home, name));
+    const start = (): number => {
+      const { load, keep } = loader('dist', cache, 'any', asset);
+      const answer = load('main.cjs').answer();
+      keep();
+      return answer;
+    };
+    expect(start()).toBe(42);
+    expect(kept()).toEqual([]);
+    write(43);
+    expect(start()).toBe(43);
+    expect(kept()).toHaveLength(1);
   });
 
   it('is not missed if it cannot be written', () => {

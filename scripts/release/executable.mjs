@@ -23,9 +23,11 @@ export function writeExecutable({ name, maxBytes }, { builder, node, main, folde
   const base = join(own, 'node');
   const isElf = name.startsWith('linux-');
   writeFileSync(base, isElf ? stripped(readFileSync(node)) : readFileSync(node), { mode: 0o755 });
+  // V8 may crash on what it has compiled for another processor or system.
+  const compiled = name === `${process.platform}-${process.arch}` ? compiledChunks(builder, own) : {};
   const config = {
     // Relative to the working directory of the builder: the path becomes part of the executable.
-    ...{ main: relative(own, main), output, executable: base, assets: assets() },
+    ...{ main: relative(own, main), output, executable: base, assets: { ...assets(), ...compiled } },
     ...{ disableExperimentalSEAWarning: true, execArgvExtension: 'none' },
   };
   writeFileSync(join(own, 'sea.json'), JSON.stringify(config));
@@ -34,10 +36,24 @@ export function writeExecutable({ name, maxBytes }, { builder, node, main, folde
   if (length > maxBytes) throw new Error(`${output} has ${length} bytes; the limit is ${maxBytes}`);
 }
 
+function compiledChunks(builder, own) {
+  const folder = join(own, 'compiled');
+  mkdirSync(folder);
+  const script =
+    'const [load, folder, ...files] = process.argv.slice(1); for (const file of files) require(load).compile(file, folder);';
+  const files = chunks().map((name) => `dist/${name}`);
+  execFileSync(builder, ['--predictable', '-e', script, resolve('bin/load.js'), folder, ...files]);
+  const names = readdirSync(folder).sort();
+  return Object.fromEntries(names.map((name) => [`compiled/${name}`, join(folder, name)]));
+}
+
+function chunks() {
+  return readdirSync('dist').filter((name) => name.endsWith('.cjs'));
+}
+
 // Under their paths in the package. Sorted, since the order decides the bytes.
 function assets() {
-  const chunks = readdirSync('dist').filter((name) => name.endsWith('.cjs'));
-  const pages = readdirSync('docs', { recursive: true }).filter((name) => name.endsWith('.md'));
-  const files = [...chunks.map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];
+  const pages = readdirSync('docs', { recursive: true }).filter((name) => /\.(md|yaml)$/.test(name));
+  const files = [...chunks().map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];
   return Object.fromEntries(files.sort().map((file) => [file, resolve(file)]));
 }

@@ -96,7 +96,7 @@ export const rules = {
   ttsPrice: rule<string | undefined>('prices.tts', word, undefined),
   /** The bucket to which input files are uploaded (design 17). */
   storeUrl: rule<string | undefined>('store', storeUrl, undefined, { path: 'store.url' }),
-  storeEndpoint: rule<string | undefined>('store.endpoint', storeEndpoint, undefined),
+  storeEndpoint: rule<string | undefined>('store.endpoint', plainUrl, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
   storeCommand: rule<string[] | undefined>('store.command', words, undefined),
   /** The multipliers of specification 8, as texts. */
@@ -108,6 +108,8 @@ export const rules = {
   budget: rule<string | undefined>('budget', budgetName, undefined, fromFlag('--budget-name', 'budgetName')),
   cAuthHeader: rule('c.auth_header', headerName, 'Authorization'),
   cAuthScheme: rule<string | undefined>('c.auth_scheme', authScheme, undefined),
+  /** Where `doctor --update` reads the newest version. Nothing else requests it. */
+  updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
   /** In credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
@@ -177,7 +179,7 @@ function storeUrl(given: unknown): string {
   return String(given);
 }
 
-function storeEndpoint(given: unknown): string {
+function plainUrl(given: unknown): string {
   return parseEndpoint(String(given)).href;
 }
 

@@ -45,6 +45,7 @@ export const profileSchema = z.strictObject({
     z.strictObject({ url: text, endpoint: text, expires: text, command: z.optional(z.array(z.string())) }),
   ),
   state: text,
+  update_url: text,
   budget: text,
   currency: text,
   prices: z.optional(

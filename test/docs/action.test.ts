@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type * as Service from '@actions/languageservice';
 import { rolldown } from 'rolldown';
@@ -13,8 +13,8 @@ import { freshFolder } from '../support/servers.ts';
 const read = (name: string): string =>
   readFileSync(fileURLToPath(new URL(`../../${name}`, import.meta.url)), 'utf8');
 const script = fileURLToPath(new URL('../../action/install.sh', import.meta.url));
-const workflows = ['ci', 'fleet'].flatMap((name) =>
-  Array.from(read(`docs/${name}.md`).matchAll(/```yaml\n(name: (\w+)\n[^]*?)```/g), ([, text = '', own = '']) => ({ name: own, text })),
+const workflows = readdirSync(new URL('../../docs', import.meta.url)).flatMap((name) =>
+  Array.from((name.endsWith('.md') ? read(`docs/${name}`) : '').matchAll(/```yaml\n(name: (\w+)\n[^]*?)```/g), ([, text = '', own = '']) => ({ name: own, text })),
 );
 
 let release: string;
@@ -44,6 +44,7 @@ function install(env: NodeJS.ProcessEnv = {}) {
 describe('the action', () => {
   it.each([
     ['a path', (folder: string) => folder],
+    ['a relative path', (folder: string) => relative('.', folder)],
     ['a file:// URL', (folder: string) => `file://${folder}`],
   ])('installs a release that is named by %s', (_, name) => {
     const { status, stdout, path } = install({ INPUT_RELEASE: name(release) });

@@ -13,15 +13,16 @@ import type { StateUrl } from '../../state-url.ts';
 /** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(command: Command, run: Run): void {
   command
+    .option('--update', 'ask the address in the setting update_url for a newer version')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
     )
-    .action(() => run(command, doctor));
+    .action(({ update }: { update?: boolean }) => run(command, (context) => doctor(context, update)));
 }
 
-async function doctor(context: Context): Promise<Outcome> {
-  const checks = await examine(context);
+async function doctor(context: Context, update = false): Promise<Outcome> {
+  const checks = await examine(context, update);
   const rows = checks.flatMap(({ name, status, detail, hint }) => [
     [name, status, detail],
     ...(hint === undefined || status === 'ok' ? [] : [['', '', `→ ${hint}`]]),
@@ -34,7 +35,7 @@ async function doctor(context: Context): Promise<Outcome> {
   };
 }
 
-async function examine(context: Context): Promise<Check[]> {
+async function examine(context: Context, update: boolean): Promise<Check[]> {
   const [local, network] = await Promise.all([import('../doctor/local.ts'), import('../doctor/network.ts')]);
   const first = [local.checkNode(), await local.checkConfigFile(context.io)];
   try {
@@ -45,7 +46,9 @@ async function examine(context: Context): Promise<Check[]> {
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     const store = await checkStore(context, settings);
-    return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store];
+    // Asked only if the flag asks: mgw looks for updates at no other time.
+    const newest = update ? [await network.checkUpdate(settings)] : [];
+    return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store, ...newest];
   } catch (error) {
     // An invalid config file was reported already.
     if (first.some(({ status }) => status === 'fail')) return first;

@@ -2,11 +2,12 @@ import type { Command } from 'commander';
 import { childOf, read, readAll, rootOf, type Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { renderMarkdown } from '../help/markdown.ts';
-import { readTopic, type Topic, topics } from '../help/topics.ts';
+import { readPage, type Topic, topics } from '../help/topics.ts';
 import { columnsOf } from '../io.ts';
 import { paintOn, plain } from '../output/colour.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { unknownCommand } from '../usage.ts';
+import { usageError } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 
 /** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
@@ -16,9 +17,15 @@ export function registerHelp(help: Command, run: Run): void {
     .commandsGroup('Topics:')
     .addHelpText(
       'after',
-      '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes',
+      '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes\n\n' +
+        'A file that a topic links to is printed by its name: mgw help store.md',
     )
-    .action(async (path: string[]) => (await named(rootOf(help), path)).help());
+    .action(async (path: string[]) => {
+      const [file = '', ...rest] = path;
+      if (rest.length > 0 || !/^[\w/-]+\.(md|yaml)$/.test(file))
+        return (await named(rootOf(help), path)).help();
+      return run(help, (context) => show(file, context));
+    });
   for (const topic of topics) {
     const command = help
       .command(topic.name)
@@ -26,17 +33,20 @@ export function registerHelp(help: Command, run: Run): void {
       .argument('[command...]', 'where it is a command as well: one of its commands')
       .action(async (path: string[]) =>
         path.length === 0
-          ? run(command, (context) => show(topic, context))
+          ? run(command, (context) => show(topic.page, context))
           : (await named(rootOf(help), [topic.name, ...path])).help(),
       );
   }
 }
 
-async function show(topic: Topic, { io, globals }: Context): Promise<Outcome> {
-  const page = await readTopic(topic);
+async function show(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {
+  const page = await readPage(file).catch(() => {
+    throw usageError(`There is no page ${file} in the documentation.`, ['mgw', 'help']);
+  });
+  if (file.endsWith('.yaml')) return { json: { help: page }, text: page.trimEnd() };
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
   const text = renderMarkdown(page, { width: columnsOf(io.stdout) ?? 80, paint });
-  if (topic.name !== 'exit-codes') return { json: { help: page }, text };
+  if (file !== 'exit-codes.md') return { json: { help: page }, text };
   const { exitCodeData } = await import('../help/command-data.ts');
   return { json: { exit_codes: await exitCodeData() }, text };
 }

@@ -1,14 +1,20 @@
 import { lookup } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
+import * as z from 'zod/mini';
 import { requireBaseUrl, requireKey, type Settings } from '../../config/resolve.ts';
 import { originText } from '../../config/layers.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
 import { openConnections, type Connections, type Socket } from '../../http/connections.ts';
+import { decoded } from '../../http/content-encoding.ts';
+import { follow } from '../../http/download/follow.ts';
 import { hostOf } from '../../http/proxy.ts';
+import { readBounded } from '../../http/read-bounded.ts';
 import { TransportError } from '../../http/transport-error.ts';
+import { tryParseJson } from '../../json.ts';
 import { redactor } from '../../redact.ts';
 import { listModels, readModels } from '../../protocols/models.ts';
+import { version } from '../../version.ts';
 import type { Context } from '../context.ts';
 import { attempt, fail, ok, skip, warn, type Check } from './check.ts';
 
@@ -157,4 +163,73 @@ export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
     `${seconds} s ${way} the gateway`,
     'Set the clock: signed addresses and certificates depend on it.',
   );
+}
+
+const versionText = z
+  .string()
+  .check(z.maxLength(64), z.regex(/^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/));
+// `mgw.json` of a release and a package of npm's registry have the first member, a release of GitHub the second.
+const release = z.union([z.object({ version: versionText }), z.object({ tag_name: versionText })]);
+const maxReleaseBytes = 1024 * 1024;
+
+/** Compares this version with the one that `update_url` names, for `doctor --update`. The key is not sent. */
+export function checkUpdate({ updateUrl: { value: address } }: Settings): Promise<Check> {
+  const hint =
+    'The address responds with JSON: {"version": "1.2.3"}. To change it: mgw config set update_url URL';
+  return attempt('update', hint, async () => {
+    if (address === undefined) throw new MgwError('config', 'No address is configured for updates.');
+    const found = await newestAt(address);
+    const difference = compareVersions(found, version);
+    if (difference === 0) return ok('update', `${version} is the newest version, according to ${address}`);
+    if (difference < 0) return ok('update', `${version} is newer than ${found}, the version at ${address}`);
+    return warn(
+      'update',
+      `${found} is available, and this is ${version} (${address})`,
+      'Install it as you installed this one.',
+    );
+  });
+}
+
+async function newestAt(address: string): Promise<string> {
+  const gateway = {
+    baseUrl: new URL(address),
+    key: '',
+    auth: bearer,
+    trustedOrigins: [],
+    userAgent: `mgw/${version}`,
+  };
+  const signal = AbortSignal.timeout(timeoutMs);
+  const options = { gateway, headers: {}, connectTimeoutMs: timeoutMs, signal, onHead: () => undefined };
+  const reply = await follow({ url: address, key: 'never' }, options).catch((error: unknown) => {
+    const reason = signal.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
+    throw new MgwError('unreachable', `${address} cannot be read: ${reason}`, {
+      retry: 'safe',
+      cause: error,
+    });
+  });
+  const body = await readBounded(decoded(reply.message, reply.headers['content-encoding']), maxReleaseBytes);
+  reply.message.destroy();
+  if (reply.status !== 200)
+    throw new MgwError('bad_reply', `${address} responded with HTTP ${reply.status}`, { retry: 'safe' });
+  const read = z.safeParse(
+    release,
+    body.complete ? tryParseJson(new TextDecoder().decode(body.bytes)) : undefined,
+  );
+  if (!read.success)
+    throw new MgwError('bad_reply', `The response of ${address} names no version`, { retry: 'safe' });
+  return ('version' in read.data ? read.data.version : read.data.tag_name).replace(/^v/, '');
+}
+
+// By the rules of semantic versioning, except that the words of two pre-releases are compared as one text.
+function compareVersions(one: string, other: string): number {
+  const [[core, pre], [otherCore, otherPre]] = [partsOf(one), partsOf(other)];
+  if (core !== otherCore) return core.localeCompare(otherCore, 'en', { numeric: true });
+  if (pre === '' || otherPre === '') return Number(pre === '') - Number(otherPre === '');
+  return pre.localeCompare(otherPre, 'en', { numeric: true });
+}
+
+function partsOf(text: string): [core: string, pre: string] {
+  const [whole = ''] = text.split('+');
+  const at = whole.indexOf('-');
+  return at < 0 ? [whole, ''] : [whole.slice(0, at), whole.slice(at + 1)];
 }

@@ -3,7 +3,7 @@ import { readAll } from '../command-tree.ts';
 import { pathOf } from '../completion/place.ts';
 import { isRepeatable } from '../options.ts';
 import { tableOf } from './markdown.ts';
-import { readTopic, topics } from './topics.ts';
+import { readPage } from './topics.ts';
 import { rules, type Rule } from '../../config/rules.ts';
 
 type Data = Record<string, unknown>;
@@ -36,9 +36,7 @@ export function exitCodeData(): Promise<Data[]> {
 }
 
 async function tablesOf(name: string, view: (row: string[]) => Data): Promise<Data[]> {
-  const topic = topics.find((one) => one.name === name);
-  if (topic === undefined) return [];
-  const [, ...rows] = tableOf(await readTopic(topic));
+  const [, ...rows] = tableOf(await readPage(`${name}.md`));
   return rows.map(view);
 }
 

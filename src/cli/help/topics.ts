@@ -27,11 +27,6 @@ function topic(name: string, about: string, page = name): Topic {
   return { name, about, page: `${page}.md` };
 }
 
-/** Returns the page of a topic, in Markdown. */
-export function readTopic({ page }: Topic): Promise<string> {
-  return readPage(page);
-}
-
 /** Reads a file of the package's documentation. @param page its path below `docs/` */
 export function readPage(page: string): Promise<string> {
   return readPackageFile(`docs/${page}`);

@@ -1,11 +1,12 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Check } from '../../../src/cli/doctor/check.ts';
 import { checkNode } from '../../../src/cli/doctor/local.ts';
 import { checkClock } from '../../../src/cli/doctor/network.ts';
+import { version } from '../../../src/version.ts';
 import { canaryKey, type CliResult, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
 
@@ -125,6 +126,98 @@ describe('doctor', () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
     expect(stdout).toContain('→ "mgw auth login --base-url https://…" names one.');
+  });
+});
+
+describe('doctor --update', () => {
+  /** A server of releases: `url` is in the setting `update_url`, `requests` has what arrived. */
+  async function releases(
+    body: string,
+    status = 200,
+  ): Promise<{ user: User; url: string; requests: IncomingMessage[] }> {
+    const requests: IncomingMessage[] = [];
+    const server = createServer((request, response) => {
+      requests.push(request);
+      const location = status === 302 ? { location: '/latest.json' } : {};
+      response.writeHead(request.url === '/latest.json' ? 200 : status, location).end(body);
+    });
+    servers.push(server);
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/mgw.json`;
+    const user = userHere(await gateway(200, { data: [{ id: 'm' }] }));
+    expect((await user.run(['config', 'set', 'update_url', url])).code).toBe(0);
+    return { user, url, requests };
+  }
+
+  it.each([
+    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available, and this is /],
+    [
+      'a newer version of GitHub',
+      '{"tag_name":"v99.0.0-rc.1","body":7}',
+      'warn',
+      /^99\.0\.0-rc\.1 is available/,
+    ],
+    [
+      'this version',
+      JSON.stringify({ version: `${version}+build` }),
+      'ok',
+      /is the newest version, according to http/,
+    ],
+    [
+      'a pre-release of this one',
+      JSON.stringify({ version: `${version}-rc.1` }),
+      'ok',
+      /is newer than .*-rc\.1/,
+    ],
+    ['an older version', '{"version":"0.0.9"}', 'ok', /is newer than 0\.0\.9/],
+  ])('tells of %s, and sends no key', async (_, body, status, detail) => {
+    const { user, url, requests } = await releases(body);
+    const { result, checks } = await examine(user, ['--update']);
+    expect(result.code).toBe(0);
+    expect(checks['update']).toMatchObject({ status, detail: expect.stringMatching(detail) as string });
+    expect(checks['update']?.detail).toContain(url);
+    expect(requests).toHaveLength(1);
+    expect(JSON.stringify(requests[0]?.rawHeaders)).not.toContain(canaryKey);
+  });
+
+  it.each([
+    ['no JSON', '<html>', 200, 'names no version'],
+    ['JSON without a version', '{"version":"latest"}', 200, 'names no version'],
+    ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'names no version'],
+    ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
+  ])('exits 6 after %s', async (_, body, status, detail) => {
+    const { user } = await releases(body, status);
+    const { result, checks } = await examine(user, ['--update']);
+    expect(result.code).toBe(6);
+    expect(checks['update']).toMatchObject({
+      status: 'fail',
+      detail: expect.stringContaining(detail) as string,
+      code: 'bad_reply',
+    });
+  });
+
+  it('follows a redirect', async () => {
+    const { user, requests } = await releases('{"version":"99.0.0"}', 302);
+    expect((await examine(user, ['--update'])).checks['update']?.status).toBe('warn');
+    expect(requests.map(({ url }) => url)).toEqual(['/mgw.json', '/latest.json']);
+  });
+
+  it('exits 2 without an address, and names the setting', async () => {
+    const { result, checks } = await examine(userHere(await gateway(200, { data: [{ id: 'm' }] })), [
+      '--update',
+    ]);
+    expect(result.code).toBe(2);
+    expect(checks['update']).toMatchObject({
+      status: 'fail',
+      hint: expect.stringContaining('mgw config set update_url URL') as string,
+    });
+  });
+
+  it('is the only thing that asks', async () => {
+    const { user, requests } = await releases('{"version":"99.0.0"}');
+    for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
+      expect((await user.run(args)).code).toBe(0);
+    expect(requests).toEqual([]);
   });
 });
 

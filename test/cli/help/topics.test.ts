@@ -30,6 +30,22 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
   });
 });
 
+it('prints a file that a topic links to', async () => {
+  const files = topics.flatMap(({ page }) =>
+    Array.from(pageOf(page).matchAll(/\]\(([^():#]+)[^()]*\)/g), ([, file = '']) => file),
+  );
+  expect(files).toContain('kubernetes.yaml');
+  expect(files).toContain('decisions/0014-ledger-on-postgresql.md');
+  for (const file of files) {
+    const { json } = await runHere(['help', file, '--json'], {});
+    expect(json['help'], file).toBe(pageOf(file));
+  }
+  const manifest = await runHere(['help', 'kubernetes.yaml'], {});
+  expect(manifest.stdout).toBe(pageOf('kubernetes.yaml'));
+  const unknown = await runHere(['help', 'boats.md'], {});
+  expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
+});
+
 it('prints the topics of the design', () => {
   const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
