@@ -4,6 +4,7 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync 
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { commandsIn, openImage } from './root.mjs';
+import { targets } from './targets.mjs';
 
 // Installs each form of `release/` that runs on this machine into an empty root, and uses it there by chroot.
 const release = resolve('release');
@@ -13,6 +14,7 @@ const work = mkdtempSync(join(tmpdir(), 'mgw-release-'));
 try {
   checkSums();
   checkManifests();
+  checkPacked();
   const image = openImage(join(release, `mgw-${version}-oci.tar`), join(work, 'oci'));
   useImage(image);
   useExecutable(image);
@@ -40,6 +42,16 @@ function checkManifests() {
     const named = [...text.matchAll(/download\/v[^/]+\/([\w.-]+)"?,?\s+\W?\w+\W+([0-9a-f]{64})\b/gi)];
     const isRight = named.every(([, file, sum]) => sums.includes(`${sum.toLowerCase()}  ${file}\n`));
     expect(named.length === count && isRight, `the checksums in ${name}`, named);
+  }
+}
+
+// What a user unpacks is the executable that was tried.
+function checkPacked() {
+  for (const { name, suffix = '' } of targets) {
+    const base = join(release, `mgw-${version}-${name}`);
+    const [packed, command] = suffix ? [`${base}.zip`, ['unzip', '-p']] : [`${base}.zst`, ['zstd', '-dc']];
+    const unpacked = execFileSync(command[0], [command[1], packed], { maxBuffer: 2 ** 28 });
+    expect(unpacked.equals(readFileSync(`${base}${suffix}`)), `unpacked: ${name}`, unpacked.length);
   }
 }
 
@@ -106,6 +118,8 @@ function use({ config }, root, form, file) {
   mgw('speech', ['--sandbox', 'tts', 'Good morning', '-o', 'm.mp3'], /m\.mp3\n$/);
   mgw('gallery', ['--sandbox', 'jobs', 'gallery', '-o', 'page'], /page/);
   for (const topic of ['resuming', 'exit-codes', 'output']) mgw(`help ${topic}`, ['help', topic], /\S/);
+  mgw('help kubernetes.yaml', ['help', 'kubernetes.yaml'], /^kind: Deployment$/m);
+  mgw('without HOME', ['jobs', 'ls', '--json'], /"ok": ?true/, { HOME: undefined });
   mgw('skill', ['skill', 'install'], /SKILL\.md/);
   for (const shell of ['bash', 'zsh', 'fish']) mgw(`completion ${shell}`, ['completion', shell], /mgw/);
   const script = 'mgw video submit "a boat" --model vendor-h3-mini -o inner.mp4 && mgw doctor';

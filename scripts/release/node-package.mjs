@@ -9,12 +9,12 @@ import { nodeVersion } from './targets.mjs';
  * @returns its folder, in which `binary` is the path of the binary
  * @throws if the package is not the pinned one
  */
-export function unpackNode({ name, integrity }, folder) {
+export function unpackNode({ name, source = `node-${name}`, integrity }, folder) {
   const own = join(folder, `node-${nodeVersion}-${name}`);
-  const tarball = join(own, `node-${name}-${nodeVersion}.tgz`);
+  const tarball = join(own, `${source}-${nodeVersion}.tgz`);
   if (!existsSync(tarball)) {
     mkdirSync(own, { recursive: true });
-    execFileSync('npm', ['pack', '--silent', '--pack-destination', own, `node-${name}@${nodeVersion}`]);
+    execFileSync('npm', ['pack', '--silent', '--pack-destination', own, `${source}@${nodeVersion}`]);
   }
   const found = `sha512-${createHash('sha512').update(readFileSync(tarball)).digest('base64')}`;
   if (found !== integrity) throw new Error(`${tarball}: expected ${integrity}, found ${found}`);

@@ -35,18 +35,17 @@ execFileSync('npm', ['pack', '--silent', '--pack-destination', release], { stdio
 const main = join(work, 'main.cjs');
 await bundleMain(main);
 writeFileSync(join(release, 'LICENSES.txt'), licences());
-const linux = [];
+const built = [];
 for (const target of targets) {
   const output = executableOf(target);
   const node = join(nodes.get(target.name), target.binary);
   writeExecutable(target, { builder: process.execPath, node, main, folder: work, output });
-  if (target.architecture === undefined) {
+  if (target.suffix === '.exe')
     writeFileSync(output.replace('.exe', '.zip'), zip('mgw.exe', readFileSync(output)));
-    continue;
-  }
-  linux.push({ ...target, output });
+  else built.push({ ...target, output });
 }
-await Promise.all(linux.map(packLinux));
+await Promise.all(built.map(pack));
+const linux = built.filter(({ architecture }) => architecture !== undefined);
 const platforms = linux.map(({ architecture, output }) => ({
   ...{ architecture, base: debianFiles(architecture, cache), executable: readFileSync(output) },
 }));
@@ -79,10 +78,11 @@ function notes() {
   return `# mgw ${version}\n${first.slice(first.indexOf('\n'))}`;
 }
 
-async function packLinux({ architecture, output }) {
+async function pack({ architecture, output }) {
+  const executable = packed(readFileSync(output)).then((bytes) => writeFileSync(`${output}.zst`, bytes));
+  if (architecture === undefined) return executable;
   const files = debData(output, licences());
-  const [executable, data] = await Promise.all([packed(readFileSync(output)), packed(files)]);
-  writeFileSync(`${output}.zst`, executable);
+  const [data] = await Promise.all([packed(files), executable]);
   const name = `mgw_${version}_${architecture}.deb`;
   writeFileSync(join(release, name), deb({ version, architecture, data, size: files.length }));
 }

