@@ -1,7 +1,11 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { installedForm, ownCommand, readPackageFile, requireNode } from '../src/installation.ts';
 import { version } from '../src/version.ts';
+import { freshFolder } from './support/servers.ts';
 
 describe('the runtime', () => {
   const node = { node: '24.0.0', v8: '13.6' } as NodeJS.ProcessVersions;
@@ -17,6 +21,23 @@ describe('the runtime', () => {
     expect(() => requireNode(versions as NodeJS.ProcessVersions)).toThrow(
       `mgw runs on Node only, and this is ${name}.`,
     ),
+  );
+});
+
+describe('a runtime that is installed here', () => {
+  it.each([['bun'], ['deno', 'run', '--allow-all']])(
+    '%s is refused before anything is sent',
+    (name, ...words) => {
+      const script = fileURLToPath(new URL('../bin/mgw.js', import.meta.url));
+      const submit = ['--sandbox', 'video', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--json'];
+      const home = freshFolder();
+      const env = { PATH: process.env['PATH'], HOME: home };
+      const run = spawnSync(name, [...words, script, ...submit], { encoding: 'utf8', env });
+      if (run.error !== undefined) return;
+      expect(run.status, run.stderr).toBe(2);
+      expect(JSON.parse(run.stdout)).toMatchObject({ error: { code: 'config', charged: 'no' } });
+      expect(existsSync(join(home, '.local'))).toBe(false);
+    },
   );
 });
 

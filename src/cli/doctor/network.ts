@@ -200,23 +200,22 @@ async function newestAt(address: string): Promise<string> {
   };
   const signal = AbortSignal.timeout(timeoutMs);
   const options = { gateway, headers: {}, connectTimeoutMs: timeoutMs, signal, onHead: () => undefined };
+  const unread = (problem: string, cause?: unknown): MgwError =>
+    new MgwError('unreachable', `${address} cannot be read: ${problem}`, { retry: 'safe', cause });
   const reply = await follow({ url: address, key: 'never' }, options).catch((error: unknown) => {
-    const reason = signal.aborted ? `no response within ${timeoutMs / 1000} s` : messageOf(error);
-    throw new MgwError('unreachable', `${address} cannot be read: ${reason}`, {
-      retry: 'safe',
-      cause: error,
-    });
+    const isRefused = error instanceof MgwError && error.code === 'result_unavailable';
+    const refusal = 'it redirects more than five times, or to an address that is not fetched';
+    const problem = isRefused ? refusal : messageOf(error);
+    throw unread(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
   });
   const body = await readBounded(decoded(reply.message, reply.headers['content-encoding']), maxReleaseBytes);
   reply.message.destroy();
-  if (reply.status !== 200)
-    throw new MgwError('bad_reply', `${address} responded with HTTP ${reply.status}`, { retry: 'safe' });
-  const read = z.safeParse(
-    release,
-    body.complete ? tryParseJson(new TextDecoder().decode(body.bytes)) : undefined,
-  );
-  if (!read.success)
-    throw new MgwError('bad_reply', `The response of ${address} names no version`, { retry: 'safe' });
+  if (!body.complete) throw unread('the response is incomplete, or longer than 1 MiB');
+  const bad = (problem: string): MgwError =>
+    new MgwError('bad_reply', `${address} ${problem}`, { retry: 'safe' });
+  if (reply.status !== 200) throw bad(`responded with HTTP ${reply.status}`);
+  const read = z.safeParse(release, tryParseJson(new TextDecoder().decode(body.bytes)));
+  if (!read.success) throw bad('names no version in its response');
   return ('version' in read.data ? read.data.version : read.data.tag_name).replace(/^v/, '');
 }
 

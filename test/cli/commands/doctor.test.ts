@@ -138,8 +138,10 @@ describe('doctor --update', () => {
     const requests: IncomingMessage[] = [];
     const server = createServer((request, response) => {
       requests.push(request);
-      const location = status === 302 ? { location: '/latest.json' } : {};
-      response.writeHead(request.url === '/latest.json' ? 200 : status, location).end(body);
+      const location = { 302: '/latest.json', 307: '/mgw.json' }[status];
+      response
+        .writeHead(request.url === '/latest.json' ? 200 : status, location ? { location } : {})
+        .end(body);
     });
     servers.push(server);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -183,7 +185,7 @@ describe('doctor --update', () => {
   it.each([
     ['no JSON', '<html>', 200, 'names no version'],
     ['JSON without a version', '{"version":"latest"}', 200, 'names no version'],
-    ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'names no version'],
+    ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'longer than 1 MiB'],
     ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
   ])('exits 6 after %s', async (_, body, status, detail) => {
     const { user } = await releases(body, status);
@@ -192,8 +194,15 @@ describe('doctor --update', () => {
     expect(checks['update']).toMatchObject({
       status: 'fail',
       detail: expect.stringContaining(detail) as string,
-      code: 'bad_reply',
     });
+  });
+
+  it('exits 6 after a redirect without end, and says so', async () => {
+    const { user, requests } = await releases('', 307);
+    const { result, checks } = await examine(user, ['--update']);
+    expect(result.code).toBe(6);
+    expect(checks['update']?.detail).toContain('it redirects more than five times');
+    expect(requests).toHaveLength(6);
   });
 
   it('follows a redirect', async () => {
