@@ -180,7 +180,7 @@ const always = [
   sources('http/failures', 'http/read-bounded', 'http/transport-error'),
 ];
 const network = [
-  sources('http/client', 'http/connections', 'http/answer', 'http/retry', 'http/deadline'),
+  sources('http/client', 'http/connections', 'http/wire-response', 'http/retry', 'http/deadline'),
   sources('http/content-encoding', 'http/redacting-client', 'http/reach'),
   sources('http/proxy'),
   sources('files/reused-buffers'),

@@ -6,7 +6,7 @@ import { originText } from '../../config/layers.ts';
 import { messageOf, MgwError, systemCode } from '../../errors.ts';
 import { bearer, type Reply } from '../../exchange.ts';
 import { openConnections, type Connections, type Socket } from '../../http/connections.ts';
-import { decoded } from '../../http/content-encoding.ts';
+import { decodeBody } from '../../http/content-encoding.ts';
 import { follow } from '../../http/download/follow.ts';
 import { hostOf } from '../../http/proxy.ts';
 import { readBounded } from '../../http/read-bounded.ts';
@@ -208,7 +208,10 @@ async function newestAt(address: string): Promise<string> {
     const problem = isRefused ? refusal : messageOf(error);
     throw unread(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
   });
-  const body = await readBounded(decoded(reply.message, reply.headers['content-encoding']), maxReleaseBytes);
+  const body = await readBounded(
+    decodeBody(reply.message, reply.headers['content-encoding']),
+    maxReleaseBytes,
+  );
   reply.message.destroy();
   if (!body.complete) throw unread('the response is incomplete, or longer than 1 MiB');
   const bad = (problem: string): MgwError =>
