@@ -98,11 +98,10 @@ export interface Disputed {
 }
 
 /**
- * Returns the evidence for each file that differs from its request (design 19), newest first. A file that was saved several
- * times counts once. Of each job, only the evidence is held. @param since ISO 8601 time
+ * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved several
+ * times counts once. @param since ISO 8601 time
  */
-export async function disputedFiles(ledger: Ledger, since: string | undefined): Promise<Disputed[]> {
-  const found: Disputed[] = [];
+export async function* disputedFiles(ledger: Ledger, since: string | undefined): AsyncGenerator<Disputed> {
   for await (const { job } of chosenJobs(ledger, { mismatched: true, since })) {
     const events = await ledger.events(job.id);
     const amount = expensesOf(job, events).at(-1)?.amount;
@@ -120,10 +119,9 @@ export async function disputedFiles(ledger: Ledger, since: string | undefined): 
       const isKnown = bytes.has(unmarked_sha256 ?? sha256);
       bytes.add(unmarked_sha256 ?? sha256);
       if (mismatches !== undefined && !isKnown)
-        found.push({ ...about, path, sha256, unmarked_sha256, delivered, mismatches });
+        yield { ...about, path, sha256, unmarked_sha256, delivered, mismatches };
     }
   }
-  return found;
 }
 
 // The response that was recorded last before the task was accepted.

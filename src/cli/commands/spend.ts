@@ -2,12 +2,12 @@ import { type Command, Option } from 'commander';
 import { type SpendGroup, spendGroups, type Sum, type Sums } from '../../budget/spend.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { columnsOf } from '../io.ts';
+import { columnsOf, write } from '../io.ts';
 import { oneOf, sinceOption, sinceTime, single } from '../options.ts';
-import type { Outcome } from '../output/outcome.ts';
+import { jsonDocument, type Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { formatDecimal } from '../../decimal.ts';
-import { usageError } from '../../errors.ts';
+import { toMgwError, usageError } from '../../errors.ts';
 import { type Disputed, disputedFiles, addUp, spentView } from '../../flows/spend.ts';
 import { deliveredText } from '../../jobs/receipt.ts';
 import { printableLine } from '../../printable.ts';
@@ -53,7 +53,7 @@ async function spend(
   context: Context,
   { by = 'model', since, csv = false, disputed }: SpendOptions,
 ): Promise<Outcome> {
-  if (disputed) return disputedOutcome(context, since);
+  if (disputed) return printDisputed(context, since);
   if (csv && context.globals.json)
     throw usageError('--csv and --json both want standard output; choose one.');
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
@@ -73,11 +73,32 @@ async function spend(
   };
 }
 
-async function disputedOutcome(context: Context, since: string | undefined): Promise<Outcome> {
+// Printed as it is found: a ledger may hold years of evidence.
+async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
+  const { json, fields } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
-  const files = await disputedFiles(await context.ledger(), start);
-  if (files.length === 0) context.progress.note('No saved video differs from its request.');
-  return { json: { disputed: files }, text: files.map(evidenceOf).join('\n\n') };
+  const print = (text: string): Promise<void> => write(context.io.stdout, context.redact(text));
+  const end: Outcome = { json: {}, silent: true };
+  let count = 0;
+  if (json) await print('{\n  "disputed": [');
+  try {
+    for await (const each of disputedFiles(await context.ledger(), start)) {
+      const separator = count === 0 ? '' : json ? ',' : '\n';
+      await print(`${separator}${json ? elementOf(each, fields) : `${evidenceOf(each)}\n`}`);
+      count += 1;
+    }
+    if (count === 0) context.progress.note('No saved video differs from its request.');
+  } catch (error) {
+    end.error = toMgwError(error);
+  }
+  if (json) await print(`${count === 0 ? '' : '\n  '}],${jsonDocument(end).slice(1)}\n`);
+  return end;
+}
+
+// The lines of a file in the list of the document.
+function elementOf(file: Disputed, fields: readonly string[] | undefined): string {
+  const document = jsonDocument({ json: { disputed: [file] } }, fields);
+  return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));
 }
 
 function evidenceOf({ path, mismatches, delivered, ...about }: Disputed): string {
