@@ -21,7 +21,7 @@ export interface OutputOptions {
   sidecar?: boolean;
   /** For videos: exit 9 if a file differs from the request. */
   strict?: boolean;
-  /** For videos: writes the origin "made by a trained algorithm" into the file. */
+  /** Writes the origin "made by a trained algorithm" into the file. */
   mark?: boolean;
 }
 
@@ -112,7 +112,7 @@ export function strictOption(what = 'exit 9 if the video differs from the reques
 
 /** `--mark`. */
 export function markOption(): Option {
-  return new Option('--mark', 'write into an MP4 that an algorithm made it (XMP)').helpGroup('Output:');
+  return new Option('--mark', 'write into an MP4 or MP3 that an algorithm made it').helpGroup('Output:');
 }
 
 /** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */

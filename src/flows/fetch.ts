@@ -6,6 +6,7 @@ import type { Goal, Job } from '../job.ts';
 import { failedError, noResult, pendingError, withoutHandle } from '../jobs/errors.ts';
 import { fetchPlace, fileCount, makeFolderOf, targetsIn, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
+import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/target.ts';
@@ -128,7 +129,7 @@ export async function fetch(
   hooks: FlowHooks & { stdout?: Writable } = {},
 ): Promise<Delivered> {
   await makeFolderOf(place, target);
-  if (protocol === undefined) return savedSpeech(job, target, { force, deadline }, deps, hooks.stdout);
+  if (protocol === undefined) return savedSpeech(job, target, { force, deadline, mark }, deps, hooks.stdout);
   if (!wait) await checkFinished(job, protocol, deps);
   return deliverFound(
     job,
@@ -175,7 +176,7 @@ async function spoken(job: Job): Promise<Delivered> {
 async function savedSpeech(
   job: Job,
   target: Target,
-  { force, deadline }: FetchWishes,
+  { force, deadline, mark }: FetchWishes,
   deps: FlowDeps,
   stdout: Writable | undefined,
 ): Promise<Delivered> {
@@ -186,21 +187,22 @@ async function savedSpeech(
     import('../speech/file-sink.ts'),
     import('../speech/stream-sink.ts'),
   ]);
-  const mime = job.files[0]?.mime ?? '';
+  const options = { force, mime: job.files[0]?.mime ?? '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
     const { ObjectSink, localPath, upload } = await import('./object-output.ts');
     const url = target.path;
     const path = await localPath(`${job.id}-`, url, deps);
-    const sink = new ObjectSink(url, force, deps, { target: path, mime });
+    const sink = new ObjectSink(url, force, deps, { ...options, target: path });
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
     const isThere = saved === undefined || isObjectUrl(saved.path);
     const object = isThere ? saved : await upload(job, saved, url, { force, deadline }, deps);
     return { ...done, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
   }
+  if (mark && target.kind === 'stdout') deps.note(stdoutText);
   const sink =
     target.kind === 'stdout'
       ? stdout && new StreamSink(stdout)
-      : new FileSink({ target: resolve(target.path), force, mime });
+      : new FileSink({ ...options, target: resolve(target.path) });
   if (sink === undefined) return refuseStdout();
   const file = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
   const last = (await deps.ledger.read(job.id)) ?? job;

@@ -4,6 +4,7 @@ import type { Writable } from 'node:stream';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { fingerprintOf } from '../jobs/order.ts';
+import { stdoutText } from '../jobs/mark.ts';
 import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
 import { outputOf } from '../jobs/target.ts';
 import type { JobFile } from '../job.ts';
@@ -42,6 +43,8 @@ export interface SpeechSubmission {
   force: boolean;
   /** Writes a sidecar next to the file. */
   sidecar: boolean;
+  /** Writes the origin "made by a trained algorithm" into an MP3. */
+  mark?: boolean | undefined;
   /** A deliberate second take. */
   fresh: boolean;
   /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
@@ -75,7 +78,7 @@ export async function speak(
   const isObject = isObjectUrl(path);
   const sink = isObject
     ? await objectSink({ format, sampleRate }, body, path, wanted, deps)
-    : sinkOf({ format, sampleRate }, wanted);
+    : sinkOf({ format, sampleRate }, wanted, deps);
   const { file, ...spoken } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
   if (file !== undefined && isObject) return uploaded(file, path, wanted, spoken, deps);
   const files = file === undefined ? [] : [file];
@@ -99,7 +102,7 @@ async function objectSink(
   { format, sampleRate }: AudioForm,
   body: JsonObject,
   url: string,
-  { force, fresh, key }: SpeechSubmission,
+  { force, fresh, key, mark }: SpeechSubmission,
   deps: FlowDeps,
 ): Promise<AudioSink> {
   const { ObjectSink, localPath } = await import('./object-output.ts');
@@ -107,7 +110,8 @@ async function objectSink(
   const name = createHash('sha256').update(order).digest('hex').slice(0, 12);
   const target = await localPath(`tts-${name}-`, url, deps);
   const wavRate = format.wav ? sampleRate : undefined;
-  return new ObjectSink(url, force, deps, { target, mime: format.mime, wavRate });
+  const options = { target, mime: format.mime, wavRate, mark: mark ? deps.note : undefined };
+  return new ObjectSink(url, force, deps, options);
 }
 
 async function uploaded(
@@ -146,7 +150,7 @@ export async function speakInPieces(
   const folder = folderOf(pieces, wanted);
   const { fresh, deadline } = wanted;
   const order = { bodies, fresh, deadline, concurrency, folder, mime: format.mime, join, onPiece };
-  return speakPieces(order, deps, sinkOf(pieces, wanted, joinedPart(folder, bodies)));
+  return speakPieces(order, deps, sinkOf(pieces, wanted, deps, joinedPart(folder, bodies)));
 }
 
 // All pieces of a text share one budget.
@@ -178,10 +182,20 @@ function folderOf(
 
 function sinkOf(
   { format, sampleRate }: AudioForm,
-  { output, force }: Pick<SpeechSubmission, 'output' | 'force'>,
+  { output, force, mark }: Pick<SpeechSubmission, 'output' | 'force' | 'mark'>,
+  { note }: FlowDeps,
   part?: string,
 ): AudioSink {
   const wavRate = format.wav ? sampleRate : undefined;
-  if (typeof output !== 'string') return new StreamSink(output, wavRate);
-  return new FileSink({ target: output, force, mime: format.mime, wavRate, part });
+  if (typeof output === 'string')
+    return new FileSink({
+      target: output,
+      force,
+      mime: format.mime,
+      wavRate,
+      part,
+      mark: mark ? note : undefined,
+    });
+  if (mark) note(stdoutText);
+  return new StreamSink(output, wavRate);
 }

@@ -17,6 +17,8 @@ import type { JobDeps } from './deps.ts';
 import { fetchCommand } from './errors.ts';
 import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';
+import { savedText, stdoutText } from './mark.ts';
+import { mismatchText } from './receipt.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
 import { pathsAt, type Target } from './target.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
@@ -70,7 +72,7 @@ export async function fetchResults(
 ): Promise<JobFile[]> {
   const { target } = options;
   if (target.kind !== 'stdout') return fetchTo(target, job, protocol, deps, options);
-  if (options.mark) deps.note('--mark adds nothing to standard output: save a file with -o FILE to mark it.');
+  if (options.mark) deps.note(stdoutText);
   const scratch = await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
     throw localError(error, tmpdir(), 'yes');
   });
@@ -79,7 +81,9 @@ export async function fetchResults(
     const files = await fetchTo(onDisk, job, protocol, deps, { ...options, record: false, mark: false });
     checkOneForStdout(files.length, 'yes', fetchCommand(job));
     for (const file of files) await copyTo(file.path, options.toStdout, deps.clock);
-    return files.map((file) => ({ ...file, path: '-' }));
+    const shown = files.map((file) => ({ ...file, path: '-' }));
+    for (const file of shown) if (file.mismatches !== undefined) deps.note(mismatchText(file));
+    return shown;
   } finally {
     await bestEffort(deps, () => rm(scratch, { recursive: true, force: true }));
   }
@@ -114,8 +118,7 @@ async function fetchTo(
 ): Promise<JobFile[]> {
   const saved = await savedBefore(job, protocol, target);
   if (saved !== undefined) {
-    if (options.mark && saved.some(({ provenance }) => !provenance?.includes('xmp')))
-      deps.note('--mark changes no file that is saved already: save it again under another name to mark it.');
+    if (options.mark && saved.some(({ provenance }) => !provenance?.includes('xmp'))) deps.note(savedText);
     return tidied(saved, job, deps);
   }
   const [path = ''] = pathsAt(target, job, 1, 1);

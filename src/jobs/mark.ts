@@ -6,41 +6,49 @@ import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 import { BoxWalk, type Content } from '../media/box-walk.ts';
 import { HeaderReader, startsMp4 } from '../media/mp4.ts';
-import { maxXmpBytes, originsIn, textIn, xmpId } from '../media/provenance.ts';
+import { id3Tags, withText } from '../media/id3.ts';
+import { kindsIn, maxXmpBytes, originsIn, textIn, xmpId } from '../media/provenance.ts';
 
 const term = 'http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia';
 
-/** The changes that mark a file. */
-interface Change {
-  /** The offset of a box type that becomes `free`, which readers skip. */
-  freed: number | undefined;
-  added: Buffer;
+/** Says that `--mark` does not change a file in place. */
+export const savedText =
+  '--mark changes no file that is saved already: save it again under another name to mark it.';
+/** Says that `--mark` does not change standard output. */
+export const stdoutText = '--mark adds nothing to standard output: save a file with -o FILE to mark it.';
+
+/** A change that marks a file: `bytes` in the place of `replaced` bytes at an offset. */
+interface Edit {
+  at: number;
+  replaced: number;
+  bytes: Buffer;
 }
 
 /**
- * Makes a marked copy of a complete MP4 next to the output (design 19): XMP with the IPTC term for media of a trained
- * algorithm, at the end, so that nothing moves. XMP that is there is merged into it. The same file always gives the
- * same copy. The lock removes the copy if the process dies.
+ * Makes a marked copy of a complete file next to the output (design 19), with the IPTC term for media of a trained
+ * algorithm: in XMP at the end of an MP4, so that nothing moves, or in a TXXX frame of an MP3's ID3v2 tag. XMP or a tag
+ * that is there is merged into it. The same file always gives the same copy. The lock removes the copy if the process
+ * dies.
  * @param note called with the reason if the file stays as it is
  * @returns undefined if the file stays as it is
- * @throws MgwError('local_io'), exit 10; the video is paid for.
+ * @throws MgwError('local_io'), exit 10; the file is paid for.
  */
 export async function markedCopy(
-  part: SealedFile,
+  part: Pick<SealedFile, 'path'>,
   output: OutputLock,
   note: (text: string) => void,
 ): Promise<SealedFile | undefined> {
   try {
-    const change = changeOf(part.path);
-    if (change === 'marked') return undefined;
-    if (typeof change === 'string') {
-      note(`${basename(output.target)} is not marked: ${change}.`);
+    const edits = editsOf(part.path);
+    if (edits === 'marked') return undefined;
+    if (typeof edits === 'string') {
+      note(`${basename(output.target)} is not marked: ${edits}.`);
       return undefined;
     }
     const { path, file } = await output.createScratch();
     const copy = new HashedFile(path, file);
     try {
-      await copyChanged(part.path, change, copy);
+      await copyEdited(part.path, edits, copy);
       return await copy.seal();
     } finally {
       await copy.close();
@@ -50,44 +58,71 @@ export async function markedCopy(
   }
 }
 
-async function copyChanged(from: string, { freed, added }: Change, to: HashedFile): Promise<void> {
+async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile): Promise<void> {
   const write = async (start: number, end: number): Promise<void> => {
-    if (start > end) return;
-    for await (const chunk of createReadStream(from, { start, end })) await to.write([chunk as Uint8Array]);
+    if (start >= end) return;
+    for await (const chunk of createReadStream(from, { start, end: end - 1 }))
+      await to.write([chunk as Uint8Array]);
   };
-  if (freed === undefined) {
-    await write(0, Infinity);
-  } else {
-    await write(0, freed - 1);
-    await to.write([Buffer.from('free')]);
-    await write(freed + 4, Infinity);
+  let done = 0;
+  for (const { at, replaced, bytes } of edits) {
+    await write(done, at);
+    await to.write([bytes]);
+    done = at + replaced;
   }
-  await to.write([added]);
+  await write(done, Infinity);
 }
 
 /** Returns what marks a file, `marked` if it names the term, or why it cannot be marked. */
-function changeOf(path: string): Change | string {
+function editsOf(path: string): Edit[] | string {
   const file = openSync(path, 'r');
   try {
-    if (!startsMp4(new HeaderReader(file).at(0))) return 'it is no MP4';
-    const { kinds, packets } = originsIn(file);
-    if (kinds.includes('c2pa')) return 'it has a C2PA manifest, which a change would break';
-    const last = lastBox(file);
-    if (last === undefined || isOpen(file, last)) return 'its last box has no size';
-    const [packet, ...others] = packets;
-    if (packet === undefined) return { freed: undefined, added: xmpBox(xmp()) };
-    const text = textIn(file, packet.content);
-    if (text.includes(term)) return 'marked';
-    const merged =
-      packet.content.end - packet.content.start > maxXmpBytes || others.length > 0
-        ? undefined
-        : mergedXmp(text);
-    if (merged === undefined || typeBefore(file, packet.box) !== packet.box.type)
-      return 'its XMP cannot be merged with the mark';
-    return { freed: packet.box.start - 4, added: xmpBox(merged) };
+    const head = Buffer.from(new HeaderReader(file).at(0));
+    if (startsMp4(head)) return movieEdits(file);
+    // A tag, or the first frame of MPEG audio, layer III.
+    const isMp3 =
+      head.toString('latin1', 0, 3) === 'ID3' ||
+      (head.length > 1 && (head.readUInt16BE(0) & 0xffe6) === 0xffe2);
+    return isMp3 ? tagEdits(file) : 'it is neither an MP4 nor an MP3';
   } finally {
     closeSync(file);
   }
+}
+
+const hasManifest = 'it has a C2PA manifest, which a change would break';
+
+function movieEdits(file: number): Edit[] | string {
+  const { kinds, packets } = originsIn(file);
+  if (kinds.includes('c2pa')) return hasManifest;
+  const last = lastBox(file);
+  if (last === undefined || isOpen(file, last)) return 'its last box has no size';
+  const [packet, ...others] = packets;
+  if (packet === undefined) return [{ at: last.end, replaced: 0, bytes: xmpBox(xmp()) }];
+  const text = textIn(file, packet.content);
+  if (text.includes(term)) return 'marked';
+  const merged =
+    packet.content.end - packet.content.start > maxXmpBytes || others.length > 0
+      ? undefined
+      : mergedXmp(text);
+  if (merged === undefined || typeBefore(file, packet.box) !== packet.box.type)
+    return 'its XMP cannot be merged with the mark';
+  // Readers skip a box that is `free`.
+  return [
+    { at: packet.box.start - 4, replaced: 4, bytes: Buffer.from('free') },
+    { at: last.end, replaced: 0, bytes: xmpBox(merged) },
+  ];
+}
+
+const property = 'DigitalSourceType';
+
+function tagEdits(file: number): Edit[] | string {
+  const tags = id3Tags(file);
+  if (kindsIn(tags).includes('c2pa')) return hasManifest;
+  const sources = tags.flatMap(({ frames }) => frames).filter(({ text }) => text.includes(property));
+  if (sources.some(({ text }) => text.includes(term))) return 'marked';
+  const isReadable = sources.length === 0 && tags.every(({ canGrow }) => canGrow);
+  const edits = isReadable ? withText(tags[0], property, term) : undefined;
+  return edits ?? 'its ID3 tag cannot be merged with the mark';
 }
 
 function lastBox(file: number): Content | undefined {
@@ -141,7 +176,7 @@ function xmp(): string {
 // Undefined if there is no place for the mark, or the packet names another source: a property must not occur twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
-  if (at < 0 || text.includes('DigitalSourceType')) return undefined;
+  if (at < 0 || text.includes(property)) return undefined;
   // All descriptions of a packet have the same subject.
   const [, about = ''] = /:about="([^"<>]*)"/.exec(text) ?? [];
   return `${text.slice(0, at)}${description(about)}\n${text.slice(at)}`;

@@ -150,14 +150,21 @@ export function deliveredText({ duration, width, height, fps, audio }: Delivered
 
 /** Describes the mismatches of a file in one line. */
 export function mismatchText(file: Pick<JobFile, 'path' | 'mismatches'>): string {
-  return `${basename(file.path)} differs from the request: ${mismatchTexts(file).join(', ')}.`;
+  return `${nameOf(file)} differs from the request: ${mismatchTexts(file).join(', ')}.`;
+}
+
+function nameOf({ path }: Pick<JobFile, 'path'>): string {
+  return path === '-' ? 'The video' : basename(path);
 }
 
 /** Returns why `--strict` fails: exit 9, with the files saved; undefined if no file differs from its request. */
 export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
   if (differing.length === 0) return undefined;
-  const text = `${differing.map(mismatchText).join(' ')} The file is kept; the video was paid for.`;
+  const paid = differing.some(({ path }) => path === '-')
+    ? 'It was paid for.'
+    : 'The file is kept; the video was paid for.';
+  const text = `${differing.map(mismatchText).join(' ')} ${paid}`;
   return new MgwError('result_corrupt', text, { charged: 'yes', next: showCommand(job) });
 }
 
@@ -166,8 +173,8 @@ export function strictError(job: Job, files: readonly JobFile[]): MgwError | und
  * @throws what {@link strictError} returns.
  */
 export function checkReceipts(job: Job, files: readonly JobFile[], note: (text: string) => void): void {
-  for (const { path } of files.filter(({ delivered }) => delivered === undefined))
-    note(`${basename(path)} cannot be measured: --strict proves nothing about it.`);
+  for (const file of files.filter(({ delivered }) => delivered === undefined))
+    note(`${nameOf(file)} cannot be measured: --strict proves nothing about it.`);
   const error = strictError(job, files);
   if (error !== undefined) throw error;
 }

@@ -122,6 +122,8 @@ export interface SpeechStreamOrder extends PayingOptions {
 export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
   /** A file, or an object: `s3://BUCKET/{id}.mp3`. */
   output: string;
+  /** Writes into an MP3 that an algorithm made it. */
+  mark?: boolean | undefined;
 }
 
 /** The options of waiting for a job. */
@@ -138,7 +140,7 @@ export interface FetchOptions extends WaitOptions {
   force?: boolean | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept. */
   strict?: boolean | undefined;
-  /** Writes into an MP4 that an algorithm made it. */
+  /** Writes into an MP4 or MP3 that an algorithm made it. */
   mark?: boolean | undefined;
 }
 

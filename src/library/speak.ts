@@ -38,6 +38,7 @@ const fileNames: Record<keyof SpeechOrder, true> = {
   output: true,
   force: true,
   sidecar: true,
+  mark: true,
 };
 
 /** `speak` of a client. */
@@ -110,8 +111,9 @@ async function spoken(call: Call, order: SpeechStreamOrder, output: string | Wri
   };
   const target = typeof output === 'string' ? output : undefined;
   const speech = composeSpeech(text, target, fields, settings);
-  const { force = false, sidecar = false }: Partial<SpeechOrder> = order;
-  const wanted = { output, force, sidecar, fresh, deadline, key, budget: amountText(order.budget) };
+  const { force = false, sidecar = false, mark }: Partial<SpeechOrder> = order;
+  const budget = amountText(order.budget);
+  const wanted = { output, force, sidecar, mark, fresh, deadline, key, budget };
   return speak(speech, wanted, await depsOf(call));
 }
 

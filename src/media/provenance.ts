@@ -1,6 +1,7 @@
 import { fstatSync, readSync } from 'node:fs';
 import type { Provenance } from '../job.ts';
 import { BoxWalk, type Content } from './box-walk.ts';
+import { type Id3Tag, id3Tags } from './id3.ts';
 import { HeaderReader, startsMp4 } from './mp4.ts';
 
 const c2paId = 'd8fec3d61b0e483c92975828877ec481';
@@ -30,10 +31,20 @@ export interface Origins {
 export function originsIn(file: number): Origins {
   const kinds = new Set<Provenance>();
   const packets: Origins['packets'] = [];
-  const head = Buffer.from(new HeaderReader(file).at(0));
-  if (startsMp4(head)) readMovie(file, kinds, packets);
-  else if (head.toString('latin1', 0, 3) === 'ID3') readTag(file, head, kinds);
+  if (!startsMp4(new HeaderReader(file).at(0))) return { kinds: kindsIn(id3Tags(file)), packets };
+  readMovie(file, kinds, packets);
   return { kinds: [...kinds].sort(), packets };
+}
+
+/** Returns the statements in the tags of an MP3, without repetition. */
+export function kindsIn(tags: readonly Id3Tag[]): Provenance[] {
+  const kinds = new Set<Provenance>();
+  for (const { id, text } of tags.flatMap(({ frames }) => frames)) {
+    if (id === 'GEOB' && text.slice(0, 200).includes('c2pa')) kinds.add('c2pa');
+    if (id === 'PRIV' && text.startsWith('XMP')) kinds.add('xmp');
+    if (['TXXX', 'COMM', 'PRIV'].includes(id) && text.includes('AIGC')) kinds.add('aigc');
+  }
+  return [...kinds].sort();
 }
 
 function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packets']): void {
@@ -74,36 +85,4 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
 export function textIn(file: number, { start, end }: Pick<Content, 'start' | 'end'>): string {
   const bytes = Buffer.alloc(Math.min(end - start, maxXmpBytes));
   return bytes.toString('utf8', 0, readSync(file, bytes, 0, bytes.length, start));
-}
-
-const maxFrames = 1000;
-
-function readTag(file: number, head: Buffer, kinds: Set<Provenance>): void {
-  const [version = 0, flags = 0] = [head[3], head[5]];
-  const end = 10 + syncsafe(head, 6);
-  // Version 2 has no frame that is looked for here; its names are shorter.
-  let at = version < 3 ? end : 10;
-  if (flags & 0x40) {
-    const extended = Buffer.alloc(4);
-    readSync(file, extended, 0, 4, at);
-    at += version === 4 ? syncsafe(extended, 0) : extended.readUInt32BE(0) + 4;
-  }
-  const bytes = Buffer.alloc(10 + headBytes);
-  for (let frames = 0; at + 10 < end && frames < maxFrames; frames += 1) {
-    const read = readSync(file, bytes, 0, bytes.length, at);
-    const id = bytes.toString('latin1', 0, 4);
-    if (read < 10 || !/^[A-Z0-9]{4}$/.test(id)) return;
-    const size = version === 4 ? syncsafe(bytes, 4) : bytes.readUInt32BE(4);
-    // Without the zeros of UTF-16.
-    const text = bytes.toString('latin1', 10, Math.min(read, 10 + size)).replaceAll('\0', '');
-    if (id === 'GEOB' && text.slice(0, 200).includes('c2pa')) kinds.add('c2pa');
-    if (id === 'PRIV' && text.startsWith('XMP')) kinds.add('xmp');
-    if (['TXXX', 'COMM', 'PRIV'].includes(id) && text.includes('AIGC')) kinds.add('aigc');
-    at += 10 + size;
-  }
-}
-
-// Seven bits of each of four bytes.
-function syncsafe(bytes: Buffer, at: number): number {
-  return bytes.subarray(at, at + 4).reduce((sum, byte) => sum * 128 + (byte & 0x7f), 0);
 }

@@ -3,6 +3,7 @@ import { messageOf } from '../errors.ts';
 import type { StreamedReply } from '../http/client.ts';
 import type { Job, JobError, JobEvent, JobFile } from '../job.ts';
 import type { JobDeps } from '../jobs/deps.ts';
+import { bestEffort } from '../jobs/lock-output.ts';
 import { recordOf } from '../jobs/reconcile.ts';
 import { failedSpeechError, incompleteError, unrecordedError, unwritableError } from './errors.ts';
 import { receive, type Ending } from './receive.ts';
@@ -62,8 +63,9 @@ export async function finishStream(
   };
   const trouble = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
   const file = kept && (await audio.sink.publish(kept));
+  if (file !== undefined && !trouble) await deps.ledger.append(job.id, { type: 'file', file });
+  await bestEffort(deps, () => audio.sink.discard());
   if (trouble) throw unrecordedError(trouble.error, file, 'It was written to the output.');
-  if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
   return file;
 }
 
@@ -72,6 +74,7 @@ export async function saveUnrecorded(audio: AudioStream, why: unknown, deps: Spe
   const { end, kept } = await listen(audio, deps);
   if (end.kind === 'whole') {
     const file = kept && (await audio.sink.publish(kept));
+    await bestEffort(deps, () => audio.sink.discard());
     return unrecordedError(why, file, 'It was written to the output.');
   }
   const part = await audio.sink.abandon();

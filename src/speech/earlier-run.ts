@@ -33,6 +33,7 @@ export async function deliverEarlier(
   if (recovered === undefined) throw deletedAudioError(last);
   const { file } = recovered;
   if (file !== undefined) await deps.ledger.append(job.id, { type: 'file', file });
+  await bestEffort(deps, () => sink.discard());
   return file;
 }
 
@@ -125,6 +126,7 @@ export async function deliverSaved(
     const { file } = recovered;
     const isNew = file !== undefined && !job.files.some(({ path }) => path === file.path);
     if (isNew) await deps.ledger.append(job.id, { type: 'file', file });
+    await bestEffort(deps, () => sink.discard());
     return file;
   } finally {
     if (held) await bestEffort(deps, () => held.release());

@@ -1,6 +1,6 @@
 import { closeSync, openSync } from 'node:fs';
 import { copyFile, lstat, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { basename, dirname } from 'node:path';
 import { MgwError } from '../errors.ts';
 import { HashedFile } from '../files/hashed-file.ts';
 import { partPath } from '../files/claim-log.ts';
@@ -9,6 +9,7 @@ import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/whole-file.ts';
 import type { JobFile } from '../job.ts';
+import { markedCopy, savedText } from '../jobs/mark.ts';
 import { provenanceOf } from '../jobs/receipt.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio } from './sink.ts';
@@ -28,6 +29,8 @@ export interface FileSinkOptions {
   wavRate?: number;
   /** Where it is made, if not next to the target: a name that is this order's own, in a folder that is made for it. */
   part?: string;
+  /** Marks an MP3 when it is published (see `markedCopy`); called with the reason if the file stays as it is. */
+  mark?: ((text: string) => void) | undefined;
 }
 
 /**
@@ -96,11 +99,9 @@ export class FileSink implements AudioSink {
     }
   }
 
-  async publish(kept: JobFile): Promise<JobFile> {
+  async publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile> {
     const version = kept.path === this.#part ? this.#version : undefined;
-    await this.#publish({ ...kept, version }, this.#isBegun);
-    if (kept.path === this.#part) this.#part = '';
-    return { ...kept, path: this.target };
+    return this.#publish({ ...kept, version }, this.#isBegun, onSealed);
   }
 
   async abandon(): Promise<string | undefined> {
@@ -135,24 +136,53 @@ export class FileSink implements AudioSink {
     const { target } = this;
     const { force } = this.#options;
     const inPlace = candidates.map((file) => ({ ...file, path: target }));
-    for (const file of inPlace) if (await isIntact(file)) return { file };
+    for (const file of inPlace) {
+      if (!(await isIntact(file))) continue;
+      const part = candidates.find(({ path, sha256 }) => isPart(path) && sha256 === file.unmarked_sha256);
+      if (part !== undefined && (await intactVersion(part))) this.#part = part.path;
+      if (file.unmarked_sha256 === undefined) this.#options.mark?.(savedText);
+      return { file };
+    }
     for (const kept of candidates) {
       if (!(await isIntact(kept))) continue;
-      const isPart = kept.path.endsWith('.part');
       // The run that made it may have died while it was publishing it.
-      if (!isPart) checkOutput(target, { force });
-      await this.#publish(isPart ? kept : await this.#copied(kept), isPart);
-      return { file: { ...kept, path: target } };
+      if (!isPart(kept.path)) checkOutput(target, { force });
+      const own = isPart(kept.path) ? kept : await this.#copied(kept);
+      return { file: await this.#publish({ ...own, ...provenanceOf(own.path) }, isPart(kept.path)) };
     }
     return undefined;
   }
 
-  async #publish(file: JobFile & { version?: FileVersion | undefined }, isBegun: boolean): Promise<void> {
+  async #publish(
+    part: JobFile & { version?: FileVersion | undefined },
+    isBegun: boolean,
+    onSealed?: (file: JobFile) => Promise<void>,
+  ): Promise<JobFile> {
+    const { target } = this;
     const { force } = this.#options;
-    await publish(file, this.target, { force, isBegun, assertLease: this.held?.assertLease });
+    const { version, ...file } = (await this.#marked(part)) ?? part;
+    const published = { ...file, path: target };
+    await onSealed?.(published);
+    await publish({ ...file, version }, target, { force, isBegun, assertLease: this.held?.assertLease });
+    // A marked file cannot prove what the part is worth: the part stays until the file is recorded.
+    this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that could not be known to be whole may have left the very same.
-    const part = `${this.target}.part`;
-    if (await intactVersion({ ...file, path: part })) removeFile(part);
+    const other = `${target}.part`;
+    if (await intactVersion({ ...file, path: other })) removeFile(other);
+    return published;
+  }
+
+  async #marked(part: JobFile): Promise<(JobFile & { version: FileVersion }) | undefined> {
+    const { mark, mime } = this.#options;
+    if (mark === undefined) return undefined;
+    if ((part.mime ?? mime) !== 'audio/mpeg') {
+      mark(`${basename(this.target)} is not marked: it is no MP3.`);
+      return undefined;
+    }
+    const copy = await markedCopy(part, this.#lock(), mark);
+    if (copy === undefined) return undefined;
+    const { unmarked_sha256 = part.sha256 } = part;
+    return { ...part, ...copy, ...provenanceOf(copy.path), unmarked_sha256 };
   }
 
   #lock(): OutputLock {
@@ -198,6 +228,10 @@ export class FileSink implements AudioSink {
     await file.settle();
     await file.overwrite(wavHeader(wavRate, file.length - wavHeaderBytes), 0);
   }
+}
+
+function isPart(path: string): boolean {
+  return path.endsWith('.part');
 }
 
 // Its name is its order's own: an existing file is from an earlier run of it.

@@ -12,7 +12,7 @@ import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
-import { hashOfPieces, type Joiner } from './containers.ts';
+import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
 import { piecesError, type PieceFailure } from './pieces-error.ts';
 import { PiecesFolder } from './pieces-folder.ts';
 import type { AudioSink } from './sink.ts';
@@ -149,19 +149,20 @@ class Pieces {
   async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
     // Recorded before it is published, so that a later run recognises the output.
-    if (kept !== undefined)
-      await this.#output
-        .note({ sealed: { bytes: kept.bytes, sha256: kept.sha256 } })
-        .catch((error: unknown) => {
-          throw localError(error, kept.path, 'yes');
-        });
-    const file = kept && (await this.#sink.publish(kept));
+    const record = ({ path, bytes, sha256 }: JobFile): Promise<void> =>
+      this.#output.note({ sealed: { bytes, sha256 } }).catch((error: unknown) => {
+        throw localError(error, path, 'yes');
+      });
+    const file = kept && (await this.#sink.publish(kept, record));
     await this.#clear();
     return file;
   }
 
   async #clear(): Promise<void> {
-    const targets = this.#files.map((_, index) => this.#target(index));
+    const { folder, bodies } = this.#order;
+    const targets = [...this.#files.keys()].map((index) => this.#target(index));
+    // A marked output leaves its unmarked part.
+    targets.push(joinedPart(folder, bodies));
     await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
 

@@ -20,16 +20,21 @@ export interface AudioSink {
   write(audio: Uint8Array): Promise<void>;
   /** Ends the audio and makes it durable. Returns the file until it is published; undefined for a stream. */
   complete(): Promise<JobFile | undefined>;
-  /** Publishes completed audio. @throws MgwError with exit 10. */
-  publish(kept: JobFile): Promise<JobFile>;
+  /**
+   * Publishes completed audio. A part that differs from the published file stays until {@link discard}.
+   * @param onSealed called with the file immediately before it gets its name
+   * @throws MgwError with exit 10.
+   */
+  publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile>;
   /** Ends audio that is incomplete. Returns the path of the part; undefined if there is none. */
   abandon(): Promise<string | undefined>;
-  /** Removes a file that was not published. */
+  /** Removes the part, if there is one. */
   discard(): Promise<void>;
   /** The path of the incomplete audio of an earlier run; undefined if there is none. */
   leftOver(): Promise<string | undefined>;
   /**
-   * Delivers the audio of an earlier run from the first candidate that is complete, best first.
+   * Delivers the audio of an earlier run from the first candidate that is complete, best first. Its part may stay until
+   * {@link discard}.
    * @returns undefined if there is none
    */
   recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined>;

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
@@ -52,11 +53,35 @@ it('--strict ends with exit 9 and keeps the file, and the same command again pay
   expect(evidence).toMatch(/^duration +asked 4, delivered 2$/m);
   expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
+  const piped = await user.start(['jobs', 'fetch', id, '-o', '-', '--strict']).result;
+  expect([piped.code, piped.stderr]).toEqual([9, expect.stringContaining('The video differs')]);
+  expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
   // The same bytes of the gateway, however often they were saved.
   expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
+});
+
+it('spend --disputed prints each of several files', async () => {
+  const sandbox = await startSandbox({ stateDir: freshFolder(), paceMs: 1, faults: ['short-video'] });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const spend = ['spend', '--disputed'];
+  expect(JSON.parse((await user.run([...spend, '--json'])).stdout)).toEqual({
+    ok: true,
+    exit_code: 0,
+    disputed: [],
+  });
+  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id, output: `[${id}].mp4` }));
+  const fixed = { protocol: 'a', model: 'video-a', duration: 4 };
+  const manifest = rows.map((row) => `${JSON.stringify({ ...fixed, ...row })}\n`).join('');
+  writeFileSync(join(user.cwd, 'm.jsonl'), manifest);
+  expect((await user.run(['batch', 'run', join(user.cwd, 'm.jsonl')])).code).toBe(0);
+  expect((await user.run(spend)).stdout.split('\n\n')).toHaveLength(3);
+  expect((await user.run([...spend, '--json'])).json['disputed']).toHaveLength(3);
+  const picked = (await user.run([...spend, '--fields', 'price'])).json;
+  expect(picked['disputed']).toEqual(Array(3).fill({ price: expect.any(String) as string }));
 });
 
 it('a batch tells of each row that differs; --strict ends with 11 again, and pays nothing again', async () => {
@@ -197,6 +222,41 @@ it('--mark adds to a file once, records both hashes, and pays nothing again', as
   expect(piped.stderr).toContain('--mark adds nothing to standard output');
   expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
   expect(readBill(stateDir)).toHaveLength(1);
+});
+
+it('tts --mark adds to an MP3 once, records both hashes, and leaves other formats alone', async () => {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir });
+  onEnd(() => sandbox.close());
+  const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
+  const read = (name: string): Buffer => readFileSync(join(user.cwd, name));
+  const speak = ['tts', 'Hello. There.', '--key', 'k', '--mark', '--json', '-o', 'a.mp3'];
+  const made = await user.run([...speak, '--sidecar']);
+  const file = { unmarked_sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
+  expect(made.json['job']).toMatchObject({ files: [file] });
+  expect(JSON.parse(read('a.mp3.json').toString())).toMatchObject({ file });
+  const marked = read('a.mp3');
+  expect((await user.run(speak)).code).toBe(0);
+  expect((await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'copy.mp3'])).code).toBe(0);
+  expect([read('a.mp3').equals(marked), read('copy.mp3').equals(marked)]).toEqual([true, true]);
+
+  expect((await user.run(['tts', 'Hello. There.', '--key', 'p', '-o', 'p.mp3'])).code).toBe(0);
+  const unmarked_sha256 = createHash('sha256').update(read('p.mp3')).digest('hex');
+  expect(made.json['job']).toMatchObject({ files: [{ unmarked_sha256 }] });
+  expect((await user.run(['jobs', 'fetch', '@p', '--mark', '-o', 'late.mp3'])).code).toBe(0);
+  expect(read('late.mp3').equals(marked)).toBe(true);
+  const standing = await user.run(['jobs', 'fetch', '@p', '--mark', '-o', 'p.mp3']);
+  expect(standing.stderr).toContain('saved already');
+
+  const wav = await user.run(['tts', 'Hello.', '--mark', '-o', 'a.wav']);
+  expect([wav.code, wav.stderr]).toEqual([0, expect.stringContaining('a.wav is not marked: it is no MP3')]);
+  const piped = await user.start(['jobs', 'fetch', '@p', '--mark', '-o', '-']).result;
+  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  const split = ['tts', 'Hello. There.', '--split', '--piece-length', '8', '--mark', '-o', 'split.mp3'];
+  const { json } = await user.run([...split, '--json']);
+  expect([json['jobs'], json['files']]).toMatchObject([[{}, {}], [file]]);
+  expect(readdirSync(user.cwd).filter((name) => /\.(part|pieces)/.test(name))).toEqual([]);
+  expect(readBill(stateDir)).toHaveLength(5);
 });
 
 it('kill -9 while it marks leaves a whole file or none, and the same command pays nothing', async () => {

@@ -6,6 +6,7 @@ import { expect, it } from 'vitest';
 import { OutputLock } from '../../src/files/output-lock.ts';
 import { markedCopy } from '../../src/jobs/mark.ts';
 import { provenanceOf } from '../../src/jobs/receipt.ts';
+import { renderSpeech } from '../../src/sandbox/media/speech.ts';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { box } from '../support/film.ts';
@@ -39,6 +40,45 @@ const claimant = {
   owner: { pid: 1, start: '', host: '' },
   assertLease: () => undefined,
   lifeOf: () => Promise.resolve('dead' as const),
+};
+
+const speech = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
+
+function frame(id: string, content: string): Buffer {
+  const head = Buffer.alloc(id.length === 3 ? 6 : 10);
+  head.write(id);
+  head.writeUIntBE(content.length, id.length, id.length === 3 ? 3 : 4);
+  return Buffer.concat([head, Buffer.from(content, 'latin1')]);
+}
+
+function tag(version: number, content: Buffer, flags = 0): Buffer {
+  const size = [content.length >> 7, content.length & 0x7f];
+  const ends = ['ID3', '3DI'].map((name) =>
+    Buffer.concat([Buffer.from(name), Buffer.from([version, 0, flags, 0, 0, ...size])]),
+  );
+  const [head = Buffer.alloc(0), foot = Buffer.alloc(0)] = ends;
+  return Buffer.concat([head, content, ...(flags === 0x10 ? [foot] : []), speech]);
+}
+
+const title = (version: number): Buffer => frame(version < 3 ? 'TT2' : 'TIT2', '\0a boat');
+const manifest = frame('GEOB', `\0application/x-c2pa-manifest-store\0\0c2pa\0${'.'.repeat(200)}`);
+// Frames of version 3 have the sizes before zeros are put behind each 0xff.
+const privately = frame('PRIV', `boat\0${'\xff\0'.repeat(50)}`);
+const padded = Buffer.from(
+  Buffer.concat([privately, title(3), manifest])
+    .toString('latin1')
+    .replaceAll('\xff', '\xff\0'),
+  'latin1',
+);
+const checksum = Buffer.from([0, 0, 0, 10, 0x80, 0, 0, 0, 0, 0, 1, 2, 3, 4]);
+const other = frame('TXXX', '\0DigitalSourceType\0digitalCapture');
+const tagged = {
+  'has no tag': speech,
+  'has a tag of version 2': tag(2, title(2)),
+  'has a tag of version 3 with padding': tag(3, Buffer.concat([title(3), Buffer.alloc(50)])),
+  'has a tag of version 4 with a footer': tag(4, title(4), 0x10),
+  'has another text': tag(3, Buffer.concat([title(3), frame('TXXX', '\0boat\0paper')])),
+  'has unsynchronised frames': tag(3, padded.subarray(0, padded.indexOf('GEOB')), 0x80),
 };
 
 async function marked(bytes: Buffer): Promise<{ bytes?: Buffer; notes: string[]; path: string }> {
@@ -84,11 +124,46 @@ it.each([
   ['of which the XMP names another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
   ['with two packets', Buffer.concat([clip, tool, tool]), 'cannot be merged'],
   ['of which the last box is open', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
-  ['that is a WAV', Buffer.from('RIFF\0\0\0\0WAVEfmt '), 'no MP4'],
+  ['that is a WAV', Buffer.from('RIFF\0\0\0\0WAVEfmt '), 'neither an MP4 nor an MP3'],
+  ['that is an MP3 with a C2PA manifest', tag(3, manifest), 'C2PA manifest'],
+  [
+    'with a manifest in its second tag',
+    Buffer.concat([tag(3, title(3)).subarray(0, -speech.length), tag(3, manifest)]),
+    'C2PA manifest',
+  ],
+  ['with a manifest behind bytes that are unsynchronised', tag(3, padded, 0x80), 'C2PA manifest'],
+  ['of which the tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
+  ['of which the tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
+  ['of which the tag names another source', tag(3, other), 'cannot be merged'],
 ])('leaves a file as it is %s', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
 });
+
+it.each(Object.entries(tagged))('adds a frame to an MP3 that %s, and no second one', async (_, source) => {
+  const { bytes: made = Buffer.alloc(0), notes } = await marked(source);
+  expect(notes).toEqual([]);
+  expect(made.subarray(-speech.length).equals(speech)).toBe(true);
+  expect(made.toString('latin1').split(term)).toHaveLength(2);
+  expect(await marked(made)).toMatchObject({ notes: [] });
+  expect((await marked(made)).bytes).toBeUndefined();
+});
+
+it.runIf(hasExiftool && hasFfmpeg)(
+  'programs read the mark of an MP3, and nothing else has changed',
+  async () => {
+    const copies = await Promise.all(Object.values(tagged).map(marked));
+    const args = ['-j', '-UserDefinedText', '-Title', ...copies.map(({ path }) => path)];
+    const mark = { UserDefinedText: `(DigitalSourceType) ${term}` };
+    const found = JSON.parse(execFileSync('exiftool', args, { encoding: 'utf8' })) as object[];
+    expect(found).toMatchObject([mark, ...found.slice(1).map(() => ({ ...mark, Title: 'a boat' }))]);
+    const heard = [speech, ...copies.map(({ bytes = Buffer.alloc(0) }) => bytes)].map((each) => {
+      const { complaints, output } = ffmpeg(each, [], ['-f', 'md5']);
+      return [complaints.replaceAll(/0x[0-9a-f]+/g, ''), output.toString()];
+    });
+    expect(new Set(heard.map(String)).size).toBe(1);
+  },
+);
 
 it.runIf(hasFfmpeg)('ffmpeg decodes a marked file without a warning', async () => {
   const { bytes: merged = Buffer.alloc(0) } = await marked(Buffer.concat([clip, tool]));

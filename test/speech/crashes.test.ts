@@ -9,6 +9,7 @@ import { newJobId } from '../../src/ledger/job-id.ts';
 import { holderText } from '../../src/ledger/names.ts';
 import { fingerprintOf } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
+import { renderSpeech } from '../../src/sandbox/media/speech.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak, type SpeechResult } from '../../src/speech/speak.ts';
 import { claimantOf, lockAs } from '../support/downloads.ts';
@@ -130,6 +131,58 @@ describe('a run that was killed', () => {
     await expect(run()).rejects.toMatchObject({ message: expect.stringContaining(other) as string });
     expect(names(folder)).toEqual([other, 'a.mp3.part'].sort());
     expect(readFileSync(join(folder, other)).subarray(44)).toEqual(audio);
+  });
+});
+
+describe('a run that marks an MP3, and was killed', () => {
+  const mp3 = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
+  const killed = async (
+    { target, deps }: Bench,
+    ...written: ('output' | 'record')[]
+  ): Promise<{ again: () => Promise<SpeechResult>; marked: Buffer }> => {
+    const left = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
+    left.held = await lockAs(claimantOf(0), target, 'speech');
+    await left.open();
+    await left.write(mp3);
+    const kept = await left.complete();
+    const details = { kept };
+    const [id = ''] = await deps.ledger.ids();
+    await deps.ledger.append(id, {
+      type: 'finished',
+      state: 'succeeded',
+      native_status: '20000000',
+      details,
+    });
+    const file = await left.publish(kept);
+    const marked = readFileSync(target);
+    if (!written.includes('output')) rmSync(target);
+    if (written.includes('record')) await deps.ledger.append(id, { type: 'file', file });
+    await left.held.release();
+    const again = (): Promise<SpeechResult> => {
+      const options = { target, force: false, mime: 'audio/mpeg', mark: () => undefined };
+      const order = { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };
+      return speak(order, deps, new FileSink(options));
+    };
+    return { again, marked };
+  };
+
+  test.each([
+    ['before it published', []],
+    ['before it recorded the file', ['output']],
+    ['before it removed the part', ['output', 'record']],
+  ] as const)('%s: the next run delivers the marked file, and sends nothing', async (_, written) => {
+    const bench = await after(sending, reply, accepted);
+    const { again, marked } = await killed(bench, ...written);
+    const file = {
+      path: bench.target,
+      sha256: createHash('sha256').update(marked).digest('hex'),
+      unmarked_sha256: createHash('sha256').update(mp3).digest('hex'),
+    };
+    expect(await again()).toMatchObject({ isResumed: true, file });
+    expect(readFileSync(bench.target)).toEqual(marked);
+    expect(marked.subarray(-mp3.length).equals(mp3)).toBe(true);
+    expect(names(bench.folder)).toEqual(['a.mp3']);
+    expect(bench.server.requests).toHaveLength(0);
   });
 });
 

@@ -20,10 +20,10 @@ export async function deliverSpeech(
   speech: PreparedSpeech,
   options: TtsOptions,
 ): Promise<Outcome> {
-  const { key, new: fresh = false, force = false, sidecar = false, budget, concurrency } = options;
+  const { key, new: fresh = false, force = false, sidecar = false, mark, budget, concurrency } = options;
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const output = speech.target ?? context.io.stdout;
-  const wanted = { output, force, sidecar, fresh, deadline, key, budget };
+  const wanted = { output, force, sidecar, mark, fresh, deadline, key, budget };
   const { bodies, joiner, format, sampleRate } = speech;
   try {
     if (joiner !== undefined)

@@ -11,6 +11,7 @@ import {
   checkNoTemplate,
   checkStdout,
   jobOptions,
+  markOption,
   noCheckOption,
   addEndOptions,
   requestOptions,
@@ -40,7 +41,7 @@ function addTtsOptions(command: Command): void {
       single('--concurrency <n>', 'how many pieces are spoken at once (default 3)', wholeNumber(1, 64)),
     );
   addOutputOptions(command);
-  command.addOption(sidecarOption());
+  command.addOption(sidecarOption()).addOption(markOption());
   command.addOption(timeoutOption()).addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   addEndOptions(command);
