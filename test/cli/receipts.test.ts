@@ -73,7 +73,7 @@ it('spend --disputed prints each of several files', async () => {
     exit_code: 0,
     disputed: [],
   });
-  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id, output: `[${id}].mp4` }));
+  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id, output: `${id}.mp4` }));
   const fixed = { protocol: 'a', model: 'video-a', duration: 4 };
   const manifest = rows.map((row) => `${JSON.stringify({ ...fixed, ...row })}\n`).join('');
   writeFileSync(join(user.cwd, 'm.jsonl'), manifest);
