@@ -73,11 +73,12 @@ it('spend --disputed prints each of several files', async () => {
     exit_code: 0,
     disputed: [],
   });
-  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id, output: `${id}.mp4` }));
+  const rows = ['one', 'two', 'three'].map((id) => ({ id, prompt: id }));
   const fixed = { protocol: 'a', model: 'video-a', duration: 4 };
   const manifest = rows.map((row) => `${JSON.stringify({ ...fixed, ...row })}\n`).join('');
   writeFileSync(join(user.cwd, 'm.jsonl'), manifest);
-  expect((await user.run(['batch', 'run', join(user.cwd, 'm.jsonl')])).code).toBe(0);
+  const run = ['batch', 'run', join(user.cwd, 'm.jsonl'), '-o', 'clips/{id}.mp4'];
+  expect((await user.run(run)).code).toBe(0);
   expect((await user.run(spend)).stdout.split('\n\n')).toHaveLength(3);
   expect((await user.run([...spend, '--json'])).json['disputed']).toHaveLength(3);
   const picked = (await user.run([...spend, '--fields', 'price'])).json;
