@@ -12,6 +12,7 @@ import {
   isRunning,
   uncertainRuns,
   waitForRenewal,
+  withReadReply,
   type UncertainRuns,
 } from './liveness.ts';
 import { checkNoSecret } from '../key-name.ts';
@@ -187,7 +188,8 @@ export async function findEarlier(
   const isDelivered = (job: Job, time?: number): boolean => isDeliveredTo(job, order.goal, time);
   before ??= new Set(jobs.filter((job) => isDelivered(job, deps.startedAt)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;
-  for (const job of jobs) {
+  for (const found of jobs) {
+    const job = order.fresh ? found : withOneLook(await withReadReply(found, order, deps.ledger));
     const isNewest = secondTakeOf === undefined;
     const about = order.fresh ? undefined : doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };

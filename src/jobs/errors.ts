@@ -47,7 +47,8 @@ export function unknownError(job: Job, why: string, requestId?: string): MgwErro
 /** Exit 2: the same request was submitted under another key, and the caller may not know of it. Nothing was sent. */
 export function otherKeyError(job: Job, doubt: 'sending' | 'untold'): MgwError {
   const name = job.key === undefined ? 'without a key' : `under the key ${job.key}`;
-  const state = doubt === 'sending' ? 'is still being sent' : 'was accepted, and its caller was never told';
+  const state =
+    doubt === 'sending' ? 'is still being sent' : 'was accepted, and whose caller may not have been told';
   const way = job.key === undefined ? '' : ` Call again with the key ${job.key}: nothing is paid twice.`;
   const text = `The same request was submitted ${name} as job ${job.id}, which ${state}. Nothing was sent.${way}`;
   return new MgwError('conflict', text, { charged: 'no', retry: 'never', next: showCommand(job), job });

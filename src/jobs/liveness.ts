@@ -3,7 +3,7 @@ import { isOpenFor, type Goal, type Job, type Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { JobDeps } from './deps.ts';
 import type { Order } from './order.ts';
-import { shownState } from './reconcile.ts';
+import { reconcile, shownState } from './reconcile.ts';
 import { interruptedError, pendingError, withoutHandle } from './errors.ts';
 
 /** Processes of other machines that run a job and are not known to be alive or dead. */
@@ -88,6 +88,22 @@ export function doubtAbout(
   const { goals } = job.record;
   const isTold = goals.length === 0 || goals.some(({ deliveredAt }) => deliveredAt !== undefined);
   return isLeft && !isTold ? 'untold' : undefined;
+}
+
+/**
+ * Returns the job with its verdict, for an agent: a process that died after it had recorded the response, and before it
+ * read it, may have been accepted under another key.
+ * @throws MgwError('local_io') if the verdict cannot be recorded.
+ */
+export async function withReadReply(
+  job: Job,
+  { blockedByAnyDoubt, read }: Pick<Partial<Order>, 'blockedByAnyDoubt' | 'read'>,
+  ledger: Ledger,
+): Promise<Job> {
+  const isUnread = job.record.pendingReply !== undefined;
+  return isUnread && blockedByAnyDoubt !== undefined && read !== undefined
+    ? reconcile(ledger, job, read)
+    : job;
 }
 
 /**

@@ -19,6 +19,9 @@ const longestWaitMs = 50_000;
 /** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
 export const longestCallMs = 53_000;
 
+/** The time after which a client that has neither cancelled an answered call nor gone away has read the answer, ms. */
+const readWithinMs = 1_000;
+
 /** The interval of progress notifications, ms. */
 const progressEveryMs = 5_000;
 
@@ -34,8 +37,11 @@ export interface Call {
   notes: string[];
   /** Records that this call is about to pay, so that an error can report the charge. */
   paying(): void;
-  /** Whether the client still waits: it has not cancelled the call, and was not answered. */
-  isAwaited(): boolean;
+  /**
+   * Calls `record` once it is known whether the client got the answer that is about to be returned. The client did not
+   * if it cancels the call or goes away, at any time until shortly after the answer was written.
+   */
+  whenTold(record: (isTold: boolean) => Promise<void>): void;
   context: ServerContext;
 }
 
@@ -45,6 +51,7 @@ export class Calls {
   readonly #interrupted: Signals;
   readonly #closing = new AbortController();
   readonly #inProgress = new Set<Promise<unknown>>();
+  readonly #unread = new Set<{ id: unknown; cancelled: AbortController }>();
 
   /** @param interrupted the signals of the process */
   constructor(session: Session, interrupted: Signals) {
@@ -76,7 +83,13 @@ export class Calls {
       signals: { soft: soft.signal, hard: hard.signal },
       deadline: deadlineIn(longestWaitMs, this.#session.clock),
       tell: (text: string) => void (told.text = text),
-      isAwaited: () => !answered.signal.aborted && !soft.signal.aborted,
+      whenTold: (record: (isTold: boolean) => Promise<void>) =>
+        this.background(async (signals) => {
+          const isAwaited = !answered.signal.aborted && !soft.signal.aborted;
+          const isTold = isAwaited && (await this.#isRead(context.mcpReq, signals.soft));
+          // Without this record the client counts as not told, which costs nothing.
+          await record(isTold).catch(() => undefined);
+        }),
     };
     const working = this.#work(call, work).finally(() => {
       this.#inProgress.delete(working);
@@ -108,10 +121,34 @@ export class Calls {
     this.#inProgress.add(working);
   }
 
+  /**
+   * Records that the client has cancelled a call, also one that was answered: the answer may have come too late.
+   * @param id the id of the request
+   */
+  cancelled(id: unknown): void {
+    for (const each of this.#unread) if (each.id === id) each.cancelled.abort();
+  }
+
   /** Accepts nothing new, and resolves when everything in progress has ended and is recorded. */
   async end(): Promise<void> {
     this.#closing.abort(new Error('the client is gone'));
-    await Promise.allSettled(this.#inProgress);
+    while (this.#inProgress.size > 0) await Promise.allSettled(this.#inProgress);
+  }
+
+  async #isRead({ id, signal }: ServerContext['mcpReq'], ending: AbortSignal): Promise<boolean> {
+    const cancelled = new AbortController();
+    const call = { id, cancelled };
+    const unlink = [abortWith(signal, cancelled), abortWith(ending, cancelled)];
+    this.#unread.add(call);
+    try {
+      await this.#session.clock.sleep(readWithinMs, cancelled.signal);
+      return true;
+    } catch {
+      return false;
+    } finally {
+      this.#unread.delete(call);
+      for (const each of unlink) each();
+    }
   }
 
   async #work(

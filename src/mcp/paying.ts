@@ -44,7 +44,7 @@ export async function pay(asked: PaymentRequest, call: Call, tools: Tools): Prom
   }
   const { job, files, isResumed, delivered } = paid;
   // A client that gave up does not know of the job, and the record must say so.
-  await delivered(call.isAwaited());
+  call.whenTold(delivered);
   return {
     ok: true,
     charged: isResumed ? 'no' : 'yes',

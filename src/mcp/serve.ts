@@ -62,7 +62,10 @@ export async function serveMcp(options: ServeOptions): Promise<void> {
     runs: new Map(),
     confirmation,
   };
-  const lines = boundedLines((response) => stdout.write(response));
+  const lines = boundedLines(
+    (response) => stdout.write(response),
+    (id) => calls.cancelled(id),
+  );
   const transport = new StdioServerTransport(lines, stdout, { maxBufferSize: 2 * maxLineBytes });
   const ended = endOf(stdin, stdout, signals.soft);
   const handle = serveStdio(() => serverOf(tools), {
@@ -137,8 +140,13 @@ const endsShown = 300;
  * Passes messages on, each a complete line. Drops longer lines, so that a message cannot fill the memory, and lines that
  * are not messages, for which the SDK has no response.
  * @param refuse called with the JSON-RPC response to a line that was dropped
+ * @param onCancelled called with the id of each request that the client cancels: the SDK tells only of open ones
  */
-export function boundedLines(refuse: (response: string) => void, max = maxLineBytes): Transform {
+export function boundedLines(
+  refuse: (response: string) => void,
+  onCancelled: (id: unknown) => void,
+  max = maxLineBytes,
+): Transform {
   let parts: Buffer[] = [];
   let size = 0;
   let dropped: { head: Buffer; tail: Buffer } | undefined;
@@ -165,7 +173,9 @@ export function boundedLines(refuse: (response: string) => void, max = maxLineBy
         take(chunk.subarray(start, end));
         const line = Buffer.concat(parts);
         const refusal =
-          dropped === undefined ? refusalOf(line) : tooLong(dropped.head.toString(), dropped.tail.toString());
+          dropped === undefined
+            ? refusalOf(line, onCancelled)
+            : tooLong(dropped.head.toString(), dropped.tail.toString());
         if (refusal !== undefined) refuse(`${refusal}\n`);
         else if (line.length > 0) this.push(Buffer.concat([line, Buffer.from('\n')]));
         [parts, size, dropped, start] = [[], 0, undefined, end + 1];
@@ -192,8 +202,13 @@ const callSchema = z.looseObject({
   method: z.string(),
 });
 
+const cancelledSchema = z.looseObject({
+  method: z.literal('notifications/cancelled'),
+  params: z.looseObject({ requestId: idSchema }),
+});
+
 // The response to a line that is no message; undefined if it is one, or blank.
-function refusalOf(line: Buffer): string | undefined {
+function refusalOf(line: Buffer, onCancelled: (id: unknown) => void): string | undefined {
   const text = line.toString();
   if (text.trim() === '') return undefined;
   let given: unknown;
@@ -204,6 +219,8 @@ function refusalOf(line: Buffer): string | undefined {
   }
   // A response is never answered: two peers could go on with that.
   if (isObject(given) && ('result' in given || 'error' in given)) return undefined;
+  const cancelled = cancelledSchema.safeParse(given);
+  if (cancelled.success) onCancelled(cancelled.data.params.requestId);
   if (callSchema.safeParse(given).success) return undefined;
   if (Array.isArray(given))
     return errorResponse('null', -32600, 'Batches are not served: send one message a line.');

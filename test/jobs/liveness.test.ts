@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import type { Life, Owner } from '../../src/job.ts';
+import type { JobEvent, Life, Owner } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
-import { freshFolder, httpServer } from '../support/servers.ts';
+import { type Answer, freshFolder, httpServer, says } from '../support/servers.ts';
 import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from './harness.ts';
 
 const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
@@ -85,3 +85,26 @@ it('a job whose process ends between two looks at it is joined, and not paid for
   expect(await run(deps, order)).toMatchObject({ exit: 0, isResumed: true });
   expect([server.created, looks > 0]).toEqual([1, true]);
 });
+
+it.each<[string, Answer, object, number]>([
+  ['that was accepted blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
+  ['that was refused does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
+])(
+  'a job whose process died before it read the answer, and %s an agent under another key',
+  async (_, answer, ran, posts) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(answer);
+    const agent = { blockedByAnyDoubt: { remainingMs: () => 0 } };
+    const dying = await depsFor(server.url, state);
+    const { ledger } = dying;
+    const isLost = ({ type }: JobEvent): boolean => ['accepted', 'rejected', 'detached'].includes(type);
+    dying.ledger = {
+      ...ledger,
+      append: (id, event) => (isLost(event) ? Promise.reject(new Error('dead')) : ledger.append(id, event)),
+    };
+    const first = await run(dying, orderOf({ ...agent, key: 'one' }));
+    expect(await ledger.read(first.job?.id ?? '')).toMatchObject({ state: 'sending' });
+    expect(await run(await depsFor(server.url, state), orderOf({ ...agent, key: 'two' }))).toMatchObject(ran);
+    expect(server.requests).toHaveLength(posts);
+  },
+);

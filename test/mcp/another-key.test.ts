@@ -1,3 +1,7 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { describe, expect, test } from 'vitest';
 import { clients, connect } from './client.ts';
 import { gateway, slowGateway, userOf, video } from './gateway.ts';
@@ -34,6 +38,32 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(await second).toMatchObject({ ok: true, charged: 'yes' });
     expect(server.posts()).toBe(2);
   });
+});
+
+test('a job whose answer came too late for its client is not paid for again under another key', async () => {
+  const server = await gateway();
+  const user = await userOf(server.url);
+  const child = spawn(process.execPath, [resolve('bin/mgw.js'), ...args], { cwd: user.cwd, env: user.env });
+  const lines = createInterface({ input: child.stdout });
+  const send = (...messages: object[]): boolean =>
+    child.stdin.write(messages.map((each) => `${JSON.stringify({ jsonrpc: '2.0', ...each })}\n`).join(''));
+  const call = (id: number, given: object): object => ({
+    id,
+    method: 'tools/call',
+    params: { name: 'submit_video', arguments: given },
+  });
+  const clientInfo = { name: 'test', version: '1' };
+  const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo };
+  send({ id: 1, method: 'initialize', params });
+  await once(lines, 'line');
+  send(call(2, one));
+  await once(lines, 'line');
+  send({ method: 'notifications/cancelled', params: { requestId: 2 } }, call(3, two));
+  const [line] = (await once(lines, 'line')) as [string];
+  expect((JSON.parse(line) as { result: object }).result).toMatchObject({ structuredContent: useOne });
+  child.stdin.end();
+  await once(child, 'close');
+  expect(server.posts()).toBe(1);
 });
 
 test('a key that is asked for while another is being sent waits, and is paid for once the other was told', async () => {

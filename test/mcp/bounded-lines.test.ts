@@ -6,7 +6,11 @@ import { readAll } from '../support/read-all.ts';
 /** What comes out if a text is written in pieces of a size, and the ends of the lines that were dropped. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
-  const lines = boundedLines((response) => dropped.push(response), max);
+  const lines = boundedLines(
+    (response) => dropped.push(response),
+    () => undefined,
+    max,
+  );
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; at += size) lines.write(bytes.subarray(at, at + size));
   lines.end();

@@ -72,6 +72,31 @@ test('a client that asked for it is told what a call is doing', async () => {
   expect(await first).toBe('job_1 running');
 });
 
+test.each<[string, boolean, (calls: Calls) => unknown]>([
+  ['neither cancels nor goes away', true, () => undefined],
+  ['cancels another call', true, (calls) => calls.cancelled('other')],
+  ['cancels the call too late for its answer', false, (calls) => calls.cancelled('call')],
+  ['goes away before it can have read the answer', false, (calls) => calls.end()],
+])('a client that %s was told of the outcome: %s', async (_, isTold, happen) => {
+  const clock = new TestClock(1000);
+  const calls = callsOn(clock);
+  const { mcpReq } = contextWith().context;
+  const context = { mcpReq: { ...mcpReq, id: 'call' } } as ServerContext;
+  const recorded = new Promise<boolean>((resolve) => {
+    void calls
+      .run(context, late, (call) => {
+        call.whenTold((each) => {
+          resolve(each);
+          return Promise.resolve();
+        });
+        return Promise.resolve(well);
+      })
+      .then(() => happen(calls))
+      .then(() => clock.advance(1000));
+  });
+  expect(await recorded).toBe(isTold);
+});
+
 test('an error tells what the call has cost only if the call was about to pay', async () => {
   const calls = callsOn(new TestClock());
   const fail = (): never => {

@@ -3,6 +3,7 @@ import { StdioClientTransport as ModernTransport } from '@modelcontextprotocol/c
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { resolve } from 'node:path';
 import { onEnd } from '../support/clean-ups.ts';
 import type { User } from '../support/cli.ts';
@@ -33,6 +34,8 @@ export interface Agent {
   /** The server's stderr. */
   stderr(): string;
   close(): Promise<void>;
+  /** Ends the connection as a client does that is killed: no message says so. */
+  die(): void;
 }
 
 /** How a client answers when its person is asked. */
@@ -81,6 +84,7 @@ async function connectV1(server: Server, person: Person | undefined): Promise<Ag
     pid: transport.pid ?? 0,
     stderr,
     close: () => client.close(),
+    die: () => cutOff(transport),
   };
 }
 
@@ -104,6 +108,7 @@ async function connectV2(server: Server, isModern: boolean, person: Person | und
     pid: transport.pid ?? 0,
     stderr,
     close: () => client.close(),
+    die: () => cutOff(transport),
   };
 }
 
@@ -116,4 +121,11 @@ function textOf(stream: NodeJS.EventEmitter | null): () => string {
   let text = '';
   stream?.on('data', (chunk: Buffer) => (text += chunk.toString()));
   return () => text;
+}
+
+// The pipes are the transport's own.
+function cutOff(transport: object): void {
+  const { stdin, stdout } = Reflect.get(transport, '_process') as ChildProcessWithoutNullStreams;
+  stdin.destroy();
+  stdout.destroy();
 }

@@ -5,18 +5,18 @@ import builds from '../../scripts/build/rolldown.config.mjs';
 const [commandLine] = builds;
 const folder = new URL('../../node_modules/.cache/mgw-storm/', import.meta.url);
 await build({ ...commandLine, logLevel: 'warn' });
-const isFleet = process.argv.includes('--fleet');
+const kind = ['fleet', 'agents'].find((each) => process.argv.includes(`--${each}`));
 const storm = {
   main: 'test/storm/main.ts',
   worker: 'test/storm/worker.ts',
   recorder: 'test/storm/recorder.ts',
 };
 await build({
-  input: isFleet ? { fleet: 'test/storm/fleet.ts' } : storm,
+  input: kind === undefined ? storm : { [kind]: `test/storm/${kind}.ts` },
   platform: 'node',
-  external: [/^node:/, /^pg/],
+  external: [/^node:/, /^pg/, /^@modelcontextprotocol/],
   resolve: commandLine.resolve,
   output: { dir: folder.pathname, format: 'esm' },
   logLevel: 'silent',
 });
-await import(new URL(isFleet ? 'fleet.js' : 'main.js', folder).href);
+await import(new URL(`${kind ?? 'main'}.js`, folder).href);
