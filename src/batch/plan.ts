@@ -2,7 +2,7 @@ import { MgwError, messageOf, usageError } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
 import { pathExists, pathsAt } from '../jobs/target.ts';
 import { type ChainDeps, Chains } from './chains.ts';
-import type { Manifest } from './manifest/manifest.ts';
+import { maxProblems, type Manifest } from './manifest/manifest.ts';
 import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
 import type { Row } from './manifest/row.ts';
 import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
@@ -48,7 +48,7 @@ export interface ModelCost {
 export interface Plan {
   rows: number;
   counts: Record<RowState, number>;
-  /** All problems, in the order of the file. */
+  /** The problems, in the order of the file; the first ten thousand of them. */
   problems: Problem[];
   /** The number of invalid rows. */
   bad: number;
@@ -149,10 +149,11 @@ class Planning {
     const lines = problems.filter(({ line }) => line !== this.#badLine);
     this.plan.bad += isRow ? 1 : lines.length;
     for (const problem of problems) {
+      this.#badLine = problem.line;
+      if (this.plan.problems.length >= maxProblems) continue;
       const text = problemText('', problem);
       if (!this.#told.has(text)) this.plan.problems.push(problem);
       this.#told.add(text);
-      this.#badLine = problem.line;
     }
   }
 

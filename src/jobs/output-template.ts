@@ -33,6 +33,8 @@ type Placeholder = (typeof placeholders)[number];
 const defaultTemplate = '{id}.{ext}';
 // Leaves room for the longer names of a `.part` file and its notes.
 const longestName = 200;
+// As long as the key of an object may be.
+const longestPath = 1024;
 
 /** The placeholders that are filled in later: the job's id, and the number of the file. */
 export const openPlaceholders = ['job', 'n'] as const;
@@ -66,6 +68,7 @@ export function fixedExtension(template: string): string {
  */
 export function outputPath(place: OutputPlace, values: OutputValues, own?: string): string {
   const template = own ?? place.template;
+  checkLength(template);
   checkPlaceholders(template);
   const name = template.replace(token, (text: string, placeholder?: Placeholder) => {
     if (placeholder === undefined) return text.charAt(0);
@@ -74,11 +77,19 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
     if (value === undefined || value === '') throw new Error(`{${placeholder}}: there is none`);
     return inName(value);
   });
+  checkLength(name);
   return inside(place, name);
+}
+
+function checkLength(name: string): void {
+  if (Buffer.byteLength(name) > longestPath)
+    throw new Error(`${printableLine(name, 60)} is longer than ${longestPath} bytes`);
 }
 
 /** Replaces the columns of a row in an output template. The standard placeholders and unknown names stay. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
+  // It is refused by `outputPath`.
+  if (template.length > longestPath) return template;
   return template.replace(token, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;
     const value = valueOf(name);
@@ -98,7 +109,10 @@ function checkPlaceholders(template: string): void {
 
 // A value must not lead to another folder or a hidden file.
 function inName(value: string): string {
-  const plain = value.replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-').replace(/^\.+/, '_');
+  const plain = value
+    .slice(0, 4 * longestName)
+    .replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-')
+    .replace(/^\.+/, '_');
   return plain.slice(0, longestName);
 }
 

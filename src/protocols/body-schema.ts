@@ -73,10 +73,10 @@ const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
   shapes.set(body, { schema, issues });
-  const found = issues.flatMap((issue) => {
+  const found = issues.flatMap((issue): Violation[] => {
     if (issue.code !== 'unrecognized_keys')
       return [violation(flags, issue.path.join('.'), valueAt(body, issue.path), issue.message)];
-    const names = issue.keys.map((key) => ({
+    const names = issue.keys.slice(0, maxUnlisted).map((key) => ({
       path: [...issue.path, key],
       meant: meantBy(schema, flags, issue.path, key),
     }));
@@ -84,8 +84,27 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
       meant === undefined ? [] : [{ ...violation(flags, path.join('.'), valueAt(body, path), meant), meant }],
     );
   });
-  return found.filter(({ field }, index) => found.findIndex((other) => other.field === field) === index);
+  const withNul = pathOfNul(body);
+  if (withNul !== undefined)
+    found.unshift(violation(flags, withNul, 'a text with a NUL character', 'a text without one'));
+  const names = new Set<string>();
+  return found.filter(({ field }) => !names.has(field) && names.add(field));
 }
+
+// The name of the first field whose text or name has a NUL, at which other programs would end the text.
+function pathOfNul(value: Json | undefined, path = ''): string | undefined {
+  if (typeof value === 'string') return value.includes('\0') ? path : undefined;
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [name, member] of Object.entries(value)) {
+    const inner = path === '' ? name : `${path}.${name}`;
+    const found = name.includes('\0') ? inner : pathOfNul(member, inner);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The maximum number of unlisted fields that are looked at closely. */
+const maxUnlisted = 50;
 
 /** A note about the fields that the schema does not name, if there are any. */
 export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
@@ -97,7 +116,9 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
       ? issue.keys.map((key) => shownValue([...issue.path, key].join('.')))
       : [],
   );
-  return fields.length === 0 ? [] : [`Not in the specification, sent as it is: ${fields.join(', ')}.`];
+  if (fields.length === 0) return [];
+  const others = fields.length > maxUnlisted ? ` and ${fields.length - maxUnlisted} more` : '';
+  return [`Not in the specification, sent as it is: ${fields.slice(0, maxUnlisted).join(', ')}${others}.`];
 }
 
 // A similar field name of the same object, or the name of a field or flag that belongs elsewhere. Names inside lists

@@ -44,6 +44,9 @@ describe('a plan', () => {
     ['an escape', '\u001b[31m.mp4', /line break or a control/],
     ['a hidden file', '.bashrc', /starts with a dot/],
     ['a hidden folder', 'x/.git/hooks', /starts with a dot/],
+    ['fifty thousand folders', `${'a/'.repeat(50_000)}a.mp4`, /longer than 1024 bytes/],
+    ['a long template', '{id}'.repeat(1000), /longer than 1024 bytes/],
+    ['a template of long values', '{model}'.repeat(140), /longer than 1024 bytes/],
   ])('refuses an output with %s', async (_, output, why) => {
     const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat', output };
     const { code, stderr } = await scene.batch('plan', scene.file('o.jsonl', JSON.stringify(row)));

@@ -20,6 +20,24 @@ const good: Record<'a' | 'b' | 'c', JsonObject> = {
   c: { model: 'vendor-h3', prompt: 'a cat', duration: 5, resolution: '2K' },
 };
 
+it.each<['a' | 'b' | 'c', JsonObject, string]>([
+  ['a', { instances: [{ prompt: 'a\0b' }] }, 'instances.0.prompt'],
+  ['b', { Prompt: 'a cat', SessionContext: '\0' }, 'SessionContext'],
+  ['c', { prompt: 'a cat', metadata: { 'x\0': 1 } }, 'metadata.x\0'],
+])('a NUL is refused in any text: %s %j', async (name, members, field) => {
+  const { check } = await protocols[name].checks();
+  expect(check({ ...good[name], ...members })).toMatchObject([
+    { field, value: 'a text with a NUL character' },
+  ]);
+});
+
+it('names few of the fields that the specification does not list', async () => {
+  const { check, advise } = await protocols.c.checks();
+  const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
+  expect(check(body)).toEqual([]);
+  expect(advise(body).filter((text) => /k49x and 19950 more\.$/.test(text))).toHaveLength(1);
+});
+
 describe('a field that the specification does not list', () => {
   it.each<['a' | 'b' | 'c', JsonObject, string, string]>([
     ['a', { promt: 'x' }, 'promt', 'instances.0.prompt'],

@@ -31,6 +31,7 @@ export async function* readCsv(
     )
       continue;
     if (header === undefined) {
+      if (length === 0) continue;
       header = readHeader({ ...record, cells: record.cells.slice(0, length) }, source.badLines, report);
       continue;
     }
@@ -120,8 +121,9 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
     first += next.value.bytes.toString('utf8');
     if (first.trim() !== '') break;
   }
+  const separator = separatorOf(first);
   const parser = new Parser({
-    delimiter: separatorOf(first),
+    delimiter: separator,
     record_delimiter: ['\r\n', '\n', '\r'],
     relax_column_count: true,
     skip_empty_lines: true,
@@ -140,11 +142,15 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
       line += lineBreaks(raw);
       return { cells: record, line: start, lastLine: Math.max(start, line - 1) };
     });
+  const feed = (bytes: Buffer, firstLine: number): Promise<void> => {
+    checkWidth(bytes, firstLine, separator);
+    return write(parser, bytes);
+  };
   try {
-    if (first !== '') await write(parser, Buffer.from(first));
+    if (first !== '') await feed(Buffer.from(first), 1);
     yield* take().filter((record) => isText(record, source));
-    for await (const { bytes } of blocks) {
-      await write(parser, bytes);
+    for await (const block of blocks) {
+      await feed(block.bytes, block.line);
       yield* take().filter((record) => isText(record, source));
     }
     parser.end();
@@ -156,6 +162,24 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
   } finally {
     read = [];
     parser.destroy();
+  }
+}
+
+/** The maximum number of separators in a line. The parser makes an array of a row's cells, however many there are. */
+const maxSeparators = 100_000;
+
+function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
+  const byte = Buffer.from(separator).at(-1);
+  let [line, found] = [firstLine, 0];
+  for (let at = 0; at < bytes.length; at += 1) {
+    if (bytes[at] === 0x0a || bytes[at] === 0x0d) found = 0;
+    if (bytes[at] === 0x0a) line += 1;
+    if (bytes[at] === byte) found += 1;
+    if (found > maxSeparators)
+      throw new Unreadable({
+        line,
+        message: `the line has more than ${maxSeparators} separators. What follows was not read`,
+      });
   }
 }
 

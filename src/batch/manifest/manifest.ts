@@ -110,6 +110,9 @@ interface Content extends Pick<Opening, 'columns' | 'kindOf'> {
   ) => AsyncIterable<ManifestRecord> | Iterable<ManifestRecord | Problem>;
 }
 
+/** The maximum number of problems of a manifest. */
+export const maxProblems = 10_000;
+
 async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): AsyncGenerator<Item> {
   yield* content.faults.map(ofFile);
   if (content.faults.length > 0) return;
@@ -118,17 +121,25 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
   const { defaults, columns } = content;
   const inferred = kindInference(defaults, content.kindOf);
   try {
-    let index = 0;
+    let [index, bad] = [0, 0];
     for await (const record of content.records(report)) {
       index += 1;
+      bad += problems.length;
       yield* problems.splice(0).map(ofFile);
+      if (bad > maxProblems)
+        throw new Unreadable({
+          line: record.line,
+          message: `more than ${maxProblems} rows are invalid. What follows was not read`,
+        });
       if (!('message' in record) && (await isLeftOut(record, index))) continue;
       const kind = 'message' in record ? record : await inferred(record);
       if ('message' in record || typeof kind === 'object') {
+        bad += 1;
         yield { problems: [kind as Problem], isRow: true };
         continue;
       }
       const row = readRow(record, index, { defaults, columns, kind }, report);
+      if (row === undefined) bad += 1;
       yield row === undefined ? { problems: problems.splice(0), isRow: true } : { row, record };
     }
   } catch (error) {

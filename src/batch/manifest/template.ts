@@ -2,8 +2,11 @@ import { fillColumns } from '../../jobs/output-template.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { nameHint, variableName } from './fields.ts';
 import type { WrittenField } from './record.ts';
+import { maxLineBytes } from './source.ts';
 
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
+/** The limits of a template: its placeholders and doubled braces, and its faults that are reported. */
+const [maxPlaceholders, maxFaults] = [10_000, 10];
 const templates = ['prompt', 'text', 'output'];
 
 /** Returns the names in the templates of a row. */
@@ -13,8 +16,9 @@ export function namesInTemplates(fields: ReadonlyMap<string, WrittenField>): Set
 
 /** Returns the names in a template: `animal` for `{Animal}`. */
 export function namesIn(template: string): string[] {
-  const found = [...template.matchAll(token)].map(([, name]) => name);
-  return found.filter((name) => name !== undefined).map(variableName);
+  const found = new Set<string>();
+  for (const [, name] of template.matchAll(token)) if (name !== undefined) found.add(variableName(name));
+  return [...found];
 }
 
 /**
@@ -48,15 +52,25 @@ function filledText(
   others: ReadonlyMap<string, WrittenField>,
   fault: (message: string) => void,
 ): string {
-  return template.replace(token, (found: string, name?: string) => {
-    if (found === '{{' || found === '}}') return found.charAt(0);
+  let [filled, end, count, faults] = ['', 0, 0, 0];
+  for (const { 0: found, 1: name, index } of template.matchAll(token)) {
+    const isBrace = found === '{{' || found === '}}';
     const value = name === undefined ? undefined : textOf(others.get(variableName(name)));
-    if (value !== undefined) return value;
+    filled += template.slice(end, index) + (isBrace ? found.charAt(0) : (value ?? found));
+    end = index + found.length;
+    count += 1;
+    if (count > maxPlaceholders || filled.length > maxLineBytes) {
+      fault(`with its ${count} placeholders it is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`);
+      break;
+    }
+    if (isBrace || value !== undefined) continue;
     const known = [...others].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
     const hint = name === undefined ? '' : ` ${nameHint(variableName(name), known)}`;
     fault(`the row has no ${shownValue(found)}. A brace of the text itself is written twice.${hint}`);
-    return found;
-  });
+    faults += 1;
+    if (faults === maxFaults) break;
+  }
+  return filled + template.slice(end);
 }
 
 /** Returns a value as text for a template; undefined if it is not a text, number or switch. */

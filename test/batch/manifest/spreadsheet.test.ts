@@ -177,6 +177,32 @@ describe('the size of a manifest', () => {
       /^m:1: the header has 100000 columns; allowed: 1000/,
     ],
     [
+      'a million semicolons',
+      'm.csv',
+      () => ';'.repeat(1e6),
+      /^m:1: the line has more than 100000 separators/,
+    ],
+    ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
+    [
+      'only invalid rows',
+      'm.jsonl',
+      () => '1\n'.repeat(10_002),
+      /^m:10002: more than 10000 rows are invalid/,
+    ],
+    ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
+    [
+      'a prompt that grows to gigabytes',
+      'm.jsonl',
+      () => JSON.stringify({ protocol: 'c', '#z': 'y'.repeat(1e6), prompt: '{z}'.repeat(1e6) }),
+      /^m:1: prompt: with its 9 placeholders it is too long/,
+    ],
+    [
+      'a prompt of braces',
+      'm.jsonl',
+      () => JSON.stringify({ protocol: 'c', prompt: '{{'.repeat(2e6) }),
+      /^m:1: prompt: with its 10001 placeholders it is too long/,
+    ],
+    [
       'a line of 60,000 members',
       'm.jsonl',
       () => JSON.stringify(Object.fromEntries(Array.from({ length: 60_000 }, (_, n) => [`k${n}`, 1]))),
