@@ -94,16 +94,23 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
       .replace(maskedKey, redacted);
 }
 
-// Too long to have been typed: a signature, a token, or another address.
-const longQueryValue = /([?&;]|\\u0026|%26)([\w.-]+=)[\w%+/.~:=-]{20,}/gi;
+// An address of any scheme, also escaped as in JSON.
+const address = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\*\/){2}[^\s"'<>]+/gi;
+const addressUser = /^([^/]*(?:\\*\/){2})[^/\\@?#]+@/;
+const queryValue = /([?&;#]|\\+u0026|%26)([\w.%~-]+)=([^&"'<>#\\;]+)/gi;
+// A value of eight characters or more may be a signature, a token, or another address.
+const plainValue = /^[\w.,:+-]{1,7}$/;
+const secretName =
+  /sig|secret|token|cred|pass|pwd|key|auth|mac|hash|md5|jwt|code|ticket|session|policy|access|%/i;
 
 /** Removes from addresses their credentials and the query values that may sign them: for files that people pass on. */
 export function withoutSignatures(text: string): string {
-  return text.replace(/https?:(?:\\?\/){2}[^\s"'<>]+/gi, (address) =>
-    address
-      .replace(queryInText, `$1$2${redacted}`)
-      .replace(longQueryValue, `$1$2${redacted}`)
-      .replace(userInfoInText, `$1${redacted}@`),
+  return text.replace(address, (found) =>
+    found
+      .replace(queryValue, (all: string, before: string, name: string, value: string) =>
+        plainValue.test(value) && !secretName.test(name) ? all : `${before}${name}=${redacted}`,
+      )
+      .replace(addressUser, `$1${redacted}@`),
   );
 }
 

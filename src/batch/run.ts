@@ -133,7 +133,7 @@ export class BatchRun {
     const end = await this.#attempts(planned, slot);
     slot.leave();
     this.#moves += 1;
-    this.#judge(end.error);
+    this.#judge(end);
     try {
       await this.#watcher.ended(end);
       await end.delivered?.();
@@ -169,7 +169,7 @@ export class BatchRun {
     }
   }
 
-  #judge(error: MgwError | undefined): void {
+  #judge({ planned, error }: RowEnd): void {
     if (error?.exitCode === exitCodes.unavailable && error.code === 'unreachable') this.#unreachable += 1;
     else this.#unreachable = 0;
     if (error === undefined) return;
@@ -178,12 +178,17 @@ export class BatchRun {
       error.code === 'balance' ||
       error.code === 'budget' ||
       error.code === 'internal' ||
-      (error.code === 'local_io' && error.job === undefined) ||
+      (error.code === 'local_io' && error.job === undefined && !isOwnPath(planned, error)) ||
       // Videos that are paid for could not be uploaded either.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
       this.#unreachable >= maxUnreachable;
     if (isForAll) this.#stop ??= error;
   }
+}
+
+/** Whether the `output` of a row itself cannot be written: it leads through a file or a link, or is a folder. */
+export function isOwnPath({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
+  return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
 }
 
 function held(ms: number): MgwError {

@@ -11,13 +11,14 @@ const words: Record<string, string> = {
   ENOENT: 'there is no such folder',
   ENOTDIR: 'a part of the path is not a folder',
   EISDIR: 'it is a folder',
+  EEXIST: 'a file is in its place',
   ELOOP: 'it is a symbolic link',
   ENAMETOOLONG: 'the name is too long',
   EFBIG: 'the file system takes no file of this size',
 };
 
 // Errors that a user has to fix before the command can succeed.
-const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENAMETOOLONG'];
+const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG'];
 
 /** The error (exit 10) if a local file cannot be written or read. An MgwError is returned unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {

@@ -204,7 +204,18 @@ it.each([
   ['see https://h/a?st=aaaaaaaaaaaaaaaaaaaaaa.', 'see https://h/a?st=[redacted]'],
   ['{"u":"https://user:pw@h/a"}', '{"u":"https://[redacted]@h/a"}'],
   [String.raw`{\"u\":\"https:\/\/h\/a?token=x\"}`, String.raw`{\"u\":\"https:\/\/h\/a?token=[redacted]\"}`],
-  ['https://h/a?page=2', 'https://h/a?page=2'],
+  ['https://h/a?page=2&t=1.5#top', 'https://h/a?page=2&t=1.5#top'],
+  [
+    'https://h/a?hmac=0123456789&v=a%20b#token=x',
+    'https://h/a?hmac=[redacted]&v=[redacted]#token=[redacted]',
+  ],
+  ['https://token@h/a?%73ig=x', 'https://[redacted]@h/a?%73ig=[redacted]'],
+  ['//h/a?auth_key=1-0-0-x', '//h/a?auth_key=[redacted]'],
+  ['s3://b/k?X-Amz-Signature=x', 's3://b/k?X-Amz-Signature=[redacted]'],
+  [
+    String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=x\\\"`,
+    String.raw`\\\"https:\\\/\\\/h\\\/a?a=1\\\u0026sig=[redacted]\\\"`,
+  ],
 ])('%j is passed on as %j', (text, shown) => {
   expect(withoutSignatures(text)).toBe(shown);
 });

@@ -4,7 +4,7 @@ import type { FlowDeps } from '../../flows/flow-deps.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
-import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
+import { BatchRun, isOwnPath, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
@@ -198,6 +198,10 @@ export class Worker {
         const { planned, error } = end;
         const taken = rows.get(planned.id);
         const state = stateAfter(end);
+        if (taken !== undefined && error !== undefined && isOwnPath(planned, error)) {
+          this.#watcher.bad(batch, planned.id, error.message);
+          return this.#release(planned.id, rows, () => queue.end(taken, 'bad', error.message));
+        }
         const rest = error === undefined ? undefined : retryDelayMs(error);
         await this.#watcher.ended(batch, end, state, rest !== undefined);
         if (taken === undefined) return;

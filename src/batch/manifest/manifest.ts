@@ -117,34 +117,33 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
   yield* content.faults.map(ofFile);
   if (content.faults.length > 0) return;
   const problems: Problem[] = [];
-  const report = (problem: Problem): void => void problems.push(problem);
+  let count = 0;
+  const report = (problem: Problem): void => {
+    count += 1;
+    const message = `it has more than ${maxProblems} problems. What follows was not read`;
+    if (count > maxProblems) throw new Unreadable({ line: problem.line, message });
+    problems.push(problem);
+  };
   const { defaults, columns } = content;
   const inferred = kindInference(defaults, content.kindOf);
   try {
-    let [index, bad] = [0, 0];
+    let index = 0;
     for await (const record of content.records(report)) {
       index += 1;
-      bad += problems.length;
       yield* problems.splice(0).map(ofFile);
-      if (bad > maxProblems)
-        throw new Unreadable({
-          line: record.line,
-          message: `more than ${maxProblems} rows are invalid. What follows was not read`,
-        });
       if (!('message' in record) && (await isLeftOut(record, index))) continue;
       const kind = 'message' in record ? record : await inferred(record);
       if ('message' in record || typeof kind === 'object') {
-        bad += 1;
-        yield { problems: [kind as Problem], isRow: true };
+        report(kind as Problem);
+        yield { problems: problems.splice(0), isRow: true };
         continue;
       }
       const row = readRow(record, index, { defaults, columns, kind }, report);
-      if (row === undefined) bad += 1;
       yield row === undefined ? { problems: problems.splice(0), isRow: true } : { row, record };
     }
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
-    report(error.problem);
+    problems.push(error.problem);
   }
   yield* problems.splice(0).map(ofFile);
 }

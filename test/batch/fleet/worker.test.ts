@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
@@ -139,6 +139,8 @@ describeFleet('mgw worker', {}, (place) => {
       { ...good, output: '/tmp/x.mp4' },
       { ...good, output: 'a\nb.mp4' },
       { ...good, output: '{seed}.mp4' },
+      { ...good, output: `${'a/'.repeat(5000)}x.mp4` },
+      { ...good, output: 'file/x.mp4' },
       { ...good, kind: 'z' },
       { ...good, id: 'another' },
       { ...spoken, text: undefined, file: secret },
@@ -152,6 +154,8 @@ describeFleet('mgw worker', {}, (place) => {
       const text = JSON.stringify(row !== null && !Array.isArray(row) ? { id, ...(row as object) } : row);
       return `('clips', '${id}', 'h', '${text.replaceAll("'", "''")}')`;
     });
+    mkdirSync(join(machines.shared, 'out'));
+    writeFileSync(join(machines.shared, 'out', 'file'), '');
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query(
       `insert into mgw.batch_rows (batch, id, hash, content) values ${rows.join(', ')}, ('clips', 'text', 'h', 'no JSON')`,
@@ -172,7 +176,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(outcomes).toBe(`bad\t${contents.length + 1}\ndone\t1`);
     expect(await place.query(`select count(*) from mgw.events where line like '%secret%'`)).toBe('0');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
-    expect([status.code, status.json.batch]).toMatchObject([11, { rows: 16, bad: 15 }]);
+    expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
   it('under --strict ends with 11 if a video differs, keeps it, and pays for no row again', async () => {
