@@ -189,12 +189,13 @@ async function savedSpeech(
   ]);
   const options = { force, mime: job.files[0]?.mime ?? '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {
-    const { ObjectSink, localPath, upload } = await import('./object-output.ts');
+    const { ObjectSink, localPath, removeUploaded, upload } = await import('./object-output.ts');
     const url = target.path;
     const path = await localPath(`${job.id}-`, url, deps);
     const sink = new ObjectSink(url, force, deps, { ...options, target: path });
     const saved = await deliverSaved(job, withObjects(sink, deps, deadline), deadline, deps);
     const isThere = saved === undefined || isObjectUrl(saved.path);
+    if (isThere) await removeUploaded(job, path, deps);
     const object = isThere ? saved : await upload(job, saved, url, { force, deadline }, deps);
     return { ...done, job: (await deps.ledger.read(job.id)) ?? job, files: object ? [object] : [] };
   }

@@ -1,10 +1,10 @@
-import { mkdtemp, rename, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { randomUUID } from 'node:crypto';
+import { rm } from 'node:fs/promises';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
-import { localError } from '../files/local-error.ts';
+import { partPath } from '../files/claim-log.ts';
+import type { OutputLock } from '../files/output-lock.ts';
 import { download } from '../http/download.ts';
 import type { JobFile } from '../job.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
@@ -12,14 +12,14 @@ import { printableLine } from '../printable.ts';
 import type { AudioSink, RecoveredAudio } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './flow-deps.ts';
+import { copyPrefix, localPath } from './object-output.ts';
 import { type Session, transferDeadline } from './session.ts';
 
 /** Results as local files. Those that are objects are downloaded from the store to temporary files. */
 export class LocalCopies {
   readonly #deps: FlowDeps;
   readonly #deadline: Deadline;
-  #folder: string | undefined;
-  #count = 0;
+  readonly #locks: OutputLock[] = [];
 
   constructor(deps: FlowDeps, deadline: Deadline) {
     this.#deps = deps;
@@ -38,13 +38,12 @@ export class LocalCopies {
     const shown = printableLine(file.path, 200);
     if (!(await store.has(file.path, file)))
       throw usageError(`${shown} is not the object that was saved there, or it is gone.`);
-    this.#folder ??= await mkdtemp(join(tmpdir(), 'mgw-')).catch((error: unknown) => {
-      throw localError(error, tmpdir(), 'no');
-    });
-    this.#count += 1;
     const url = await store.address(file.path);
-    const path = join(this.#folder, `${this.#count}.mp4`);
-    const lock = await lockOutput(path, deps, { identity: file.sha256, deadline });
+    const target = await localPath(`${copyPrefix}${randomUUID()}-`, file.path, deps);
+    const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
+    // Else the copy of a killed process would be kept for a run that continues it.
+    await lock.note({ durable: 0 });
+    this.#locks.push(lock);
     const { clock, signals, retries, userAgent, note } = deps;
     // The store is the user's own service, and may run on this machine.
     const gateway = { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [], userAgent };
@@ -52,16 +51,17 @@ export class LocalCopies {
     const outcome = await download({ url, key: 'never' }, lock, how);
     if (outcome.kind !== 'done' || outcome.file.sha256 !== file.sha256)
       throw usageError(`${shown} could not be fetched as it was saved.`);
-    await rename(outcome.file.path, path);
-    return path;
+    return outcome.file.path;
   }
 
   /** Removes the temporary files. */
   async close(): Promise<void> {
-    const folder = this.#folder;
-    this.#folder = undefined;
-    if (folder === undefined) return;
-    await bestEffort(this.#deps, () => rm(folder, { recursive: true, force: true }));
+    for (const lock of this.#locks.splice(0))
+      await bestEffort(this.#deps, async () => {
+        const copy = partPath(lock.target, lock.metadata.part ?? '');
+        if (copy !== undefined) await rm(copy, { force: true });
+        lock.release();
+      });
   }
 }
 

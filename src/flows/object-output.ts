@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
-import { rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
+import { removeLeftovers } from '../files/leftovers.ts';
 import { localError } from '../files/local-error.ts';
 import { makeOwnFolder } from '../files/make-folder.ts';
 import type { Job, JobFile } from '../job.ts';
-import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
+import { bestEffort, claimantOf, lockOutput, removeJobLeftovers } from '../jobs/lock-output.ts';
 import { numberedPath, pathsAt } from '../jobs/target.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
@@ -33,9 +34,14 @@ export async function deliverToObjects(
   deps: FlowDeps,
   make: (path: string) => Promise<JobFile[]>,
 ): Promise<JobFile[]> {
-  const uploaded = await uploadedBefore(job, url, deps);
-  if (uploaded !== undefined) return uploaded;
   const path = await localPath(`${job.id}-`, url, deps);
+  const uploaded = await uploadedBefore(job, url, deps);
+  if (uploaded !== undefined) {
+    const paths = pathsAt({ kind: 'file', path }, job, uploaded.length);
+    await removeJobLeftovers(job, paths, deps);
+    for (const each of paths) await removeUploaded(job, each, deps);
+    return uploaded;
+  }
   const stem = path.slice(0, path.length - extname(path).length);
   const files: JobFile[] = [];
   for (const file of await make(path)) {
@@ -57,17 +63,33 @@ async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<Jo
   return files;
 }
 
-/** Returns the local path of a result before its upload, and makes its folder. @throws MgwError('local_io'). */
-export async function localPath(
-  prefix: string,
-  url: string,
-  { uploadFolder }: Pick<FlowDeps, 'uploadFolder'>,
-): Promise<string> {
+/** The beginning of the names of downloaded objects in the upload folder. */
+export const copyPrefix = 'copy-';
+
+/**
+ * Returns the local path of a result before its upload, and makes its folder, without the copies of dead processes.
+ * @throws MgwError('local_io').
+ */
+export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {
+  const { uploadFolder } = deps;
   await makeOwnFolder(uploadFolder).catch((error: unknown) => {
     throw localError(error, uploadFolder, 'no');
   });
+  await bestEffort(deps, async () => {
+    for (const name of await readdir(uploadFolder)) {
+      const [, copy] = /^(copy-.+)\.part\.json$/.exec(name) ?? [];
+      if (copy !== undefined)
+        await removeLeftovers(join(uploadFolder, copy), copyPrefix, await claimantOf(deps));
+    }
+  });
   const name = createHash('sha256').update(url).digest('hex').slice(0, 12);
   return join(uploadFolder, `${prefix}${name}${extname(url)}`);
+}
+
+/** Removes a result that was uploaded, and what the upload of a killed process has left. */
+export async function removeUploaded({ id }: Pick<Job, 'id'>, path: string, deps: FlowDeps): Promise<void> {
+  await bestEffort(deps, () => rm(path, { force: true }));
+  await bestEffort(deps, async () => removeLeftovers(`${path}.upload`, id, await claimantOf(deps)));
 }
 
 /**

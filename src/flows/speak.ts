@@ -80,7 +80,7 @@ export async function speak(
     ? await objectSink({ format, sampleRate }, body, path, wanted, deps)
     : sinkOf({ format, sampleRate }, wanted, deps);
   const { file, ...spoken } = await speakOnce(order, deps, withObjects(sink, deps, deadline));
-  if (file !== undefined && isObject) return uploaded(file, path, wanted, spoken, deps);
+  if (file !== undefined && isObject) return uploaded(file, path, sink, wanted, spoken, deps);
   const files = file === undefined ? [] : [file];
   if (sidecar) await writeSidecars(spoken.job, files, version);
   return { ...spoken, files };
@@ -117,12 +117,16 @@ async function objectSink(
 async function uploaded(
   file: JobFile,
   url: string,
+  { target = '' }: AudioSink,
   wanted: SpeechSubmission,
   spoken: Omit<Delivered, 'files'>,
   deps: FlowDeps,
 ): Promise<Delivered> {
-  if (isObjectUrl(file.path)) return { ...spoken, files: [file] };
-  const { upload } = await import('./object-output.ts');
+  const { removeUploaded, upload } = await import('./object-output.ts');
+  if (isObjectUrl(file.path)) {
+    await removeUploaded(spoken.job, target, deps);
+    return { ...spoken, files: [file] };
+  }
   const object = await upload(spoken.job, file, outputOf(url, spoken.job.id), wanted, deps);
   return { ...spoken, job: (await deps.ledger.read(spoken.job.id)) ?? spoken.job, files: [object] };
 }

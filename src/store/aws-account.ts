@@ -9,6 +9,8 @@ export interface AwsAccount {
   secretAccessKey: string;
   /** Only of temporary credentials. */
   sessionToken?: string | undefined;
+  /** When temporary credentials end, ms since 1970, if that is known. */
+  endsAt?: number | undefined;
   region: string;
 }
 
@@ -22,8 +24,10 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   const [own, secret] = [env['AWS_ACCESS_KEY_ID'], env['AWS_SECRET_ACCESS_KEY']];
   const named = env['AWS_REGION'] || env['AWS_DEFAULT_REGION'];
   const sessionToken = env['AWS_SESSION_TOKEN'] || undefined;
+  const ending = Date.parse(env['AWS_CREDENTIAL_EXPIRATION'] ?? '');
+  const endsAt = sessionToken === undefined || Number.isNaN(ending) ? undefined : ending;
   if (own && secret && named)
-    return { accessKeyId: own, secretAccessKey: secret, sessionToken, region: named };
+    return { accessKeyId: own, secretAccessKey: secret, sessionToken, endsAt, region: named };
   const profile = env['AWS_PROFILE'] || 'default';
   const folder = join(env['HOME'] || homedir(), '.aws');
   const [credentials, config] = await Promise.all([
@@ -31,7 +35,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
     section(env['AWS_CONFIG_FILE'] || join(folder, 'config'), [`profile ${profile}`, profile]),
   ]);
   const region = named || config['region'] || 'us-east-1';
-  if (own && secret) return { accessKeyId: own, secretAccessKey: secret, sessionToken, region };
+  if (own && secret) return { accessKeyId: own, secretAccessKey: secret, sessionToken, endsAt, region };
   const [shared, sharedSecret] = [credentials['aws_access_key_id'], credentials['aws_secret_access_key']];
   if (shared && sharedSecret)
     return {

@@ -13,6 +13,9 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 const timeoutMs = 300_000;
 
+/** How long the URLs of temporary credentials are valid if their end is not known. */
+const temporaryMs = 3_600_000;
+
 /** One request to a bucket. */
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
@@ -29,6 +32,7 @@ export class S3Client {
   readonly #account: AwsAccount;
   readonly #base: URL;
   readonly #deps: StoreDeps;
+  #isShorterTold = false;
 
   private constructor(
     readonly bucket: string,
@@ -95,10 +99,22 @@ export class S3Client {
     }
   }
 
-  /** Returns a URL by which anyone can read an object for a limited time. */
+  /**
+   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that may be shorter than
+   * `expiresMs`: then there is a note, once.
+   */
   async presigned(key: string, expiresMs: number): Promise<string> {
+    const { sessionToken, endsAt } = this.#account;
+    const { clock, note } = this.#deps;
+    const remainingMs = Math.max(1000, endsAt === undefined ? temporaryMs : endsAt - clock.now());
+    const validMs = sessionToken === undefined ? expiresMs : Math.min(expiresMs, remainingMs);
+    if (validMs < expiresMs && !this.#isShorterTold) {
+      this.#isShorterTold = true;
+      const minutes = Math.ceil(validMs / 60_000);
+      note(`The credentials of the store are temporary: its URLs are valid for at most ${minutes} minutes.`);
+    }
     const url = new URL(this.#url(key));
-    url.searchParams.set('X-Amz-Expires', String(Math.round(expiresMs / 1000)));
+    url.searchParams.set('X-Amz-Expires', String(Math.floor(validMs / 1000)));
     return (await this.#signed('GET', url.href)).url.href;
   }
 

@@ -5,6 +5,7 @@ import { parse } from 'yaml';
 import { beforeEach, expect, it } from 'vitest';
 import { describeFleet } from '../batch/fleet/place.ts';
 import { clips } from '../batch/scene.ts';
+import { account, s3Server } from '../store/s3-server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { writeRelease } from '../support/local-release.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -70,13 +71,15 @@ describeFleet('docs/fleet.md', {}, (place) => {
     const { terminationGracePeriodSeconds: grace, containers } = (parse(manifest) as Manifest).spec.template
       .spec;
     const [{ args, livenessProbe }] = containers;
-    const here = (word: string): string => word.replaceAll('/clips/', 'clips/').replaceAll('/tmp/', './');
+    const store = await s3Server();
+    Object.assign(shell.env, account, { AWS_ENDPOINT_URL_S3: store.url });
+    const here = (word: string): string => word.replaceAll('/tmp/', './');
     expect(grace).toBeGreaterThan(25);
     await shell.run('mgw batch enqueue clips.csv');
     const quick = ['--max-idle', '1s', '--poll-interval', '10ms'];
     const ran = await shell.run(['mgw', ...args.map(here), ...quick].map(quoted).join(' '));
     expect(ran.code, ran.stderr).toBe(0);
-    expect(existsSync(join(shell.home, 'clips/clips/row-0.mp4'))).toBe(true);
+    expect([...store.objects.keys()].sort()).toEqual([0, 1, 2].map((n) => `/clips/clips/row-${n}.mp4`));
     const probe = livenessProbe.exec.command.map(here).map(quoted).join(' ');
     expect((await shell.run(probe)).code).toBe(0);
     const then = Date.now() / 1000 - 1000;

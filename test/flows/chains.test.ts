@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
@@ -122,13 +122,21 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(saved.code, saved.stderr).toBe(0);
     state.isKept = false;
     const fetched = gateway.requests.length;
-    const env = { TMPDIR: join(user.cwd, 'tmp') };
-    mkdirSync(env.TMPDIR);
-    const next = await user.run([...submit, '--image', '@intro:last', '--json'], { env });
-    expect(next.code, next.stderr).toBe(0);
+    const left = (): string[] => readdirSync(join(user.env['MGW_STATE_DIR'] ?? '', 'uploads'));
+    const next = [...submit, '--image', '@intro:last', '--json'];
+    // The copy of a run that is killed while it downloads goes with the next run.
+    const killed = user.start(next);
+    store.faults.push(({ method }, response) => {
+      if (method !== 'GET') return false;
+      response.writeHead(200, { 'content-length': video.length });
+      return response.write(video.subarray(0, 1000), () => killed.child.kill('SIGKILL'));
+    });
+    expect([(await killed.result).code, left().length > 0]).toEqual([137, true]);
+    const again = await user.run(next);
+    expect(again.code, again.stderr).toBe(0);
     expect(pixels(images()[1] ?? Buffer.alloc(0), 'null')).toBe(pixels(video, 'reverse'));
     expect(gateway.requests.slice(fetched).filter(({ path }) => path.startsWith('/files'))).toHaveLength(0);
-    expect(readdirSync(env.TMPDIR).filter((name) => name.startsWith('mgw-'))).toEqual([]);
+    expect(left()).toEqual([]);
     store.objects.set('/media/clips/intro.mp4', Buffer.from('another'));
     const changed = await user.run([...submit, '--image', '@intro:first', '--retries', '0']);
     expect(changed.code).toBe(9);

@@ -117,6 +117,24 @@ describe('a local file as an asset', () => {
   });
 });
 
+test.each([
+  ['', '3600', /valid for at most 60 minutes/],
+  ['3600', '3600', /Accepted/],
+  ['86400', '86400', /Accepted/],
+])('temporary credentials that end in %s s: the URL is valid for %s s', async (left, expires, words) => {
+  const end = left === '' ? '' : new Date(Date.now() + Number(left) * 1000 + 900).toISOString();
+  const { user, sent } = await scene({
+    AWS_SESSION_TOKEN: 'token-of-the-store',
+    AWS_CREDENTIAL_EXPIRATION: end,
+  });
+  const ran = await user.run([...withImage, '-v']);
+  expect([ran.code, ran.stderr]).toEqual([0, expect.stringMatching(words)]);
+  const { searchParams } = new URL(String(sent()[0]?.['image']));
+  expect(searchParams.get('X-Amz-Security-Token')).toBe('token-of-the-store');
+  expect(Math.abs(Number(searchParams.get('X-Amz-Expires')) - Number(expires))).toBeLessThan(60);
+  expect(ran.stderr + ran.stdout).not.toContain('token-of-the-store');
+});
+
 describe('a store that fails', () => {
   test('for a moment is asked again, and nothing is sent to the gateway before it has the file', async () => {
     const { user, store, sent } = await scene();

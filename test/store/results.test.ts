@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -112,10 +112,17 @@ describe('-o s3://', () => {
     expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'yes' } });
     expect(kept()).toHaveLength(1);
     const { next } = ran.json.error as unknown as { next: string[] };
+    const { id } = ran.json.job;
+    expect((await user.run(['doctor'])).stdout).toMatch(new RegExp(`uploads +warn[^]*mgw jobs fetch ${id}`));
+    const uploads = join(user.env['MGW_STATE_DIR'] ?? '', 'uploads');
+    cpSync(uploads, join(user.cwd, 'copy'), { recursive: true });
     const downloads = gateway.requests.filter(({ path }) => path.endsWith('content')).length;
     const again = await user.run(next.slice(1));
     expect(again.code, again.stderr).toBe(0);
     expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
+    // As if that process had been killed before it removed the file.
+    cpSync(join(user.cwd, 'copy'), uploads, { recursive: true });
+    expect((await user.run(['jobs', 'fetch', id])).stdout).toBe('s3://bucket/boat.mp4\n');
     expect(gateway.requests.filter(({ path }) => path.endsWith('content'))).toHaveLength(downloads);
     expect([posts(), kept()]).toEqual([1, []]);
   });

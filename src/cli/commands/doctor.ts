@@ -6,7 +6,7 @@ import { columnsOf } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { MgwError, toMgwError } from '../../errors.ts';
-import { sharedLedger } from '../../flows/settings.ts';
+import { ledgerFolder, sharedLedger } from '../../flows/settings.ts';
 import type { Settings } from '../../config/resolve.ts';
 import type { StateUrl } from '../../state-url.ts';
 
@@ -43,6 +43,8 @@ async function examine(context: Context, update: boolean): Promise<Check[]> {
     const state = [await local.checkStateFolder(settings.stateDir.value)];
     const unwritten = local.checkUnwritten(settings.stateDir.value);
     if (unwritten !== undefined) state.push(unwritten);
+    const uploads = await local.checkUploads(ledgerFolder(settings));
+    if (uploads !== undefined) state.push(uploads);
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     const store = await checkStore(context, settings);

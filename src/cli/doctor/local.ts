@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { open, stat, unlink } from 'node:fs/promises';
+import { open, readdir, stat, unlink } from 'node:fs/promises';
 import path from 'node:path';
 import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
@@ -77,6 +77,20 @@ export function checkUnwritten(folder: string): Check | undefined {
     detail,
     'When the database is back, "mgw jobs ls" writes them. Keep the folder until then.',
   );
+}
+
+/** Checks for results in the state folder that no store has yet; undefined if there are none. */
+export async function checkUploads(folder: string): Promise<Check | undefined> {
+  const uploads = path.join(folder, 'uploads');
+  const files = await readdir(uploads).catch((): string[] => []);
+  const ids = new Set(files.flatMap((file) => /^(job_[a-z\d]+)-/.exec(file)?.[1] ?? []));
+  const hasSpeech = files.some((file) => file.startsWith('tts-'));
+  const hints = [
+    ...(ids.size > 0 ? [`"mgw jobs fetch ${[...ids].slice(0, 10).join(' ')}" uploads them at no cost.`] : []),
+    ...(hasSpeech ? ['The same "mgw tts" command uploads speech.'] : []),
+  ];
+  if (hints.length === 0) return undefined;
+  return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));
 }
 
 async function writeDurably(file: string): Promise<void> {
