@@ -85,20 +85,12 @@ function fill(home: string): void {
     'job.jsonl': `${JSON.stringify({ id: newJobId(0), protocol: 'c', handle: 'task_1', base_url: 'sandbox' })}\n`,
     '.config/mgw/config.json': '{"profiles":{"default":{"sandbox":{"pace":"50ms"}},"work":{},"fleet":{}}}',
   };
-  for (const folder of [
-    '.local/state/mgw/jobs',
-    '.config/mgw',
-    '.config/fish/completions',
-    '.zsh/completions',
-    completions,
-  ])
+  for (const folder of ['.local/state/mgw/jobs', '.config/mgw'])
     mkdirSync(join(home, folder), { recursive: true });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(home, name), text, { mode: 0o600 });
   program(home, 'script.sh', 'exit 0');
   program(join(home, '.bin'), 'aplay', 'cat > /dev/null');
 }
-
-const completions = '.local/share/bash-completion/completions';
 
 function examplesOf(command: Command): string[] {
   const before = printed().length;

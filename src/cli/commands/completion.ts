@@ -17,9 +17,11 @@ const examples = `
 Models are completed from the last mgw models; nothing is asked of the gateway. For zsh the folder has to be on the fpath.
 
 Examples:
-  $ mgw completion bash > ~/.local/share/bash-completion/completions/mgw
-  $ mgw completion zsh > ~/.zsh/completions/_mgw
-  $ mgw completion fish > ~/.config/fish/completions/mgw.fish
+  $ mkdir -p ~/.local/share/bash-completion/completions && \\
+      mgw completion bash > ~/.local/share/bash-completion/completions/mgw
+  $ mkdir -p ~/.zsh/completions && mgw completion zsh > ~/.zsh/completions/_mgw
+  $ mkdir -p ~/.config/fish/completions && \\
+      mgw completion fish > ~/.config/fish/completions/mgw.fish
   $ mgw completion powershell > mgw-completion.ps1`;
 
 function completion(shell: Shell): Promise<Outcome> {

@@ -131,12 +131,12 @@ const references = [
   'audios',
 ];
 
+// The rule is that of the self-hosted models alone.
 function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
-  if (!isUnified && body['mode'] !== 'ref2va') return [];
+  if (familyOf(body) !== selfHosted || (!isUnified && body['mode'] !== 'ref2va')) return [];
   const field = isUnified ? 'generation_mode' : 'mode';
-  const fields = familyOf(body) === selfHosted ? references : [...references, 'reference_video_urls'];
-  if (fields.some((name) => isGiven(body[name]))) return [];
+  if (references.some((name) => isGiven(body[name]))) return [];
   const allowed = 'multi-reference only with at least one reference image or audio';
   return [violation(flags, field, body[field], allowed)];
 }
@@ -178,6 +178,10 @@ export function advise(body: JsonObject): string[] {
       `Native fields of the self-hosted models, not known to work with vendor-h3: ${native.join(', ')}.`,
     ],
     [family === selfHosted && body['resolution'] === '768P', '768P is converted to 720p.'],
+    [
+      family === selfHosted && ratio === 'adaptive',
+      'adaptive sends no aspect ratio to the upstream, which then decides.',
+    ],
     [
       seconds !== undefined && !Number.isInteger(Number(seconds)),
       `${shownValue(seconds)} seconds is not a whole number: the model may round it or refuse it.`,
@@ -228,6 +232,7 @@ function adviseOfAssets(body: JsonObject): string[] {
   const { first, last, references } = modes.get(mode) ?? {};
   const clashes = [
     ...(mode === 'i2v' && !given.first && !given.last ? ['needs an image'] : []),
+    ...(mode === 'r2v' && !given.first && !given.references ? ['needs a reference'] : []),
     ...clash(first, given.first, 'a first frame (image)'),
     ...clash(last, given.last, 'a last frame (last_frame_image_url)'),
     ...clash(references, given.references, 'references'),
@@ -241,7 +246,7 @@ function adviseOfAssets(body: JsonObject): string[] {
       ? ['last_frame_image_url without image: the specification describes it together with a first frame.']
       : []),
     ...(clashes.length > 0
-      ? [`${field} contradicts the assets: ${JSON.stringify(mode)} ${clashes.join(', ')}.`]
+      ? [`${field} contradicts the assets: ${JSON.stringify(mode)} ${clashes.join(' and ')}.`]
       : []),
   ];
 }

@@ -97,6 +97,10 @@ describe('what is said next to a body that may be sent', () => {
       ['The specification does not list the aspect ratio 2:1: the model may refuse it.'],
     ],
     [
+      { model: 'vendor-h3-mini', duration: 5, ratio: 'adaptive' },
+      ['adaptive sends no aspect ratio to the upstream, which then decides.'],
+    ],
+    [
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
       ['The specification does not name vendor-h4: its limits are not checked.'],
     ],
@@ -136,6 +140,7 @@ describe('what is said next to a body that may be sent', () => {
     ],
     ['vendor-h3-mini', { ...references, generation_mode: 'r2v' }, []],
     ['vendor-h3-mini', { ...first, generation_mode: 'r2v' }, []],
+    ['vendor-h3', { generation_mode: 'r2v' }, [against('generation_mode', 'r2v', 'needs a reference')]],
     [
       'vendor-h3-mini',
       { audios: ['https://x.example/a.mp3'], mode: 't2va' },
@@ -145,7 +150,7 @@ describe('what is said next to a body that may be sent', () => {
     [
       'vendor-h3-mini',
       { ...last, mode: 'i2va' },
-      [against('mode', 'i2va', `needs ${takesFirst}, does not take ${takesLast}`)],
+      [against('mode', 'i2va', `needs ${takesFirst} and does not take ${takesLast}`)],
     ],
     [
       'vendor-h3-mini',
