@@ -36,8 +36,8 @@ export function jobView(job: Job): JobView {
   };
 }
 
-// The pieces of a long text are removed once they are one file.
-function shownFiles({ files }: Job): JobFile[] {
+/** Returns the files of a job without pieces of a long text, which are removed once they are one file. */
+export function shownFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 

@@ -474,6 +474,7 @@ describe('a budget', () => {
     // The error alone names the command, which allows all that is left.
     expect(second.stderr.match(/batch run/g)).toHaveLength(1);
     expect(second.stderr).toContain('--budget 4\n');
+    expect(second.stderr).toContain('For the rest of the batch: --budget 4.');
     expect(scene.gateway.posts()).toHaveLength(2);
     expect(await scene.batch('run', file, '--budget', '4')).toMatchObject({ code: 0 });
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });

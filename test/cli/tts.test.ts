@@ -225,6 +225,7 @@ describe('--split', () => {
     expect(file('a.mp3')).toEqual(Buffer.concat(pieces));
     expect(folder()).toEqual(['a.mp3']);
     expect(charges()).toBe(2);
+    expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
   });
 
   it('killed half-way: a rerun speaks what is missing, --new what is in doubt, and nothing else is left', async () => {

@@ -165,7 +165,12 @@ export class BatchReport {
       ...(stopped !== undefined &&
         exitCode !== exitCodes.ok && {
           error: this.#withCharges(
-            budget === undefined ? stopped : stopped.with({ next: retyped ?? stopped.next }),
+            budget === undefined
+              ? stopped
+              : stopped.with(
+                  { next: retyped ?? stopped.next },
+                  `${stopped.message} For the rest of the batch: --budget ${budget}.`,
+                ),
           ),
         }),
       exitCode: exitCode === exitCodes.ok && undone.length > 0 ? exitCodes.partial : exitCode,

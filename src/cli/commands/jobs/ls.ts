@@ -10,7 +10,7 @@ import { cutToWidth } from '../../output/text-width.ts';
 import { type Job, jobStates } from '../../../job.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
-import { jobView } from '../../../jobs/view.ts';
+import { jobView, shownFiles } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import { promptOf } from '../../../protocols/requested-value.ts';
 import { protocolNames } from '../../../protocols/named.ts';
@@ -99,6 +99,6 @@ function promptStart(job: Job): string | undefined {
   return prompt === undefined ? undefined : printableLine(prompt, maxPrompt);
 }
 
-function resultOf({ files, error, handle }: Job): string | undefined {
-  return files[0]?.path ?? error?.message ?? handle;
+function resultOf(job: Job): string | undefined {
+  return shownFiles(job)[0]?.path ?? job.error?.message ?? job.handle;
 }
