@@ -1,5 +1,5 @@
 import type { ErrorCode } from './errors.ts';
-import type { Json } from './json.ts';
+import type { Json, JsonObject } from './json.ts';
 
 /** The header that carries the key, and the scheme before it (`Bearer`, or empty for none). Specification 5. */
 export interface AuthScheme {
@@ -64,6 +64,23 @@ export interface Failure {
   requestId?: string;
   /** The least time to wait before another try, ms. */
   retryAfterMs?: number;
+}
+
+/** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
+export interface Model {
+  /** The name used in requests, as it came. */
+  id: string;
+  /** The video protocols that the entry names, in alphabetical order. */
+  protocols: string[];
+  /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
+  endpoints: string[];
+  /** What `ModelVersion` of Protocol B is chosen from; empty for other models. */
+  model_versions: string[];
+  owned_by?: string;
+  /** Seconds since 1970. */
+  created?: number;
+  /** The entry as it came; of several entries of one id, the first. */
+  raw: JsonObject;
 }
 
 /** What the response to a paid call proves (design 5). */

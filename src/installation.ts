@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type sea from 'node:sea';
 import { dirname, join } from 'node:path';
 import { MgwError } from './errors.ts';
+import manifest from '../package.json' with { type: 'json' };
 
 /** How this mgw was installed (design 18). */
 export type Form = 'npm' | 'executable' | 'deb' | 'image';
@@ -55,3 +56,6 @@ function packageFolder(): string {
   }
   return folder;
 }
+
+/** The version of this package. */
+export const version: string = manifest.version;

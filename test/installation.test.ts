@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { installedForm, ownCommand, readPackageFile, requireNode } from '../src/installation.ts';
-import { version } from '../src/version.ts';
+import { version } from '../src/installation.ts';
 import { freshFolder } from './support/servers.ts';
 
 describe('the runtime', () => {

@@ -177,12 +177,11 @@ const always = [
     'cli/input',
   ),
   sources('cli/output/outcome', 'flows/session', 'flows/settings', 'jobs/deps', 'jobs/view'),
-  sources('http/failures', 'http/read-bounded', 'http/transport-error'),
+  sources('http/failures', 'http/transport-error'),
 ];
 const network = [
   sources('http/client', 'http/connections', 'http/wire-response', 'http/retry', 'http/deadline'),
-  sources('http/content-encoding', 'http/redacting-client', 'http/reach'),
-  sources('http/proxy'),
+  sources('http/body', 'http/redacting-client', 'http/reach'),
   sources('files/reused-buffers'),
   /ipaddr/,
 ];

@@ -1,10 +1,9 @@
 import { dirname } from 'node:path';
 import { deadlineIn } from '../clock.ts';
 import type { Reply, SubmitVerdict } from '../exchange.ts';
-import { localError } from '../files/local-error.ts';
-import { messageOf, MgwError } from '../errors.ts';
+import { localError, messageOf, MgwError } from '../errors.ts';
 import { isFolder, makeFolder } from '../files/make-folder.ts';
-import { checkLinks } from '../jobs/output-template.ts';
+import { checkLinks } from '../jobs/output.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import { speak } from '../flows/speak.ts';

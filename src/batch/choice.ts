@@ -1,4 +1,4 @@
-import { keyOfRetry } from '../jobs/named-job.ts';
+import { keyOfRetry } from '../jobs/ref.ts';
 import type { PlannedRow } from './planned-row.ts';
 import { filesOf, pathOfTake, type RowState } from './row-state.ts';
 import { countOf } from './work.ts';

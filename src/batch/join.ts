@@ -1,9 +1,8 @@
 import { closeSync, fstatSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { usageError } from '../errors.ts';
+import { usageError, localError } from '../errors.ts';
 import { HashedFile } from '../files/hashed-file.ts';
-import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import type { WholeFile } from '../files/whole-file.ts';

@@ -1,6 +1,6 @@
 import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { CallOptions, GatewayClient } from '../http/client.ts';
-import { retryAfter } from '../http/retry-after.ts';
+import { retryAfter } from '../http/failures.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Pace, SendWindow } from './pace.ts';
 

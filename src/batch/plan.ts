@@ -1,11 +1,10 @@
 import { MgwError, messageOf, usageError } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
-import { pathExists, pathsAt } from '../jobs/target.ts';
+import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
 import { maxProblems, type Manifest } from './manifest/manifest.ts';
 import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
 import type { Row } from './manifest/row.ts';
-import { sameFileName, type OutputPlace } from '../jobs/output-template.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
 import { RowGraph } from './row-graph.ts';

@@ -5,7 +5,7 @@ import type { Job } from '../job.ts';
 import type { RowState, RowStatus } from './row-state.ts';
 import { countOf, extensionOf, fieldOf, hashOf, kindOf, modelOf, type Work } from './work.ts';
 import { printableLine } from '../printable.ts';
-import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output-template.ts';
+import { fillColumns, outputPath, slugOf, type OutputPlace } from '../jobs/output.ts';
 
 /** A row with its name, its request and its position. */
 export interface NamedRow {

@@ -1,8 +1,7 @@
 import { fstatSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../clock.ts';
-import { type Charged, MgwError, systemCode } from '../errors.ts';
-import { localError } from '../files/local-error.ts';
+import { type Charged, MgwError, systemCode, localError } from '../errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 
 /** The three streams, environment and clock of a process, so that a command can run without a real process. */

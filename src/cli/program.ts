@@ -4,7 +4,7 @@ import { addGlobals, type Globals } from './options.ts';
 import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
 import { topics } from './help/topics.ts';
 import { usageErrorOf } from './usage.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 
 // In the order of the help.
 const commands: Record<string, ListedCommand> = {

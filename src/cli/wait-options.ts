@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import type { Context } from './context.ts';
 import { oneOf, repeatable, single } from './options.ts';
 import { messageOf, usageError } from '../errors.ts';
-import type { Target } from '../jobs/target.ts';
+import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, noSidecar, parseObjectUrl } from '../store-url.ts';
 
 /** The flags of waiting. The settings parse them and hold their defaults. */

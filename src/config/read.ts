@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import path from 'node:path';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
-import { linkFault, ownerFault } from '../ownership.ts';
+import { linkFault, ownerFault } from '../files/make-folder.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { hasPassword } from '../state-url.ts';

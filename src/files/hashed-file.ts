@@ -3,7 +3,7 @@ import { closeSync, ftruncateSync, writeSync, writev, writevSync } from 'node:fs
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { syncFile } from './make-folder.ts';
-import { localError } from './local-error.ts';
+import { localError } from '../errors.ts';
 import { releaseBuffer } from './reused-buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 

@@ -1,8 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, unlinkSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, unlinkSync, lstatSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { Clock, Deadline } from '../clock.ts';
-import { systemCode, type Charged } from '../errors.ts';
+import { systemCode, type Charged, localError } from '../errors.ts';
 import type { Life, Owner } from '../job.ts';
 import { syncFile } from './make-folder.ts';
 import { plainFile, removeFile, openIfPossible } from './whole-file.ts';
@@ -26,7 +26,6 @@ import {
   type Note,
   type PartMetadata,
 } from './claim-log.ts';
-import { localError } from './local-error.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
 
@@ -248,4 +247,48 @@ export class OutputLock {
   #otherName(): string {
     return `${this.target}.${randomBytes(4).toString('hex')}.part`;
   }
+}
+
+/**
+ * Removes the leftovers of an output that now exists, or will never be created. Keeps the files of live processes and
+ * of other results, and any temporary file that may contain more than the output.
+ * @throws the errors of the file system
+ */
+export async function removeLeftovers(target: string, identity: string, claimant: Claimant): Promise<void> {
+  removeTestFile(target);
+  const own = identityHash(identity);
+  for (const path of logsOf(target, own)) {
+    if (lstatSync(path, { throwIfNoEntry: false }) === undefined) continue;
+    const log = openLog(path);
+    if (log === undefined) continue;
+    try {
+      await removeLeftover(log, target, own, claimant);
+    } finally {
+      closeSync(log.file);
+    }
+  }
+}
+
+async function removeLeftover(
+  log: LogFile,
+  target: string,
+  identity: string,
+  { owner, lifeOf }: Claimant,
+): Promise<void> {
+  const text = textOf(log);
+  const { latest, released, metadata } = readClaimLog(text);
+  // A process may die before it has written its claim.
+  const isOwn = latest === undefined ? isUnclaimed(text) : metadata.identity === identity;
+  const life = latest === undefined || released ? 'dead' : await lifeOf(latest.owner);
+  if (!isOwn || life === 'alive') return;
+  // After this claim no process takes the log over. A concurrent claim belongs to another process.
+  const claim = randomUUID();
+  append(log, { claim, after: latest?.claim ?? '', owner, identity });
+  if (readClaimLog(textOf(log)).latest?.claim !== claim || !isInPlace(log)) return;
+  // A process on another machine that is making this output will find that the file exists.
+  const { part = [], durable, scratch } = metadata;
+  const state = partState(target, metadata.part);
+  const isSpare = durable !== undefined || state === 'output' || (state === 'empty' && life === 'dead');
+  unlinkAll(target, [isSpare ? part : [], scratch].flat());
+  unlinkSync(log.path);
 }

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import type { Clock } from '../clock.ts';
 import { unlinkAll } from './claim-log.ts';
 import { HashedFile } from './hashed-file.ts';
-import { localError } from './local-error.ts';
+import { localError } from '../errors.ts';
 import type { OpenedPart, OutputLock } from './output-lock.ts';
 import type { SealedFile } from './whole-file.ts';
 import { headBytes } from '../media/media-kind.ts';

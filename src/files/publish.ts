@@ -11,7 +11,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { MgwError, systemCode, type Charged } from '../errors.ts';
+import { MgwError, systemCode, type Charged, localError } from '../errors.ts';
 import { syncFolder } from './make-folder.ts';
 import {
   plainFile,
@@ -26,7 +26,6 @@ import {
 } from './whole-file.ts';
 import { printableLine } from '../printable.ts';
 import { testFileOf } from './claim-log.ts';
-import { localError } from './local-error.ts';
 
 /** Options of {@link publish}. */
 export interface PublishOptions {

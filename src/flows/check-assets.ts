@@ -7,7 +7,7 @@ import { printableLine } from '../printable.ts';
 import { isStoredName, withAssets } from '../protocols/local-asset.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { Store } from '../store/store.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 import type { Session } from './session.ts';
 
 /** An asset as its server describes it. */

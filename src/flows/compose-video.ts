@@ -1,10 +1,9 @@
 import type { Exchange } from '../exchange.ts';
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { at, type JsonObject } from '../json.ts';
-import { compose, longName, type ComposeInput } from '../protocols/compose.ts';
+import { compose, longName, type ComposeInput, dottedPath } from '../protocols/compose.ts';
 import type { Settings } from '../config/resolve.ts';
-import { findProtocol, protocolNames } from '../protocols/named.ts';
-import { dottedPath } from '../protocols/field-path.ts';
+import { findProtocol, protocolNames } from '../protocols/registry.ts';
 import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
 import { valueInFile, violationMessage } from '../protocols/violations.ts';
 import { listedModels, type Listing } from './listing.ts';

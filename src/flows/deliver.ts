@@ -5,7 +5,7 @@ import type { Ask, Job, JobFile } from '../job.ts';
 import { failedError, fetchCommand, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
-import { pathsAt, type Target } from '../jobs/target.ts';
+import { pathsAt, type Target } from '../jobs/output.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';

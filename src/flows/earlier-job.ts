@@ -5,7 +5,7 @@ import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { recordedJob } from '../jobs/ref.ts';
-import { goalOutput, numberedPath } from '../jobs/target.ts';
+import { goalOutput, numberedPath } from '../jobs/output.ts';
 import { printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';

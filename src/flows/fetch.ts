@@ -9,7 +9,7 @@ import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
-import { goalOf, type Target } from '../jobs/target.ts';
+import { goalOf, type Target } from '../jobs/output.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
@@ -185,7 +185,7 @@ async function savedSpeech(
     import('./speak.ts'),
     import('../speech/earlier-run.ts'),
     import('../speech/file-sink.ts'),
-    import('../speech/stream-sink.ts'),
+    import('../speech/sink.ts'),
   ]);
   const options = { force, mime: job.files[0]?.mime ?? '', mark: mark ? deps.note : undefined };
   if (target.kind !== 'stdout' && isObjectUrl(target.path)) {

@@ -7,7 +7,7 @@ import { findJob, importHandle, missing } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { protocolNamed, protocolNames } from '../protocols/named.ts';
+import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { FlowDeps } from './flow-deps.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */

@@ -1,7 +1,7 @@
 import { exitCodes, messageOf, MgwError } from '../errors.ts';
 import { asSentence } from '../http/failures.ts';
 import { TransportError } from '../http/transport-error.ts';
-import type { Model } from '../protocols/model.ts';
+import type { Model } from '../exchange.ts';
 import type { ListingUse } from '../protocols/protocol.ts';
 import type { Session } from './session.ts';
 

@@ -5,7 +5,7 @@ import type { Signals } from '../payment/pay-once.ts';
 import { type ObjectStore, openObjectStore } from '../store/object-store.ts';
 import { openStore } from '../store/open-store.ts';
 import type { Store, StoreDeps } from '../store/store.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 import { reachOf } from '../http/reach.ts';
 import type { Gateway } from './settings.ts';
 

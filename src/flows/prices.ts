@@ -5,12 +5,12 @@ import { parseAmount } from '../decimal.ts';
 import type { JobKind } from '../job.ts';
 import type { Order } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
-import type { Model } from '../protocols/model.ts';
+import type { Model } from '../exchange.ts';
+import type { Flag, Quantity } from '../protocols/protocol.ts';
 import { compose, longName } from '../protocols/compose.ts';
 import type { PricedOrder } from '../payment/reserve.ts';
-import type { Flag, Quantity } from '../protocols/protocol.ts';
-import { protocolNamed, protocolNames } from '../protocols/named.ts';
-import { priceText } from '../sandbox/prices.ts';
+import { protocolNamed, protocolNames } from '../protocols/registry.ts';
+import { priceText } from '../sandbox/models.ts';
 import { speechFlags, speechQuantity } from '../speech/flags.ts';
 import { speechModel } from '../speech/wire.ts';
 

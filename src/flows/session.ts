@@ -12,7 +12,7 @@ import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 import type { Store } from '../store/store.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 import type { FlowDeps } from './flow-deps.ts';
 import { configured, ledgerFolder, sandboxFolder, sharedLedger, type Gateway } from './settings.ts';
 

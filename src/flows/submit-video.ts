@@ -1,6 +1,6 @@
 import type { Deadline } from '../clock.ts';
 import { MgwError, usageError } from '../errors.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 import type { Job, JobEvent } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { fetchCommand } from '../jobs/errors.ts';
@@ -9,7 +9,7 @@ import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
-import { goalOf, outputOf, pathsAt, type Target } from '../jobs/target.ts';
+import { goalOf, outputOf, pathsAt, type Target } from '../jobs/output.ts';
 import { isObjectUrl, noSidecar } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';

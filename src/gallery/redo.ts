@@ -1,11 +1,10 @@
 import { extname } from 'node:path';
 import type { Job } from '../job.ts';
 import { canonicalJson, isObject, type Json, type JsonObject } from '../json.ts';
-import { compose, type FlagValue, longName } from '../protocols/compose.ts';
-import { fieldSteps } from '../protocols/field-path.ts';
+import { compose, type FlagValue, longName, fieldSteps } from '../protocols/compose.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { requestedValue } from '../protocols/requested-value.ts';
-import { findProtocol } from '../protocols/named.ts';
+import { findProtocol } from '../protocols/registry.ts';
 import { speechFlags } from '../speech/flags.ts';
 
 /** A row of a manifest, or why there can be none. */

@@ -13,7 +13,7 @@ import {
   listenOnLoopback,
   parseRange,
   type ServerResponse,
-} from '../sandbox/loopback-server.ts';
+} from '../sandbox/listener.ts';
 import type { ExportedRating, GalleryData } from './data.ts';
 import { readRating } from './ratings-file.ts';
 

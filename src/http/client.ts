@@ -1,10 +1,9 @@
 import type { AuthScheme, HttpRequest, Reply } from '../exchange.ts';
 import { sendRequest, type WireResponse } from './wire-response.ts';
 import { openConnections, type Connections, type Socket } from './connections.ts';
-import { decodeBody } from './content-encoding.ts';
+import { decodeBody, readBounded } from './body.ts';
 import type { Deadline } from '../clock.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
-import { readBounded } from './read-bounded.ts';
 import { readBytes } from '../files/reused-buffers.ts';
 import { TransportError } from './transport-error.ts';
 

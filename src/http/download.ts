@@ -1,13 +1,12 @@
 import type { Clock, Deadline } from '../clock.ts';
-import { MgwError, type ErrorCode } from '../errors.ts';
+import { MgwError, type ErrorCode, localError } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { backoffMs } from './retry.ts';
-import { retryHint } from './retry-after.ts';
+import { retryHint } from './failures.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
 import { mimeOf } from '../media/media-kind.ts';
 import { PartFile } from '../files/part-file.ts';
-import { localError } from '../files/local-error.ts';
 import { mp4In } from '../media/mp4.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';

@@ -16,7 +16,7 @@ import {
   type UncertainRuns,
 } from './liveness.ts';
 import { checkNoSecret } from '../key-name.ts';
-import { keyConflict, lostClaim, lostRecord } from './named-job.ts';
+import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 

@@ -1,14 +1,21 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, extname, resolve } from 'node:path';
-import { messageOf, usageError } from '../errors.ts';
-import { localError } from '../files/local-error.ts';
+import { messageOf, usageError, localError } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { at, isObject, type Json } from '../json.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { requestedValue, promptOf } from '../protocols/requested-value.ts';
-import { outputPath, outputPlace, sameFileName, slugOf, type OutputPlace } from './output-template.ts';
+import {
+  outputPath,
+  outputPlace,
+  sameFileName,
+  slugOf,
+  type OutputPlace,
+  goalOutput,
+  pathsAt,
+  type Target,
+} from './output.ts';
 import { isObjectUrl } from '../store-url.ts';
-import { goalOutput, pathsAt, type Target } from './target.ts';
 
 /** The places of the results of one or more jobs, from `-o`. */
 export type FetchPlace =

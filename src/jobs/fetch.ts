@@ -3,9 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../clock.ts';
-import { exitCodes, MgwError, usageError } from '../errors.ts';
+import { exitCodes, MgwError, usageError, localError } from '../errors.ts';
 import { speedometer } from '../http/download.ts';
-import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput } from '../files/publish.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -20,7 +19,7 @@ import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
 import { mismatchText } from './receipt.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
-import { pathsAt, type Target } from './target.ts';
+import { pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 
 /** The target of results, and the callbacks of their progress. */

@@ -1,7 +1,6 @@
 import type { Deadline } from '../clock.ts';
 import { messageOf, MgwError } from '../errors.ts';
-import { removeLeftovers } from '../files/leftovers.ts';
-import { acquireOutputLock, type Claimant, type OutputLock } from '../files/output-lock.ts';
+import { removeLeftovers, acquireOutputLock, type Claimant, type OutputLock } from '../files/output-lock.ts';
 import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './deps.ts';

@@ -1,7 +1,7 @@
 import { closeSync, createReadStream, fstatSync, openSync, readSync } from 'node:fs';
 import { basename } from 'node:path';
 import { HashedFile } from '../files/hashed-file.ts';
-import { localError } from '../files/local-error.ts';
+import { localError } from '../errors.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 import { BoxWalk, type Content } from '../media/box-walk.ts';

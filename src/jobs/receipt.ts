@@ -1,7 +1,6 @@
 import { closeSync, openSync } from 'node:fs';
 import { basename } from 'node:path';
-import { MgwError } from '../errors.ts';
-import { localError } from '../files/local-error.ts';
+import { MgwError, localError } from '../errors.ts';
 import type { Delivered, Job, JobFile, Mismatch } from '../job.ts';
 import { isObject, type Json } from '../json.ts';
 import { measureMp4 } from '../media/measure-mp4.ts';

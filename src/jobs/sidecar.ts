@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { open, readFile, rename, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { MgwError } from '../errors.ts';
-import { localError } from '../files/local-error.ts';
+import { MgwError, localError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { requestedValue } from '../protocols/requested-value.ts';
 import { isObject, tryParseJson, type Json } from '../json.ts';
 import { syncFolder } from '../files/make-folder.ts';
 import { withoutSignatures } from '../redact.ts';
-import { pathsAt, type Target } from './target.ts';
+import { pathsAt, type Target } from './output.ts';
 
 /** The name of a file's sidecar: `clip.mp4.json`. */
 export function sidecarPath(path: string): string {

@@ -1,8 +1,7 @@
 import { resolve } from 'node:path';
-import { abortWith } from '../abort-with.ts';
+import { abortWith, deadlineIn, systemClock, type Deadline } from '../clock.ts';
 import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
-import { deadlineIn, systemClock, type Deadline } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';
@@ -15,7 +14,7 @@ import { withGlobals, withOutput } from '../flows/next.ts';
 import { openSession, type Session, withinDeadline } from '../flows/session.ts';
 import type { CallOptions, ClientOptions, Duration } from './options.ts';
 import { parseDuration } from '../duration.ts';
-import type { Target } from '../jobs/target.ts';
+import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';

@@ -1,7 +1,7 @@
 // The public interface: what `import … from 'mgw'` gives.
 import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
-import type { Model } from '../protocols/model.ts';
+import type { Model } from '../exchange.ts';
 import { Calls } from './calls.ts';
 import type {
   ClientOptions,
@@ -36,8 +36,8 @@ export type {
 } from './options.ts';
 export { exitCodes, MgwError, type Charged, type ErrorCode, type Retry } from '../errors.ts';
 export type { Job, JobFile, JobState } from '../job.ts';
-export type { Model } from '../protocols/model.ts';
-export { version } from '../version.ts';
+export type { Model } from '../exchange.ts';
+export { version } from '../installation.ts';
 
 /**
  * Works on one gateway and one ledger, by the rules of the command line and together with it. Every error is an MgwError.

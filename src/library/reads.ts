@@ -5,10 +5,10 @@ import { findJobHere } from '../flows/find-job.ts';
 import { fetchModels } from '../flows/models.ts';
 import type { Job } from '../job.ts';
 import { missing, recordedJob } from '../jobs/ref.ts';
-import type { Model } from '../protocols/model.ts';
+import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { depsOf, shownJob, type Calls, checkNames, targetOf } from './calls.ts';
-import { protocolNamed } from '../protocols/named.ts';
+import { protocolNamed } from '../protocols/registry.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 
 const waitNames: Record<keyof WaitOptions, true> = {

@@ -3,7 +3,7 @@ import { composeVideo } from '../flows/compose-video.ts';
 import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../key-name.ts';
 import { depsOf, shownJob, type Calls, amountText, checkNames, jsonObject, targetOf } from './calls.ts';
-import { protocolNamed } from '../protocols/named.ts';
+import { protocolNamed } from '../protocols/registry.ts';
 import type { Submitted, UncheckedVideo, VideoOrder } from './options.ts';
 
 const orderNames: Record<keyof UncheckedVideo, true> = {

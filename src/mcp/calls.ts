@@ -4,8 +4,7 @@ import {
   isInputRequiredResult,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { abortWith } from '../abort-with.ts';
-import { deadlineIn, type Deadline } from '../clock.ts';
+import { abortWith, deadlineIn, type Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Session } from '../flows/session.ts';

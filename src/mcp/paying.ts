@@ -5,7 +5,7 @@ import type { Delivered } from '../flows/deliver.ts';
 import type { FlowDeps } from '../flows/flow-deps.ts';
 import { priceOf, type PriceQuery } from '../flows/prices.ts';
 import type { Job } from '../job.ts';
-import { namedJob } from '../jobs/named-job.ts';
+import { namedJob } from '../jobs/ref.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
 import { checkKeyName, isKeyName } from '../key-name.ts';

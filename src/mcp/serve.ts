@@ -7,7 +7,7 @@ import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { printableLine } from '../printable.ts';
-import { version } from '../version.ts';
+import { version } from '../installation.ts';
 import { Authority, type Grant } from './authority.ts';
 import { batchTools } from './batch-tools.ts';
 import { Calls } from './calls.ts';

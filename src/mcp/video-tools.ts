@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { longName } from '../protocols/compose.ts';
-import { protocolNamed, protocolNames } from '../protocols/named.ts';
+import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { keyField, sameKey, tool } from './tool.ts';
 

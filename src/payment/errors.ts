@@ -1,7 +1,6 @@
 import { MgwError, type Charged, type ErrorCode } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
-import { asSentence } from '../http/failures.ts';
-import { retryHint } from '../http/retry-after.ts';
+import { asSentence, retryHint } from '../http/failures.ts';
 
 /** Exit 130 or 143: interrupted before the end. */
 export function interrupted(

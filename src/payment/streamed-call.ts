@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
 import { withIdleTimeout } from '../http/deadline.ts';
-import { readBounded } from '../http/read-bounded.ts';
+import { readBounded } from '../http/body.ts';
 
 /** In bytes. */
 const longestErrorBody = 1024 * 1024;

@@ -2,7 +2,7 @@ import { usageError } from '../errors.ts';
 import type { Exchange, Failure, Reply } from '../exchange.ts';
 import { bodyOf, readFailure, requestIdOf } from '../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../json.ts';
-import type { Model } from './model.ts';
+import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
 import { protocols } from './registry.ts';
 

@@ -1,7 +1,6 @@
 import type { $ZodType } from 'zod/v4/core';
-import type { AuthScheme, Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
+import type { AuthScheme, Exchange, Failure, Model, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Json, JsonObject } from '../json.ts';
-import type { Model } from './model.ts';
 
 /**
  * A flag of `submit` and the body field it stands for. The table of a protocol is data: the command line, the

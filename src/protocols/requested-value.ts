@@ -1,7 +1,7 @@
 import type { Job } from '../job.ts';
 import { at, type Json } from '../json.ts';
 import { longName } from './compose.ts';
-import { findProtocol } from './named.ts';
+import { findProtocol } from './registry.ts';
 
 type Request = Pick<Job, 'protocol' | 'request'>;
 

@@ -4,7 +4,7 @@ import { bearer, type Reply, type SubmitVerdict } from '../exchange.ts';
 import { adviceFor, withAdvice } from '../http/failures.ts';
 import type { StreamedReply } from '../http/client.ts';
 import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
-import { readBounded } from '../http/read-bounded.ts';
+import { readBounded } from '../http/body.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
 import { interrupted, notAccepted } from '../payment/errors.ts';

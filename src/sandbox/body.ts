@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIPv4 } from 'node:net';
-import { gatewayError } from './envelopes.ts';
-import { type Call, RefusedCall } from './exchange.ts';
+import { gatewayError, type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
 /** The largest request body, in bytes: an image of 20 MB as Base64, and room for the rest. */

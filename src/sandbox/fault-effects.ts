@@ -1,6 +1,15 @@
 import { createHash } from 'node:crypto';
-import { actionError, gatewayError, insufficientQuota, invalidKey, taskNotFound } from './envelopes.ts';
-import { json, type Call, type Reply, type Route } from './exchange.ts';
+import {
+  actionError,
+  gatewayError,
+  insufficientQuota,
+  invalidKey,
+  taskNotFound,
+  json,
+  type Call,
+  type Reply,
+  type Route,
+} from './exchange.ts';
 import { spanOf } from './files.ts';
 import { canStrike, FAULTS, type FaultHit, type FaultName } from './fault-catalogue.ts';
 

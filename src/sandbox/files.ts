@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Call, Reply } from './exchange.ts';
 import { note } from './journal.ts';
-import { parseRange } from './loopback-server.ts';
+import { parseRange } from './listener.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 

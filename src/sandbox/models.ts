@@ -44,3 +44,130 @@ export function findModel(
 ): Model | undefined {
   return MODELS.find((model) => model.area === area && model.id === id && mayUse(model.id));
 }
+
+/** What one unit of a model costs, in credits, and the parts that are added to it. All amounts are exact decimals. */
+export interface Price {
+  area: Area;
+  model: string;
+  /** A second of each video, 10,000 characters that are not white space, or 1,000 tokens of input and output. */
+  unit: 'second' | '10k_characters' | '1k_tokens';
+  price: string;
+  /** The price is for requests with this resolution only; it takes precedence over one without. */
+  resolution?: string;
+  /** The seconds that are billed if a request asks for no duration. */
+  defaultSeconds?: number;
+  /** Each reference image beyond `freeReferenceImages` (default 0) costs this. */
+  referenceImage?: string;
+  freeReferenceImages?: number;
+  /** What each video costs at least. */
+  minimum?: string;
+}
+
+/** Every price of the sandbox. */
+export const PRICES: readonly Price[] = [
+  ...perSecond('a', 8, { 'video-a': '12', 'video-a-fast': '6', 'video-a-inline': '12' }),
+  ...perSecond('b', 5, { 'Video-B': '10' }, { referenceImage: '2.5', freeReferenceImages: 1 }),
+  ...perSecond('b', 5, { 'Video-B-Lite': '5' }, { minimum: '12.5' }),
+  ...perSecond('b', 5, { 'Video-B-Ext': '15' }),
+  ...perSecond('c', 5, { 'vendor-h3': '10' }, { referenceImage: '3', freeReferenceImages: 5 }),
+  ...perSecond('c', 5, { 'vendor-h3-base': '4' }, { referenceImage: '0.75' }),
+  ...perSecond('c', 5, { 'vendor-h3-base-fast': '3' }, { minimum: '16' }),
+  ...perSecond('c', 5, { 'vendor-h3-mini': '2' }),
+  ...perSecond(
+    'c',
+    5,
+    { 'vendor-h3': '20' },
+    { resolution: '2K', referenceImage: '6', freeReferenceImages: 5 },
+  ),
+  { area: 'tts', model: 'speech-tts-2.0', unit: '10k_characters', price: '150' },
+  { area: 'responses', model: 'text-1', unit: '1k_tokens', price: '1' },
+];
+
+/** The prices of one model: the general one, then those for single resolutions. */
+export function pricesOf(area: string, model: string): Price[] {
+  return PRICES.filter((price) => price.area === area && price.model === model);
+}
+
+/** The price that a request is charged by. Throws RangeError for a model without one. */
+export function priceFor(area: Area, model: string, resolution?: string): Price {
+  const prices = pricesOf(area, model);
+  const price =
+    prices.find((candidate) => candidate.resolution !== undefined && candidate.resolution === resolution) ??
+    prices.find((candidate) => candidate.resolution === undefined);
+  if (price === undefined) throw new RangeError(`No price for ${area} ${model}`);
+  return price;
+}
+
+/**
+ * The prices of a model in one line, as the configuration of mgw spells them: `second=10 default_seconds=5; resolution=2K: …`.
+ * Undefined for a model without a price.
+ */
+export function priceText(area: string, model: string): string | undefined {
+  const texts = pricesOf(area, model).map(({ resolution, ...price }) => {
+    const { unit, defaultSeconds, referenceImage, freeReferenceImages, minimum } = price;
+    const words = {
+      [unit === '10k_characters' ? '10k_visible_characters' : unit]: price.price,
+      default_seconds: defaultSeconds,
+      reference_image: referenceImage,
+      free_reference_images: freeReferenceImages,
+      minimum,
+    };
+    const text = Object.entries(words).flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name}=${value}`],
+    );
+    return `${resolution === undefined ? '' : `resolution=${resolution}: `}${text.join(' ')}`;
+  });
+  return texts.length === 0 ? undefined : texts.join('; ');
+}
+
+function perSecond(
+  area: Area,
+  defaultSeconds: number,
+  prices: Record<string, string>,
+  parts: Partial<Price> = {},
+): Price[] {
+  return Object.entries(prices).map(([model, price]) => ({
+    area,
+    model,
+    unit: 'second',
+    price,
+    defaultSeconds,
+    ...parts,
+  }));
+}
+
+/** What is billed of a request: units of the price, and for a video the parts that may be added. */
+interface Billed {
+  units: number;
+  videos?: number;
+  referenceImages?: number;
+}
+
+/** What a request costs, in credits, rounded down to a millionth. */
+export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: Billed): number {
+  const { referenceImage = '0', freeReferenceImages = 0, minimum = '0' } = price;
+  const images = Math.max(0, referenceImages - freeReferenceImages);
+  const sum = microsOf(price.price, units) + microsOf(referenceImage, images);
+  const least = microsOf(minimum, videos);
+  return Number(sum < least ? least : sum) / MICROS_PER_CREDIT;
+}
+
+/** The exact sum of amounts. */
+export function sumOf(amounts: readonly number[]): number {
+  return amounts.reduce((sum, amount) => sum + Math.round(amount * MICROS_PER_CREDIT), 0) / MICROS_PER_CREDIT;
+}
+
+/** Amounts are credits. They are summed as whole millionths, so that a sum is an exact decimal too. */
+const MICROS_PER_CREDIT = 1_000_000;
+
+/** The product of an amount and a count in whole millionths, rounded down. */
+function microsOf(amount: string, count: number): bigint {
+  const [one, other] = [decimal(amount), decimal(String(count))];
+  return (one.digits * other.digits * BigInt(MICROS_PER_CREDIT)) / 10n ** BigInt(one.places + other.places);
+}
+
+/** A number that is too small for plain digits, such as 1e-7, counts as zero. */
+function decimal(text: string): { digits: bigint; places: number } {
+  const [, whole = '0', fraction = ''] = /^(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
+  return { digits: BigInt(whole + fraction), places: fraction.length };
+}

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { authenticate, DEFAULT_KEY, issueKeys } from './auth.ts';
 import { readBody } from './body.ts';
 import { type Fault, parseFaults, startChaos, takeFault } from './faults.ts';
-import { invalidKey, unknownPath } from './envelopes.ts';
 import {
+  invalidKey,
+  unknownPath,
   type Call,
   type Gateway,
   RefusedCall,
@@ -15,19 +16,16 @@ import {
   json,
 } from './exchange.ts';
 import { withFaults } from './fault-effects.ts';
-import { fileHost } from './file-host.ts';
-import { listen, type Request } from './listener.ts';
-import type { Listener } from './loopback-server.ts';
+import { fileHost, protocolB } from './routes/b.ts';
+import { listen, type Request, type Listener } from './listener.ts';
 import { protocolA } from './routes/a.ts';
-import { protocolB } from './routes/b.ts';
 import { protocolC } from './routes/c.ts';
 import { responsesRoutes } from './routes/responses.ts';
 import { speechRoutes, voicesOf } from './routes/speech.ts';
 import { readWhole, writeOnce } from './state.ts';
 import { answerStore, storePath } from './store/service.ts';
 import { storeAccount } from './store/signature.ts';
-import { type Model, MODELS } from './models.ts';
-import { pricesOf } from './prices.ts';
+import { type Model, MODELS, pricesOf } from './models.ts';
 
 const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   a: ['gemini-video'],

@@ -25,7 +25,7 @@ export interface SpeechFields {
 }
 
 /**
- * The body that speaks a text into `target`, checked.
+ * Returns the body that speaks a text into `target`, checked.
  * @throws MgwError('usage') naming every field that is wrong.
  */
 export function composeSpeech(
@@ -61,7 +61,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
   return withAdditions(body);
 }
 
-// `additions` is a string of JSON on the wire; --set reads the same text as an object.
+// On the wire `additions` is a string of JSON. --set reads the same text as an object.
 function withAdditions(body: JsonObject): JsonObject {
   const params = body['req_params'];
   if (!isObject(params) || !isObject(params['additions'])) return body;
@@ -71,7 +71,7 @@ function withAdditions(body: JsonObject): JsonObject {
 const words = 'a text with something that can be spoken';
 const formats =
   'mp3, pcm, ogg_opus or another format of the gateway; --format wav asks for PCM and writes WAV';
-// A WAV header in every fragment makes a file that does not play: the service's own WAV is not asked for.
+// The service's own WAV has a header in every fragment and does not play, so it is never requested.
 const notWav = z.regex(/^(?!wav$)/, { error: formats });
 
 /** The body of specification 2.6, which leaves its formats and sample rates open. */
@@ -99,11 +99,11 @@ export const schema: BodySchema = described(
     ),
     model: z.optional(z.never({ error: 'nothing: a header chooses the model of speech' })),
   }),
-  // The flag takes wav as well, which is no format of the body.
+  // The flag also accepts wav, which is not a format of the body.
   speechFlags.filter(({ flags }) => !flags.startsWith('--format')),
 );
 
-/** Every rule of specification 2.6 that a body breaks; empty if it may be sent. */
+/** Returns every rule of specification 2.6 that a body breaks; empty if it may be sent. */
 export function checkSpeech(body: JsonObject): Violation[] {
   return checkShape(schema, body, speechFlags);
 }
@@ -148,8 +148,8 @@ function speechFormat(name: string): SpeechFormat {
 }
 
 /**
- * The format of an output: the one that is named, else that of the file's extension, else the usual one.
- * @throws MgwError('usage') if the extension is one of audio that is not among the known formats.
+ * Returns the format of an output: the named one, else that of the file's extension, else the default.
+ * @throws MgwError('usage') if the extension is that of an audio format mgw does not know.
  */
 export function formatFor(
   named: string | undefined,

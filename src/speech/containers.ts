@@ -5,14 +5,14 @@ import { canonicalJson, type JsonObject } from '../json.ts';
 /** Returns the bytes of the next piece as they are written to the joined output. Called in order. */
 export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
 
-/** How the pieces of one output are joined, by their format; undefined if that is not known. */
+/** Returns the function that joins the pieces of one output; undefined for an unknown format. */
 export function joinerFor(wireFormat: string): Joiner | undefined {
   if (wireFormat === 'mp3') return mp3Frames;
   if (wireFormat === 'ogg_opus') return oggJoiner();
   return wireFormat === 'pcm' ? (piece) => piece : undefined;
 }
 
-/** The file in which the pieces of one order are joined: a name that no other order has. */
+/** Returns the file in which the pieces of one order are joined. Its name is unique to the order. */
 export function joinedPart(folder: string, bodies: readonly JsonObject[]): string {
   return join(folder, `joined-${hashOfPieces(bodies).slice(0, 16)}.part`);
 }
@@ -55,7 +55,7 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
   return first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
 }
 
-// ID3v2 precedes the audio. Its length has four bytes of seven bits.
+// ID3v2 precedes the audio. Its length is four bytes of seven bits each.
 function behindTags(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
@@ -138,7 +138,7 @@ function pagesOf(file: Buffer): Buffer[] | undefined {
   return pages;
 }
 
-// The page of OpusHead, and those up to the end of the comments' packet; none if this is no Opus.
+// Counts the page of OpusHead and the pages up to the end of the comment packet; 0 if this is not Opus.
 function headerCount(pages: readonly Buffer[]): number {
   const [first] = pages;
   if (first?.toString('latin1', headBytes + 1, headBytes + 9) !== 'OpusHead') return 0;
@@ -162,15 +162,14 @@ function checksum(page: Buffer): number {
   return sum >>> 0;
 }
 
-/** The length of {@link wavHeader}, bytes. */
+/** The length of {@link wavHeader} in bytes. */
 export const wavHeaderBytes = 44;
 
 const unknownLength = 0xffff_ffff;
 
 /**
- * The header of a WAV file of signed 16-bit mono PCM. If the length is not known yet (a stream), both size
- * fields hold 0xFFFFFFFF, which players read as "to the end".
- *
+ * The header of a WAV file of signed 16-bit mono PCM. If the length is not known yet (a stream), both size fields are
+ * 0xFFFFFFFF, which players read as "to the end".
  * @param sampleRate hertz
  * @param audioBytes length of the PCM after it, bytes
  */

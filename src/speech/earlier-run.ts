@@ -20,13 +20,13 @@ import type { SpeechDeps } from './audio-stream.ts';
  */
 export async function deliverEarlier(
   job: Job,
-  { run, deadline, hold }: { run: string; deadline: Deadline; hold: () => Promise<void> },
+  { run, deadline, lockSink }: { run: string; deadline: Deadline; lockSink: () => Promise<void> },
   deps: SpeechDeps,
   sink: AudioSink,
 ): Promise<JobFile | undefined> {
   const last = await afterOthers(job, run, deadline, deps);
-  await hold();
-  const part = partOf(last) ?? (await sink.leftOver());
+  await lockSink();
+  const part = partOf(last) ?? (await sink.findLeftover());
   if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);
   const recovered = await sink.recover(savedSpeech(last));
@@ -106,8 +106,8 @@ function keptFile(job: Job): JobFile[] {
 }
 
 /**
- * Copies the audio of a succeeded job to another place, from any complete copy on this machine. The gateway is not
- * asked, since it stores no speech.
+ * Copies the audio of a succeeded job to another place, from any complete copy on this machine. The gateway stores no
+ * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
  * @throws MgwError: exit 9 if no copy exists, 8 if another process locks the output until the deadline, 10.
  */
@@ -117,9 +117,9 @@ export async function deliverSaved(
   deadline: Deadline,
   deps: JobDeps,
 ): Promise<JobFile | undefined> {
-  const held =
+  const lock =
     sink.target && (await lockOutput(sink.target, deps, { identity: speechIdentity, deadline, job }));
-  if (held) sink.held = held;
+  if (lock) sink.lock = lock;
   try {
     const recovered = await sink.recover(savedSpeech(job));
     if (recovered === undefined) throw deletedAudioError(job);
@@ -129,7 +129,7 @@ export async function deliverSaved(
     await bestEffort(deps, () => sink.discard());
     return file;
   } finally {
-    if (held) await bestEffort(deps, () => held.release());
+    if (lock) await bestEffort(deps, () => lock.release());
   }
 }
 

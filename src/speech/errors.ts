@@ -1,4 +1,4 @@
-import { messageOf, MgwError } from '../errors.ts';
+import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
@@ -8,9 +8,8 @@ import { ClosedPipe } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
 /**
- * Exit 9: a stream that was billed and did not prove to be whole (design 8); 130 or 143 if a person gave it up.
- *
- * @param kept path of the partial audio, undefined if nothing is kept
+ * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user gave it up.
+ * @param kept the path of the partial audio; undefined if none was saved
  */
 export function incompleteError(
   job: Job,
@@ -29,7 +28,7 @@ export function incompleteError(
   return new MgwError('speech_incomplete', text, { ...atCost(job), exit, cause });
 }
 
-/** Exit 7: nothing tells whether the call was taken; there is no task that could be adopted. */
+/** Exit 7: it is unknown whether the call was accepted. There is no task that could be adopted. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. If the bill shows no charge, say so, and the same command sends it again.`;
   const next = resolveCommand(job);
@@ -49,7 +48,7 @@ export function failedSpeechError(failure: Failure, job: Job, kept: string | und
   });
 }
 
-/** Exit 10: the audio arrived and could not be written. A closed reader is exit 9. */
+/** Exit 10: the audio arrived but could not be written. Exit 9 if the reader closed the pipe. */
 export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
   if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), kept, { cause: error });
   if (!(error instanceof MgwError)) throw error;
@@ -57,14 +56,14 @@ export function unwritableError(error: unknown, job: Job, kept: string | undefin
   return new MgwError(error.code, text, { ...atCost(job), cause: error });
 }
 
-/** Exit 9: speech that was whole once and is no longer there; it cannot be fetched again. */
+/** Exit 9: the file of complete speech was deleted or changed, and it cannot be fetched again. */
 export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
   const text = `Job ${job.id} was spoken and delivered to ${places}; it is not there unchanged, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
   return new MgwError('result_unavailable', text, atCost(job));
 }
 
-/** Exit 10: the speech was paid for and the ledger does not know it. */
+/** Exit 10: the speech was paid for, but the ledger has no record of it. */
 export function unrecordedError(error: unknown, file: JobFile | undefined, end: string): MgwError {
   const saved = file === undefined ? end : `The speech itself is whole and saved as ${file.path}.`;
   const text = `That the gateway spoke could not be recorded: ${messageOf(error)} ${saved} Running the command again pays again.`;
@@ -80,7 +79,7 @@ function atCost(job: Job): { charged: 'yes'; retry: 'never'; next: string[]; req
   };
 }
 
-// A handle that was made up here tells the gateway nothing.
+// A handle that mgw made up means nothing to the gateway.
 function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
@@ -92,4 +91,87 @@ function notAgain({ key }: Job): string {
 
 function keptText(kept: string | undefined): string {
   return kept === undefined ? 'No audio is kept.' : `What came is kept in ${kept}.`;
+}
+
+/** A piece that failed. Without an index: the output of all pieces failed. */
+export interface PieceFailure {
+  index: number | undefined;
+  error: unknown;
+}
+
+/** The progress of a run over several pieces. */
+interface PiecesState {
+  failures: readonly PieceFailure[];
+  /** The number of complete pieces. */
+  whole: number;
+  count: number;
+  folder: string;
+  /** Whether this run paid for a complete piece. */
+  paid: boolean;
+  jobs: Job[];
+  signal: AbortSignal;
+}
+
+/** Speech in pieces, some of which are incomplete. */
+export class PiecesError extends MgwError {
+  /** The jobs of the pieces that were started. */
+  readonly jobs: Job[];
+
+  constructor(error: MgwError, message: string, state: PiecesState) {
+    super(error.code, message, {
+      exit: exitNameOf(error),
+      charged: state.paid ? 'yes' : error.charged,
+      retry: error.retry === 'safe' && state.whole > 0 ? 'resume' : error.retry,
+      next: error.next,
+      requestId: error.requestId,
+      budget: error.budget,
+      cause: error.cause ?? error,
+    });
+    this.jobs = state.jobs;
+  }
+}
+
+// The worst errors come first: those that may cost money twice, then those that cost money for nothing.
+const weight: readonly ExitName[] = ['unknown', 'incomplete', 'failed', 'local', 'auth', 'rejected'];
+
+/** Returns the error of a run over several pieces: the worst error of a piece, and which pieces are saved. */
+export function piecesError(state: PiecesState): unknown {
+  const { failures, whole, count, folder, signal } = state;
+  const stray = failures.find(({ error }) => !(error instanceof MgwError) && !(error instanceof ClosedPipe));
+  if (stray !== undefined) return stray.error;
+  const [worst] = [...failures].sort(
+    (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
+  );
+  const error = worst === undefined ? interrupted(signal) : asMgwError(worst.error);
+  const others = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
+  const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${others}: `;
+  const again = inDoubt.has(exitNameOf(error)) ? 'running it again with --new' : 'running it again';
+  const kept =
+    whole === 0
+      ? ''
+      : ` ${whole} of ${count} pieces are whole and kept in ${folder}: ${again} pays for the others only.`;
+  return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
+}
+
+// Pieces that may have been billed. They are sent again only with --new.
+const inDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
+
+function asMgwError(error: unknown): MgwError {
+  if (error instanceof MgwError) return error;
+  return new MgwError('speech_incomplete', messageOf(error), { charged: 'yes', cause: error });
+}
+
+function interrupted(signal: AbortSignal): MgwError {
+  const exit = signal.reason === 'SIGTERM' ? 'terminated' : 'interrupted';
+  return new MgwError('pending', 'Interrupted before every piece was spoken.', { exit, retry: 'resume' });
+}
+
+function rank(error: unknown): number {
+  const place = error instanceof MgwError ? weight.indexOf(exitNameOf(error)) : 1;
+  return place === -1 ? weight.length : place;
+}
+
+function exitNameOf(error: MgwError): ExitName {
+  const names = Object.keys(exitCodes) as ExitName[];
+  return names.find((name) => exitCodes[name] === error.exitCode) ?? 'internal';
 }

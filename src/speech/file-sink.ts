@@ -1,10 +1,9 @@
 import { closeSync, openSync } from 'node:fs';
 import { copyFile, lstat, rm } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { MgwError } from '../errors.ts';
+import { localError, MgwError } from '../errors.ts';
 import { HashedFile } from '../files/hashed-file.ts';
 import { partPath } from '../files/claim-log.ts';
-import { localError } from '../files/local-error.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { checkOutput, publish } from '../files/publish.ts';
 import { intactVersion, isIntact, type FileVersion, removeFile } from '../files/whole-file.ts';
@@ -15,7 +14,7 @@ import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
-/** Bytes. Of less than that a thread would not make up for its beginning. */
+/** In bytes. For less than that, starting a thread takes longer than it saves. */
 const maxHashedHere = 64 * 1024 * 1024;
 
 /** How a file of speech is made. */
@@ -25,20 +24,23 @@ export interface FileSinkOptions {
   /** Replaces an existing file. */
   force: boolean;
   mime: string;
-  /** Puts a WAV header before the PCM that comes; hertz. */
+  /** Writes a WAV header before the PCM. The sample rate in hertz. */
   wavRate?: number;
-  /** Where it is made, if not next to the target: a name that is this order's own, in a folder that is made for it. */
+  /**
+   * The path of the temporary file if it is not next to the target: a name unique to this order, in a folder that is
+   * created for it.
+   */
   part?: string;
   /** Marks an MP3 when it is published (see `markedCopy`); called with the reason if the file stays as it is. */
   mark?: ((text: string) => void) | undefined;
 }
 
 /**
- * Speech as a file: written to `NAME.part` next to the target as it arrives (`NAME.<random>.part` if that name
- * is taken, since what an earlier run was billed for is never overwritten), published once it is whole.
+ * Writes speech to `NAME.part` next to the target as it arrives, and publishes it when it is complete. If that name
+ * exists, uses `NAME.<random>.part`, because billed audio of an earlier run is never overwritten.
  */
 export class FileSink implements AudioSink {
-  held?: OutputLock;
+  lock?: OutputLock;
   readonly #options: FileSinkOptions;
   #file: HashedFile | undefined;
   #part = '';
@@ -62,7 +64,7 @@ export class FileSink implements AudioSink {
     try {
       const { file, path } = part === undefined ? await this.#lock().openPart() : await openAnew(part);
       this.#part = path;
-      // The header of a WAV is written at the end, so that all of it is read again.
+      // The header of a WAV file is overwritten at the end, so the whole file is hashed again anyway.
       this.#file = new HashedFile(path, file, 0, wavRate === undefined ? maxHashedHere : Infinity);
     } catch (error) {
       throw localError(error, target, 'no');
@@ -82,7 +84,7 @@ export class FileSink implements AudioSink {
     try {
       await this.#endWav(file);
       const sealed = await file.seal();
-      // It goes on record as whole: its name is to outlive a power cut as well.
+      // The record will say that the file is complete, so its name must survive a power cut too.
       await syncFolder(dirname(sealed.path)).catch((error: unknown) => {
         throw localError(error, sealed.path, 'yes');
       });
@@ -123,11 +125,11 @@ export class FileSink implements AudioSink {
     this.#part = '';
   }
 
-  async leftOver(): Promise<string | undefined> {
+  async findLeftover(): Promise<string | undefined> {
     const { target } = this;
-    for (const part of [partPath(target, this.held?.metadata.part ?? ''), `${target}.part`]) {
-      const standing = part === undefined ? undefined : await lstat(part).catch(() => undefined);
-      if (standing?.isFile() && standing.size > 0) return part;
+    for (const part of [partPath(target, this.lock?.metadata.part ?? ''), `${target}.part`]) {
+      const found = part === undefined ? undefined : await lstat(part).catch(() => undefined);
+      if (found?.isFile() && found.size > 0) return part;
     }
     return undefined;
   }
@@ -163,7 +165,7 @@ export class FileSink implements AudioSink {
     const { version, ...file } = (await this.#marked(part)) ?? part;
     const published = { ...file, path: target };
     await onSealed?.(published);
-    await publish({ ...file, version }, target, { force, isBegun, assertLease: this.held?.assertLease });
+    await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
     // A marked file cannot prove what the part is worth: the part stays until the file is recorded.
     this.#part = file.path === part.path ? '' : part.path;
     // An earlier take that could not be known to be whole may have left the very same.
@@ -186,8 +188,8 @@ export class FileSink implements AudioSink {
   }
 
   #lock(): OutputLock {
-    if (this.held === undefined) throw new MgwError('internal', `${this.target} is not held by anyone`);
-    return this.held;
+    if (this.lock === undefined) throw new MgwError('internal', `${this.target} is not locked`);
+    return this.lock;
   }
 
   async #copied(kept: JobFile): Promise<JobFile> {
@@ -218,7 +220,7 @@ export class FileSink implements AudioSink {
     await file?.close();
   }
 
-  // RIFF pads a chunk of an odd length; 16-bit samples have none, but what came is what came.
+  // RIFF pads a chunk of odd length. 16-bit samples should never need it, but the stream may have been cut.
   async #endWav(file: HashedFile): Promise<void> {
     const { wavRate } = this.#options;
     if (wavRate === undefined) return;

@@ -34,7 +34,10 @@ function hertz(value: string | boolean): number {
   return rate;
 }
 
-/** What a body of speech is billed for at most: its characters, which are code points and not bytes (specification 8). */
+/**
+ * Returns the maximum that a body of speech is billed for: its characters, as code points and not bytes (specification
+ * 8).
+ */
 export function speechQuantity(body: JsonObject): Quantity {
   const text = textAt(body, 'req_params.text') ?? '';
   const characters = Array.from(text).length;

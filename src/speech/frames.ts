@@ -5,41 +5,41 @@ export const largestFrame = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
-// Allowed between frames, and dropped: white space, commas, the separators of JSON sequences.
+// Ignored between frames: white space, commas, the separators of JSON sequences.
 const gap = /[\s,\0\x1e]/;
-// As its bytes are read here.
+// One character for each byte.
 const byteOrderMark = '\xef\xbb\xbf';
-// The prefix of SSE before a frame, and its lines that carry none.
+// The prefix of a frame in server-sent events, and their lines that contain no frame.
 const beforeFrame = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
 const longestLine = 8 * 1024;
 
 /**
- * Splits a stream of JSON frames (specification 4.4) on bytes: frames that are adjacent, separated by newlines (or
- * what else separates JSON) or prefixed as server-sent events, in chunks that are cut anywhere. A frame is handed out with the chunk that
- * completes it. Memory is bounded by the largest frame.
+ * Splits a stream of bytes into JSON frames (specification 4.4). Frames may be adjacent, separated by newlines or other
+ * JSON separators, or prefixed as server-sent events, and chunks may be cut anywhere. Returns a frame with the chunk
+ * that completes it. The largest frame bounds the memory.
  */
 export class FrameSplitter {
-  /** Why this is not a stream of frames, from the first fault on; nothing is handed out after it. */
+  /** The first fault of the stream. No frames are returned after it. */
   fault: string | undefined;
   #inFrame = false;
-  /** Braces that are open. */
+  /** The number of open braces. */
   #depth = 0;
   #inString = false;
-  /** True if the next byte of a string is escaped by the one before it. */
+  /** Whether a backslash escapes the next byte of the string. */
   #escaped = false;
-  /** The beginning of a frame that goes on in the next chunk, and the memory for the next one of the kind. */
+  /** The start of a frame that continues in the next chunk, and the memory for the next such frame. */
   #begun: ByteBuffer;
   #spare: ByteBuffer;
-  /** The text between frames on the current line from its first word on, a character for each byte. */
+  /** The text between frames on the current line, from its first word; one character for each byte. */
   #line = '';
   readonly #limit: number;
   readonly #clean: (text: string) => string;
 
   /**
-   * @param limit the largest frame that is taken, bytes
-   * @param clean takes secrets out of what is shown of a line that is no frame
+   * @param limit the maximum size of a frame in bytes
+   * @param clean removes secrets from a line that is shown because it is not a frame
    */
   constructor(limit: number = largestFrame, clean = (text: string): string => text) {
     this.#limit = limit;
@@ -49,8 +49,8 @@ export class FrameSplitter {
   }
 
   /**
-   * Takes the next bytes of the stream; returns the frames that they complete, in their order. Those are good as long
-   * as the chunk is, and until the next one.
+   * Adds the next bytes of the stream. Returns the frames that they complete, in order. A frame is valid only as long
+   * as the chunk, and until the next call.
    */
   push(chunk: Uint8Array): Buffer[] {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
@@ -68,13 +68,13 @@ export class FrameSplitter {
     return frames;
   }
 
-  /** Ends the stream: a frame that is not whole, or text after the last one, is a fault. */
+  /** Ends the stream. An incomplete frame, or text after the last frame, is a fault. */
   end(): void {
     if (this.#inFrame) this.fault ??= 'the stream ends inside a frame';
     else this.#endLine();
   }
 
-  // Up to the next frame's opening brace, which is not taken yet, or the chunk's end.
+  // Returns the index of the next frame's opening brace, or of the end of the chunk.
   #skip(bytes: Buffer, from: number): number {
     for (let at = from; at < bytes.length; at += 1) {
       const byte = bytes[at] ?? 0;
@@ -115,7 +115,7 @@ export class FrameSplitter {
     this.fault ??= `the stream holds what is no frame: ${shown}${page}`;
   }
 
-  // Behind the frame's closing brace, or the chunk's end.
+  // Returns the index after the frame's closing brace, or of the end of the chunk.
   #scan(bytes: Buffer, from: number): number {
     let at = from;
     while (at < bytes.length) {
@@ -135,7 +135,8 @@ export class FrameSplitter {
     return at;
   }
 
-  // Behind the string's closing quote, or the chunk's end. The search is native: frames are nearly all string.
+  // Returns the index after the string's closing quote, or of the end of the chunk. Uses a native search, because
+  // frames consist almost entirely of strings.
   #stringEnd(bytes: Buffer, from: number): number {
     const start = this.#escaped ? from + 1 : from;
     this.#escaped = false;
@@ -155,7 +156,8 @@ export class FrameSplitter {
     }
   }
 
-  // A frame whose last piece this is, as it came if it came in one piece; undefined for an earlier piece.
+  // Returns the frame that ends with this piece; undefined if the frame is not complete. A frame in one piece is not
+  // copied.
   #joined(piece: Buffer): Buffer | undefined {
     const begun = this.#begun;
     const isOnePiece = !this.#inFrame && begun.length === 0 && piece.length <= this.#limit;

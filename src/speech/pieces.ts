@@ -1,20 +1,18 @@
-import { readFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readFile, rm, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { MgwError } from '../errors.ts';
-import { localError } from '../files/local-error.ts';
-import type { OutputLock } from '../files/output-lock.ts';
+import { MgwError, localError, systemCode } from '../errors.ts';
+import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { findEarlier, jobsOf } from '../jobs/create-or-resume.ts';
-import { claimantOf, lockOutput, bestEffort } from '../jobs/lock-output.ts';
+import { claimantOf, lockOutput, bestEffort, speechIdentity } from '../jobs/lock-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import type { JsonObject } from '../json.ts';
-import { makeFolder } from '../files/make-folder.ts';
+import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
-import { piecesError, type PieceFailure } from './pieces-error.ts';
-import { PiecesFolder } from './pieces-folder.ts';
+import { piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
@@ -23,36 +21,36 @@ import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
 export interface PiecesOrder {
   /** The bodies of the pieces, in order. */
   bodies: readonly JsonObject[];
-  /** Pays again for pieces that were cut off; pieces that are whole are never paid for again. */
+  /** Pays again for pieces that were cut off, but never for complete ones. */
   fresh: boolean;
-  /** When everything ends. */
+  /** The deadline of all pieces. */
   deadline: Deadline;
-  /** How many pieces are spoken at once. */
+  /** The number of concurrent pieces. */
   concurrency: number;
-  /** Where whole pieces are kept until all are; removed once the output is published. Absolute path. */
+  /** Absolute path of the folder for complete pieces; removed when the output is published. */
   folder: string;
   mime: string;
   join: Joiner;
-  /** Told how many pieces are whole. */
+  /** Called with the number of complete pieces. */
   onPiece?: (whole: number) => void;
 }
 
-/** Several pieces, spoken and joined. */
+/** The result of speaking and joining several pieces. */
 export interface SpokenPieces {
   jobs: Job[];
   file?: JobFile;
-  /** How many were there already, and cost nothing now. */
+  /** The number of pieces from earlier runs, which cost nothing now. */
   reused: number;
-  /** To be called once the person was told: until then the same command finds the output to be its own. */
+  /** Call it once the user was told. Until then the same command recognises the output as its own. */
   delivered: () => Promise<void>;
 }
 
 /**
- * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run
- * paid for are taken from their folder, so that running it again pays for what is missing only. Pieces that it left in
- * doubt are not sent again without `fresh`; the others are spoken anyway. The first failure of this run keeps
- * further pieces from being begun; those under way are finished, since they are paid for.
- * @throws PiecesError with the code of the piece that weighs most; MgwError if nothing was begun.
+ * Speaks the pieces of a text, each as a separate job, and joins them in order. Pieces that an earlier run paid for are
+ * read from their folder, so a rerun pays only for the missing ones. Pieces whose payment is in doubt are not sent
+ * again without `fresh`; the others are spoken anyway. After the first failure no further piece is started. Pieces in
+ * progress are finished, because they are paid for.
+ * @throws PiecesError with the code of the worst error; MgwError if nothing was started.
  */
 export async function speakPieces(
   order: PiecesOrder,
@@ -65,9 +63,9 @@ export async function speakPieces(
     await makeFolder(dirname(folder)).catch((error: unknown) => {
       throw localError(error, folder, 'no');
     });
-  // Two processes that speak one text to one place: the second waits, and then finds the output there.
+  // If two processes speak the same text to the same output, the second waits and then finds the output.
   const output = await lockOutput(sink.target ?? folder, deps, { identity, deadline });
-  sink.held = output;
+  sink.lock = output;
   const release = (): Promise<void> => bestEffort(deps, () => output.release());
   try {
     const spoken = await new Pieces(order, withoutRepeats(deps), sink, output).speak();
@@ -83,7 +81,7 @@ export async function speakPieces(
 type Untold = Omit<SpokenPieces, 'delivered'>;
 const notBegun = new Error('not begun');
 
-/** The run over all pieces: state that lives for one run. */
+/** The state of one run over all pieces. */
 class Pieces {
   readonly #order: PiecesOrder;
   readonly #deps: SpeechDeps;
@@ -92,7 +90,7 @@ class Pieces {
   readonly #folder: PiecesFolder;
   readonly #jobs: (Job | undefined)[] = [];
   readonly #failures: PieceFailure[] = [];
-  /** Each piece's file, in order; settled by its worker. */
+  /** The file of each piece, in order. Its worker settles the promise. */
   readonly #files: Promise<JobFile>[];
   readonly #settle: { resolve: (file: JobFile) => void; reject: (error: Error) => void }[] = [];
   #next = 0;
@@ -109,7 +107,7 @@ class Pieces {
     this.#files = order.bodies.map(
       (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
     );
-    // They are awaited one after the other: a rejection is handled when its turn comes.
+    // They are awaited one after the other, so a rejection may be handled late.
     for (const file of this.#files) file.catch(() => undefined);
   }
 
@@ -179,7 +177,7 @@ class Pieces {
       } catch (error) {
         this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
-        // What an earlier run left in doubt was not sent now, and says nothing about the pieces after it.
+        // A piece that an earlier run left in doubt was not sent now, so the following pieces may still succeed.
         if (!isOld) this.#stopped = true;
       }
     }
@@ -196,7 +194,7 @@ class Pieces {
       this.#reused += 1;
       return file;
     }
-    // What an earlier run put there, and is not whole any more, is replaced; nothing else is.
+    // Only a broken file of an earlier run is replaced.
     const force = earlier.some((job) => job.files.some(({ path }) => path === target));
     const sink = new FileSink({ target, force, mime });
     const order = { ...this.#piece(index), fresh, deadline, output: target };
@@ -231,7 +229,7 @@ class Pieces {
     return jobsOf(this.#fingerprint(index), this.#deps);
   }
 
-  // In order and as soon as each is there: a listener at the other end need not wait for the last one.
+  // Written in order, each as soon as it is complete, so that a listener need not wait for the last one.
   async #write(): Promise<void> {
     for (const [index, file] of this.#files.entries()) {
       const { path } = await file;
@@ -247,12 +245,52 @@ class Pieces {
   #error(): unknown {
     const { folder, bodies } = this.#order;
     const paid = this.#whole > this.#reused;
-    const [failures, whole, jobs, signal] = [
-      this.#failures,
-      this.#whole,
-      this.#known(),
-      this.#deps.signals.soft,
-    ];
-    return piecesError({ failures, whole, count: bodies.length, folder, paid, jobs, signal });
+    const state = { failures: this.#failures, whole: this.#whole, jobs: this.#known() };
+    return piecesError({ ...state, count: bodies.length, folder, paid, signal: this.#deps.signals.soft });
   }
 }
+
+/**
+ * The folder that stores the pieces until all of them are complete. It may also contain the user's own files, so only
+ * names with the hash of the order are written and removed.
+ */
+class PiecesFolder {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = path;
+  }
+
+  /** Creates the folder, durable because it will contain paid audio. @throws MgwError('local_io'), charged 'no'. */
+  async open(): Promise<void> {
+    await makeOwnFolder(this.path).catch((error: unknown) => {
+      throw localError(error, this.path, 'no');
+    });
+  }
+
+  /** Returns the path of a piece with the given fingerprint. */
+  target(index: number, fingerprint: string): string {
+    return join(this.path, `${String(index + 1).padStart(4, '0')}-${fingerprint.slice(0, 16)}`);
+  }
+
+  /**
+   * Removes the pieces, leftovers of killed and broken runs, and the folder if it is then empty.
+   * @throws the errors of the file system.
+   */
+  async clear(targets: readonly string[], claimant: Claimant): Promise<void> {
+    for (const target of targets) {
+      for (const path of [target, `${target}.part`]) await rm(path, { force: true });
+      await removeLeftovers(target, speechIdentity, claimant);
+    }
+    await this.leave();
+  }
+
+  /** Removes the folder if it is empty. @throws the errors of the file system. */
+  async leave(): Promise<void> {
+    await rmdir(this.path).catch((error: unknown) => {
+      if (!notEmpty.has(systemCode(error) ?? '')) throw error;
+    });
+  }
+}
+
+const notEmpty = new Set(['ENOTEMPTY', 'EEXIST', 'ENOENT']);

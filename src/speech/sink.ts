@@ -1,12 +1,17 @@
 import type { OutputLock } from '../files/output-lock.ts';
 import type { JobFile } from '../job.ts';
+import { createReadStream } from 'node:fs';
+import type { Writable } from 'node:stream';
+import { MgwError, messageOf, systemCode } from '../errors.ts';
+import { isIntact } from '../files/whole-file.ts';
+import { wavHeader } from './containers.ts';
 
 /** The destination of speech while it arrives. The methods are called in this order. */
 export interface AudioSink {
   /** The path of the output; absent for a stream. */
   readonly target?: string;
   /** The lock of the output, set by its holder. */
-  held?: OutputLock;
+  lock?: OutputLock;
   /**
    * Prepares the destination before anything is paid.
    * @param isBegun whether an earlier run had started to publish this audio
@@ -31,7 +36,7 @@ export interface AudioSink {
   /** Removes the part, if there is one. */
   discard(): Promise<void>;
   /** The path of the incomplete audio of an earlier run; undefined if there is none. */
-  leftOver(): Promise<string | undefined>;
+  findLeftover(): Promise<string | undefined>;
   /**
    * Delivers the audio of an earlier run from the first candidate that is complete, best first. Its part may stay until
    * {@link discard}.
@@ -52,4 +57,76 @@ export class ClosedPipe extends Error {
   constructor() {
     super('the reader has closed the output');
   }
+}
+
+/**
+ * Writes speech to a stream such as standard output, each piece as soon as it arrives. Stores nothing.
+ * @param wavRate writes a WAV header of unknown length before the PCM; the sample rate in hertz
+ */
+export class StreamSink implements AudioSink {
+  readonly #stream: Writable;
+  readonly #wavRate: number | undefined;
+  #begun = false;
+
+  constructor(stream: Writable, wavRate?: number) {
+    this.#stream = stream;
+    this.#wavRate = wavRate;
+  }
+
+  open(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async write(audio: Uint8Array): Promise<void> {
+    if (!this.#begun && this.#wavRate !== undefined) await this.#put(wavHeader(this.#wavRate));
+    this.#begun = true;
+    await this.#put(audio);
+  }
+
+  complete(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  publish(kept: JobFile): Promise<JobFile> {
+    return Promise.resolve(kept);
+  }
+
+  abandon(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  discard(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  findLeftover(): Promise<undefined> {
+    return Promise.resolve(undefined);
+  }
+
+  async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
+    for (const kept of candidates) {
+      if (!(await isIntact(kept))) continue;
+      for await (const chunk of createReadStream(kept.path)) await this.#put(chunk as Buffer);
+      return {};
+    }
+    return undefined;
+  }
+
+  // The next piece waits until this one is written, so that a slow reader slows the stream instead of filling the
+  // memory.
+  #put(bytes: Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#stream.write(bytes, (error) => {
+        if (!error) resolve();
+        else reject(gone.has(systemCode(error) ?? '') ? new ClosedPipe() : localFailure(error));
+      });
+    });
+  }
+}
+
+const gone = new Set(['EPIPE', 'ECONNRESET', 'ERR_STREAM_DESTROYED']);
+
+function localFailure(error: Error): MgwError {
+  const text = `The audio cannot be written to the output: ${messageOf(error)}.`;
+  return new MgwError('local_io', text, { charged: 'yes', cause: error });
 }

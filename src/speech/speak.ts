@@ -15,11 +15,11 @@ import type { AudioSink } from './sink.ts';
 import { defaultIdleMs, finishStream, saveUnrecorded, type SpeechDeps } from './audio-stream.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 
-/** One text to be spoken, as a person or a script asked for it. */
+/** A text to speak. */
 export interface SpeechOrder {
-  /** The body of specification 2.6 as it goes out. */
+  /** The body of specification 2.6 as it is sent. */
   body: JsonObject;
-  /** Sets apart jobs of one body: a piece of a longer text, a WAV made of PCM. */
+  /** Distinguishes jobs with the same body: a piece of a longer text, or a WAV file made from PCM. */
   variant?: string;
   key?: string;
   /** Words to find the job by. */
@@ -28,55 +28,55 @@ export interface SpeechOrder {
   fresh: boolean;
   /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
   blockedByAnyDoubt?: Deadline;
-  /** Where the audio goes: an absolute path, or `-` for a stream. */
+  /** The output: an absolute path, or `-` for a stream. */
   output: string;
-  /** When everything ends. */
+  /** The deadline of the whole call. */
   deadline: Deadline;
 }
 
 /** Speech that was delivered. */
 export interface SpeechResult {
   job: Job;
-  /** Where it is, unless it went to a stream. */
+  /** The file, unless the audio went to a stream. */
   file?: JobFile;
-  /** True if an earlier run had paid for it, and nothing was sent. */
+  /** Whether an earlier run had paid for it, so that nothing was sent. */
   isResumed: boolean;
-  /** Records whether the person got it (see `inRun`). */
+  /** Records whether the user was told (see `inRun`). */
   delivered: (isTold?: boolean) => Promise<void>;
 }
 
 /**
- * Speaks a text by one paid call (specification 4.4, design 8): recorded like every submission, its audio written
- * as it arrives, and never sent again by itself once the stream has begun. If an earlier run of the same order has paid, or
- * a concurrent one with the same output is about to, its audio is delivered, or the error that it ended with is thrown.
- * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the
- * audio cannot be saved.
+ * Speaks a text by one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
+ * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid, or a
+ * concurrent run with the same output is about to, delivers its audio or throws its error.
+ * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the audio
+ * cannot be saved.
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<SpeechResult> {
   const { deadline } = order;
-  // Not before the job is known: a run that is alive holds the output, and is joined.
-  const hold = async (): Promise<void> => {
-    if (sink.target !== undefined && sink.held === undefined)
-      sink.held = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });
+  // The job must be found first: a live run of it has locked the output, and this run joins it.
+  const lockSink = async (): Promise<void> => {
+    if (sink.target !== undefined && sink.lock === undefined)
+      sink.lock = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });
   };
   try {
-    return await spoken(order, deps, sink, hold);
+    return await speakLocked(order, deps, sink, lockSink);
   } finally {
-    const { held } = sink;
-    if (held) await bestEffort(deps, () => held.release());
+    const { lock } = sink;
+    if (lock) await bestEffort(deps, () => lock.release());
   }
 }
 
-async function spoken(
+async function speakLocked(
   order: SpeechOrder,
   deps: SpeechDeps,
   sink: AudioSink,
-  hold: () => Promise<void>,
+  lockSink: () => Promise<void>,
 ): Promise<SpeechResult> {
   const { deadline } = order;
   const call = new StreamedCall(deps.idleTimeoutMs ?? defaultIdleMs, deadline);
   const open = async (): Promise<void> => {
-    await hold();
+    await lockSink();
     await sink.open();
   };
   const submission = submissionOf(order, call, open);
@@ -90,12 +90,12 @@ async function spoken(
     const { stream } = call;
     if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, own);
     await sink.abandon();
-    return deliverEarlier(accepted, { run, deadline, hold }, own, sink);
+    return deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
   });
   return { job, file: value, isResumed: call.stream === undefined, delivered };
 }
 
-// A stream whose beginning could not be recorded is still paid for: save its audio.
+// A stream whose start could not be recorded is still paid for, so its audio is saved.
 async function accept(
   found: Job,
   submission: Order,
@@ -109,7 +109,7 @@ async function accept(
     if (call.stream !== undefined)
       throw await saveUnrecorded({ reply: call.stream, sink, deadline: submission.deadline }, error, deps);
     await sink.abandon();
-    // The run that this one has joined may have sent it and published the audio while this one waited for the output.
+    // The run that this one joined may have sent the call and published the audio while this one waited for the output.
     const last = await deps.ledger.read(found.id);
     const isTaken = error instanceof MgwError && error.code === 'output_exists';
     if (isTaken && found.handle === undefined && last?.handle !== undefined) return last;

@@ -1,8 +1,8 @@
-/** Something that can be spoken (specification 2.6): a letter, a digit, or a symbol that is read out. */
+/** Matches a character that can be spoken (specification 2.6): a letter, a digit, or a symbol that is read aloud. */
 export const speakable = /[\p{L}\p{N}\p{Sc}\p{Sm}\p{Extended_Pictographic}]/u;
 
-// The places at which a text may be cut, best first. Each pattern ends after the place. Closing quotes and brackets stay with
-// their sentence, and so does the white space after it.
+// The places at which a text may be cut, best first. Each pattern ends after the place. Closing quotes, closing
+// brackets and the white space after them belong to the sentence.
 const closers = `["'”’»)\\]}）】》」』〉]*`;
 const places: readonly RegExp[] = [
   /\r?\n[^\S\n]*\r?\n\s*/gu,
@@ -12,14 +12,13 @@ const places: readonly RegExp[] = [
   /\s+/gu,
 ];
 
-// How much white space is looked at after a place.
+// The maximum white space after a place, in UTF-16 code units.
 const maxSpaces = 256;
 
 /**
  * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
- * paragraph, a line, a sentence (also 。！？), a clause, a word; and only if there is none of these between two
- * characters as people see them. White space around a piece is left out, and so is a piece without anything that
- * can be spoken; every other character is in exactly one piece, in order.
+ * paragraph, a line, a sentence (also 。！？), a clause or a word, or else between two graphemes. Omits white space around
+ * a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
  */
 export function splitText(text: string, maxCharacters: number): string[] {
   return cutText(text, maxCharacters)
@@ -27,7 +26,7 @@ export function splitText(text: string, maxCharacters: number): string[] {
     .filter((piece) => speakable.test(piece));
 }
 
-/** Cuts a text as {@link splitText} does, with nothing left out: the pieces joined are the text. */
+/** Cuts a text like {@link splitText} but omits nothing: the joined pieces are the text. */
 export function cutText(text: string, maxCharacters: number): string[] {
   const pieces: string[] = [];
   for (let rest = text; rest !== '';) {
@@ -38,7 +37,7 @@ export function cutText(text: string, maxCharacters: number): string[] {
   return pieces;
 }
 
-// Offsets are in UTF-16 code units, as slices are.
+// Returns an offset in UTF-16 code units.
 function pieceEnd(text: string, maxCharacters: number): number {
   const limit = offsetOf(text, maxCharacters);
   if (limit >= text.length) return text.length;
@@ -49,7 +48,7 @@ function pieceEnd(text: string, maxCharacters: number): number {
   return graphemeEnd(text, limit);
 }
 
-// Behind the last place whose visible part is within the limit; the white space that belongs to it may stand out.
+// Returns the offset after the last place whose visible part is within the limit. Its white space may exceed the limit.
 function lastPlace(text: string, limit: number, place: RegExp): number | undefined {
   let end: number | undefined;
   for (const match of text.slice(0, limit + maxSpaces).matchAll(place)) {
@@ -60,7 +59,7 @@ function lastPlace(text: string, limit: number, place: RegExp): number | undefin
   return end;
 }
 
-/** The offset after a number of code points, or the text's length if it has fewer. */
+/** Returns the offset after a number of code points, or the length of a shorter text. */
 function offsetOf(text: string, characters: number): number {
   if (text.length <= characters) return text.length;
   let offset = 0;
@@ -70,8 +69,7 @@ function offsetOf(text: string, characters: number): number {
   return offset;
 }
 
-// A family emoji or a letter with its accents is one character to a reader. One that alone is longer than a
-// piece may be is cut between code points.
+// A family emoji or a letter with accents is one grapheme. A grapheme longer than a piece is cut between code points.
 function graphemeEnd(text: string, limit: number): number {
   const window = text.slice(0, limit + 64);
   let end = 0;

@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import type { Exchange, Failure, Reply, SubmitVerdict } from '../exchange.ts';
-import { requestIdOf } from '../http/failures.ts';
+import { requestIdOf, adviceFor, withAdvice, messageIn, readFailure } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 import { isSuccess, judgeFailedSubmission } from '../protocols/verdicts.ts';
-import { speechFailure, speechHttpFailure } from './failures.ts';
+import type { ErrorCode } from '../errors.ts';
 
-/** The model, which a header chooses and the body does not name (specification 2.6, 5). */
+/** The model. A header chooses it; the body does not name it (specification 2.6, 5). */
 export const speechModel = 'speech-tts-2.0';
 
 const endOfSynthesis = 20_000_000;
 
-/** The request for a body of specification 2.6. */
+/** Returns the request for a body of specification 2.6. */
 export function speechExchange(body: JsonObject): Exchange {
   return {
     method: 'POST',
@@ -18,7 +18,7 @@ export function speechExchange(body: JsonObject): Exchange {
     headers: {
       'content-type': 'application/json; charset=utf-8',
       'x-api-resource-id': speechModel,
-      // Usage comes only if it is asked for; a gateway that does not know the header ignores it.
+      // The service reports usage only on request. A gateway that does not know the header ignores it.
       'x-control-require-usage-tokens-return': '*',
     },
     body: JSON.stringify(body),
@@ -26,7 +26,7 @@ export function speechExchange(body: JsonObject): Exchange {
 }
 
 /**
- * What the head of an answer proves: under 2xx the stream begins, and the call is billed; its handle is the
+ * Returns what the head of a response proves. After 2xx the stream begins and the call is billed; the handle is the
  * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
  */
 export function readSpeechHead(reply: Reply): SubmitVerdict {
@@ -39,31 +39,31 @@ export function readSpeechHead(reply: Reply): SubmitVerdict {
 
 const ownCall = 'speech-';
 
-/** True for a handle that {@link readSpeechHead} made up, since the gateway gave none. */
+/** Whether {@link readSpeechHead} made up the handle because the gateway gave none. */
 export function isOwnCallId(handle: string): boolean {
   return handle.startsWith(ownCall) && handle.length === ownCall.length + 36;
 }
 
-/** The service's log id of a call, or else the gateway's own id of it. */
+/** Returns the service's log id of a call, or else the gateway's own id of it. */
 export function callId(reply: Reply): string | undefined {
   return reply.headers['x-tt-logid'] || requestIdOf(reply, null);
 }
 
-/** One frame of the stream, read. */
+/** A frame of the stream, as read. */
 export type Frame =
   | { kind: 'audio'; bytes: Buffer; usage?: JsonObject }
   /** A data frame without audio, such as a sentence's text. */
   | { kind: 'text'; usage?: JsonObject }
-  /** The successful end; audio of its own goes before it. */
+  /** The successful end. Its own audio, if any, precedes it. */
   | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
-  /** The synthesis failed, also under HTTP 200. */
+  /** The synthesis failed, possibly under HTTP 200. */
   | { kind: 'error'; failure: Failure }
-  /** Not a frame of specification 2.6: nothing that came can be relied on. */
+  /** Not a frame of specification 2.6. Nothing in the response is reliable. */
   | { kind: 'fault'; why: string };
 
 /**
- * Reads one frame; its Base64 is decoded strictly and by itself, to the beginning of `room` if that is large enough.
- * Never throws.
+ * Reads a frame. Decodes its Base64 strictly and separately, into the start of `room` if that is large enough. Never
+ * throws.
  */
 export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
@@ -79,8 +79,8 @@ const dataStart = '"data":"';
 const quote = 0x22;
 const placeHolder = 'mgw:data';
 
-// Nearly all of a frame is its audio. Parsing that as JSON too would double the work, so that the parser gets the
-// frame without it; if anything is unusual, the frame is parsed as a whole.
+// Nearly all of a frame is audio, and parsing that as JSON would double the work. So the parser gets the frame without
+// its audio. If anything is unusual, the whole frame is parsed.
 function withDataApart(frame: Buffer): { json: Json; data: string } | undefined {
   const start = frame.indexOf(dataStart) + dataStart.length;
   const end = frame.indexOf(quote, start);
@@ -93,7 +93,7 @@ function withDataApart(frame: Buffer): { json: Json; data: string } | undefined 
   return json !== undefined && at(json, 'data') === placeHolder ? { json, data } : undefined;
 }
 
-// Without its audio a frame is mostly the same as the one before it.
+// A frame without its audio is usually the same as the previous one.
 let latest: { text: string; json?: Json } = { text: '' };
 
 function dataFrame(json: Json, code: number, data: Json, room?: Buffer): Frame {
@@ -107,8 +107,8 @@ function dataFrame(json: Json, code: number, data: Json, room?: Buffer): Frame {
   return audio === undefined ? { kind: 'text', ...more } : { kind: 'audio', bytes: audio, ...more };
 }
 
-// Node's decoder skips what is foreign, so a full-length result proves the alphabet, but for the URL-safe two and
-// for what is not ASCII. A regular expression over every character would be the slowest step of the stream.
+// Node's decoder skips invalid characters, so a result of full length proves that there are none, except the two
+// URL-safe ones and non-ASCII. A regular expression over every character would be the slowest step.
 function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
   const padding = data.endsWith('==') ? 2 : data.endsWith('=') ? 1 : 0;
   const length = (data.length / 4) * 3 - padding;
@@ -119,7 +119,7 @@ function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
   return bytes.length === length ? bytes : undefined;
 }
 
-// An error of the gateway itself may come in its own envelope, also under HTTP 200.
+// The gateway's own errors may have another envelope, also under HTTP 200.
 function withoutCode(json: Json, code: Json | undefined): Frame {
   const error = at(json, 'error');
   if (isObject(error) || typeof error === 'string')
@@ -151,4 +151,114 @@ function requestIdIn(json: Json, message: string): string | undefined {
 function usageIn(json: Json): JsonObject | undefined {
   const usage = at(json, 'usage');
   return isObject(usage) ? usage : undefined;
+}
+
+/** A kind of failure that speech services report by a message or by a code of their own. */
+interface Kind {
+  words?: RegExp;
+  codes?: RegExp;
+  code: ErrorCode;
+  /** What to do about it; follows the gateway's message. */
+  advice?: string;
+}
+
+const wrongPath: Kind = {
+  code: 'not_found',
+  advice: 'The base URL must be the root of the gateway, with neither /v1 nor /api/v3 after it.',
+};
+const speakerAdvice =
+  'Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.';
+const shorterAdvice = 'Send the text in pieces with --split.';
+
+// The same number has several meanings, so the message takes precedence over the code. The first match counts.
+const kinds: readonly Kind[] = [
+  {
+    words: /no readable text|EmptyRequest/i,
+    codes: /^45002001$/,
+    code: 'invalid_request',
+    advice: 'The text must hold something that can be spoken: letters or digits.',
+  },
+  {
+    words: /TextLimit|max limit|request size too large|text.{0,40}too long/i,
+    codes: /^(40402003|3010)$/,
+    code: 'invalid_request',
+    advice: shorterAdvice,
+  },
+  {
+    words:
+      /_lifetime|insufficient (?!permission|scope|privilege)|insufficient_|balance|arrears|余额不足|额度不足|欠费/i,
+    code: 'balance',
+  },
+  {
+    words: /concurrency|quota exceeded|too many requests|rate[ _-]?limit/i,
+    codes: /^(45000292|3003|3005)$/,
+    code: 'rate_limited',
+  },
+  {
+    words:
+      /(speaker|voice).{0,80}(permission|denied|unauthori[sz]ed|unsupported|forbidden|no access|not (granted|authori[sz]ed|allowed|supported|match|available))|(permission|unauthori[sz]ed|unsupported|no access).{0,80}(speaker|voice)|mismatched with speaker|(音色|发音人|声音).{0,40}(授权|权限|无权|不支持)/i,
+    code: 'auth',
+    advice: speakerAdvice,
+  },
+  {
+    words:
+      /(speaker|voice).{0,80}(not found|not exist|invalid|empty|missing|required)|(invalid|empty|missing|no such) (speaker|voice)/i,
+    codes: /^(45002000|3050)$/,
+    code: 'invalid_request',
+    advice: speakerAdvice,
+  },
+  {
+    words: /not granted/i,
+    codes: /^45000030$/,
+    code: 'auth',
+    advice: 'The groups of the key must allow the speech model: use another key, or have this one allowed.',
+  },
+  { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
+  { ...wrongPath, words: /unsupported_endpoint/i },
+  { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
+  // All others are recognised by their number alone.
+  { codes: /^(4\d{7}|3001|3011)$/, code: 'invalid_request' },
+  { codes: /^(5\d{7}|3030|3031)$/, code: 'server_error' },
+];
+
+/**
+ * Interprets an application error of a speech stream (specification 3.4, 7): by the gateway's message, else by its
+ * code. An unknown error is `server_error`.
+ */
+export function speechFailure(message: string, nativeCode: string | undefined, requestId?: string): Failure {
+  const kind = kindOf(message, nativeCode);
+  const words =
+    message.trim() === '' ? `The gateway answered with error ${nativeCode ?? ''}` : message.trim();
+  const code = kind?.code ?? 'server_error';
+  return { code, message: withAdvice(words, kind?.advice ?? adviceFor(code)), nativeCode, requestId };
+}
+
+/**
+ * Interprets an HTTP error of the speech endpoint, as in other areas, plus the errors that only speech has. If the body
+ * is empty, the service's own headers count (`X-Api-Status-Code`, `X-Api-Message`).
+ */
+export function speechHttpFailure(reply: Reply): Failure {
+  const failure = readFailure(reply);
+  const { 'x-api-message': headerMessage, 'x-api-status-code': headerCode } = reply.headers;
+  const words = messageIn(tryParseJson(reply.text)) ?? headerMessage;
+  const nativeCode = failure.nativeCode ?? headerCode;
+  const kind =
+    kindOf(words ?? plainWords(reply), nativeCode) ?? (reply.status === 404 ? wrongPath : undefined);
+  const code = reply.status >= 500 && kind?.code !== 'auth' ? failure.code : (kind?.code ?? failure.code);
+  return {
+    ...failure,
+    nativeCode,
+    code,
+    message: withAdvice(words ?? failure.message, kind?.advice ?? adviceFor(code)),
+  };
+}
+
+// The page of a proxy may say "load balancer", which is not about a balance.
+function plainWords({ text }: Reply): string {
+  return /^\s*[<{[]/.test(text) ? '' : text.slice(0, 1000);
+}
+
+function kindOf(message: string, nativeCode: string | undefined): Kind | undefined {
+  const byWords = kinds.find(({ words }) => words?.test(message) || words?.test(nativeCode ?? ''));
+  return byWords ?? kinds.find(({ codes }) => codes?.test(nativeCode ?? ''));
 }

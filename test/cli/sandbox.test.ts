@@ -9,7 +9,7 @@ import { addServeOptions, serve } from '../../src/cli/commands/sandbox/serve.ts'
 import { createContext } from '../../src/cli/context.ts';
 import { rules as settings } from '../../src/config/rules.ts';
 import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
-import { MAGIC_WORDS } from '../../src/sandbox/outcomes.ts';
+import { MAGIC_WORDS } from '../../src/sandbox/tasks.ts';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -414,7 +414,7 @@ describe('docs/sandbox.md', () => {
 
   it('lists every price as it is', async () => {
     const { MODELS } = await import('../../src/sandbox/models.ts');
-    const { priceText } = await import('../../src/sandbox/prices.ts');
+    const { priceText } = await import('../../src/sandbox/models.ts');
     const wanted = MODELS.map(({ area, id }) => [`\`${id}\``, `\`${priceText(area, id)}\``]);
     expect(rows('model | price')).toEqual(wanted);
   });

@@ -6,7 +6,7 @@ import type * as Service from '@actions/languageservice';
 import { rolldown } from 'rolldown';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { TextDocument } from 'vscode-languageserver-textdocument';
-import { version } from '../../src/version.ts';
+import { version } from '../../src/installation.ts';
 import { writeRelease } from '../support/local-release.ts';
 import { freshFolder } from '../support/servers.ts';
 

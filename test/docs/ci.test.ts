@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
-import { version } from '../../src/version.ts';
+import { version } from '../../src/installation.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { writeRelease } from '../support/local-release.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';

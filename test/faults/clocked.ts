@@ -7,7 +7,7 @@ import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { JobDeps } from '../../src/jobs/deps.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
-import { protocolNamed } from '../../src/protocols/named.ts';
+import { protocolNamed } from '../../src/protocols/registry.ts';
 import { canaryKey, type CliJson } from '../support/cli.ts';
 import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';

@@ -5,8 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { readClaimLog, testFileOf } from '../../src/files/claim-log.ts';
-import { removeLeftovers } from '../../src/files/leftovers.ts';
-import type { LockOptions, OutputLock } from '../../src/files/output-lock.ts';
+import { removeLeftovers, type LockOptions, type OutputLock } from '../../src/files/output-lock.ts';
 import { claimantOf, useDownloads } from '../support/downloads.ts';
 
 const ctx = useDownloads();

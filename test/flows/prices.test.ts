@@ -7,7 +7,7 @@ import { priceOf } from '../../src/flows/prices.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { protocols, type ProtocolName } from '../../src/protocols/registry.ts';
 import { readBill, totalOf } from '../../src/sandbox/bill.ts';
-import { PRICES, type Price } from '../../src/sandbox/prices.ts';
+import { PRICES, type Price } from '../../src/sandbox/models.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { sandbox, type TestSandbox } from '../sandbox/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
-import { Links, stateBySize } from '../../src/gallery/links.ts';
+import { Links, stateBySize } from '../../src/gallery/page-file.ts';
 import { Peaks } from '../../src/gallery/peaks.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
 import { chosen, hashOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
@@ -12,7 +12,7 @@ import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
 import { compose } from '../../src/protocols/compose.ts';
-import { protocolNamed } from '../../src/protocols/named.ts';
+import { protocolNamed } from '../../src/protocols/registry.ts';
 import { redactor } from '../../src/redact.ts';
 import { wavHeader } from '../../src/speech/containers.ts';
 

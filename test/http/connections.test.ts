@@ -17,7 +17,7 @@ import {
   type ConnectionOptions,
   type Socket as Standing,
 } from '../../src/http/connections.ts';
-import { isLoopback } from '../../src/http/proxy.ts';
+import { isLoopback } from '../../src/http/reach.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { newAuthority, selfSigned, type Certificate } from '../support/certificates.ts';
 import { onEnd } from '../support/clean-ups.ts';

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Delivered } from '../../src/job.ts';
 import { mismatchesOf, mismatchText } from '../../src/jobs/receipt.ts';
 import type { Json } from '../../src/json.ts';
-import { findProtocol } from '../../src/protocols/named.ts';
+import { findProtocol } from '../../src/protocols/registry.ts';
 
 const made = { duration: 5, width: 1280, height: 720, fps: 24, audio: false };
 

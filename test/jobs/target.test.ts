@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { basename, dirname, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { numberedPath, pathsAt } from '../../src/jobs/target.ts';
+import { numberedPath, pathsAt } from '../../src/jobs/output.ts';
 
 const job = { id: 'job_1' };
 

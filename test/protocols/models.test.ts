@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { bearer, type Failure } from '../../src/exchange.ts';
-import type { Model } from '../../src/protocols/model.ts';
+import type { Model } from '../../src/exchange.ts';
 import { getModel, listModels, readModels } from '../../src/protocols/models.ts';
 import { nockGateway } from '../support/nock.ts';
 import { mutationsOf } from './conformance.ts';

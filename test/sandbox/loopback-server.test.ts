@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { parseRange } from '../../src/sandbox/loopback-server.ts';
+import { parseRange } from '../../src/sandbox/listener.ts';
 
 test.each([
   ['', 'whole'],

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { MODELS } from '../../src/sandbox/models.ts';
-import { priceFor, PRICES, priceText } from '../../src/sandbox/prices.ts';
+import { MODELS, priceFor, PRICES, priceText } from '../../src/sandbox/models.ts';
 import { sandbox } from './harness.ts';
 
 interface Entry {

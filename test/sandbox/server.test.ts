@@ -3,7 +3,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { LARGEST_BODY } from '../../src/sandbox/body.ts';
-import { isForeign } from '../../src/sandbox/loopback-server.ts';
+import { isForeign } from '../../src/sandbox/listener.ts';
 import { sandbox, type Answer } from './harness.ts';
 
 /** The status of a call whose headers are sent as they are, also those that fetch would not send. */

@@ -6,9 +6,8 @@ import { parseDuration } from '../../src/duration.ts';
 import type { Reply } from '../../src/exchange.ts';
 import { isTextType, mimeOf } from '../../src/media/media-kind.ts';
 import { readContentRange, strongValidator } from '../../src/http/download/validator.ts';
-import { readFailure, requestIdOf, isMarkup, markupText } from '../../src/http/failures.ts';
+import { readFailure, requestIdOf, isMarkup, markupText, retryAfter } from '../../src/http/failures.ts';
 import { MemberWatch } from '../../src/media/media-spool.ts';
-import { retryAfter } from '../../src/http/retry-after.ts';
 import { checkTarget } from '../../src/http/download/follow.ts';
 import { canonicalJson, parseBodyJson, parseCutJson, tryParseJson, type Json } from '../../src/json.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
@@ -20,9 +19,8 @@ import { ResponseStream } from '../../src/responses/respond.ts';
 import { readResponse } from '../../src/responses/wire.ts';
 import { jsonDocument } from '../../src/cli/output/outcome.ts';
 import { table } from '../../src/cli/output/table.ts';
-import { speechFailure, speechHttpFailure } from '../../src/speech/failures.ts';
+import { speechFailure, speechHttpFailure, readFrame } from '../../src/speech/wire.ts';
 import { FrameSplitter } from '../../src/speech/frames.ts';
-import { readFrame } from '../../src/speech/wire.ts';
 import { costOf, fill, growsWithText, type Unit } from './growth.ts';
 
 const pumps = [

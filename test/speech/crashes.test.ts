@@ -87,7 +87,7 @@ describe('a run that was killed', () => {
       return;
     }
     const sink = new FileSink({ target, force: false, mime: 'audio/wav', wavRate: 8000 });
-    sink.held = held;
+    sink.lock = held;
     await sink.open();
     await sink.write(write);
     const kept = await sink.complete();
@@ -141,7 +141,7 @@ describe('a run that marks an MP3, and was killed', () => {
     ...written: ('output' | 'record')[]
   ): Promise<{ again: () => Promise<SpeechResult>; marked: Buffer }> => {
     const left = new FileSink({ target, force: false, mime: 'audio/mpeg', mark: () => undefined });
-    left.held = await lockAs(claimantOf(0), target, 'speech');
+    left.lock = await lockAs(claimantOf(0), target, 'speech');
     await left.open();
     await left.write(mp3);
     const kept = await left.complete();
@@ -157,7 +157,7 @@ describe('a run that marks an MP3, and was killed', () => {
     const marked = readFileSync(target);
     if (!written.includes('output')) rmSync(target);
     if (written.includes('record')) await deps.ledger.append(id, { type: 'file', file });
-    await left.held.release();
+    await left.lock.release();
     const again = (): Promise<SpeechResult> => {
       const options = { target, force: false, mime: 'audio/mpeg', mark: () => undefined };
       const order = { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };

@@ -5,11 +5,10 @@ import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
-import { PiecesError } from '../../src/speech/pieces-error.ts';
+import { PiecesError } from '../../src/speech/errors.ts';
 import { joinedPart, joinerFor, wavHeader } from '../../src/speech/containers.ts';
 import { speakPieces, type PiecesOrder, type SpokenPieces } from '../../src/speech/pieces.ts';
-import type { AudioSink } from '../../src/speech/sink.ts';
-import { StreamSink } from '../../src/speech/stream-sink.ts';
+import { type AudioSink, StreamSink } from '../../src/speech/sink.ts';
 import { end, speechBody } from './frames.ts';
 import {
   depsFor,

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
 import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/files/reused-buffers.ts';
-import { receive } from '../../src/speech/receive.ts';
+import { receive } from '../../src/speech/audio-stream.ts';
 
 // Neither is reached, however slow the machine.
 const limits = { idleMs: longestTimer, deadline: deadlineIn(longestTimer, systemClock) };

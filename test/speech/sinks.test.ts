@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { FileSink } from '../../src/speech/file-sink.ts';
-import { ClosedPipe } from '../../src/speech/sink.ts';
-import { StreamSink } from '../../src/speech/stream-sink.ts';
+import { ClosedPipe, StreamSink } from '../../src/speech/sink.ts';
 import { wavHeader } from '../../src/speech/containers.ts';
 import { freshFolder, names } from './harness.ts';
 import { claimantOf, lockAs } from '../support/downloads.ts';
@@ -33,7 +32,7 @@ test('a WAV header says what stands after it', () => {
 describe('a file', () => {
   const sink = async (target: string, wavRate?: number): Promise<FileSink> => {
     const made = new FileSink({ target, force: false, mime: 'audio/x', wavRate });
-    made.held = await lockAs(claimantOf(1), target, 'speech');
+    made.lock = await lockAs(claimantOf(1), target, 'speech');
     return made;
   };
 
@@ -59,7 +58,7 @@ describe('a file', () => {
     const empty = await sink(join(folder, 'b.wav'), 16_000);
     await empty.open();
     expect(await empty.abandon()).toBeUndefined();
-    for (const { held } of [file, empty]) held?.release();
+    for (const { lock } of [file, empty]) lock?.release();
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 

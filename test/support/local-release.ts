@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { version } from '../../src/version.ts';
+import { version } from '../../src/installation.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 

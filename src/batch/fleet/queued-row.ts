@@ -4,7 +4,7 @@ import { MgwError } from '../../errors.ts';
 import { isObject, tryParseJson, type JsonObject } from '../../json.ts';
 import { isKeyName } from '../../key-name.ts';
 import { printableLine } from '../../printable.ts';
-import { findProtocol, protocolNames } from '../../protocols/named.ts';
+import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
 
 const headSchema = z.strictObject({

@@ -1,8 +1,7 @@
 import type { JobKind } from '../../job.ts';
-import { longName } from '../../protocols/compose.ts';
-import { fieldSteps } from '../../protocols/field-path.ts';
+import { longName, fieldSteps } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
+import { findProtocol, protocolNamed, protocolNames } from '../../protocols/registry.ts';
 import { printableLine } from '../../printable.ts';
 import { speechFlags } from '../../speech/flags.ts';
 import { messageOf } from '../../errors.ts';

@@ -6,7 +6,7 @@ import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
 import { isKeyName, keyNameForm } from '../../key-name.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
-import { findProtocol } from '../../protocols/named.ts';
+import { findProtocol } from '../../protocols/registry.ts';
 import { kinds, rowFlags, rowId } from './fields.ts';
 
 /** A check whose message says what is allowed, as the parsers of flags do. */

@@ -1,4 +1,4 @@
-import { fillColumns } from '../../jobs/output-template.ts';
+import { fillColumns } from '../../jobs/output.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { nameHint, variableName } from './fields.ts';
 import type { WrittenField } from './record.ts';

@@ -3,7 +3,7 @@ import type { KeyPath } from '../../config/keys.ts';
 import { messageOf, usageError } from '../../errors.ts';
 import { pricedBy } from '../../flows/prices.ts';
 import { compose, longName } from '../../protocols/compose.ts';
-import { protocolNamed } from '../../protocols/named.ts';
+import { protocolNamed } from '../../protocols/registry.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { violationMessage } from '../../protocols/violations.ts';
 

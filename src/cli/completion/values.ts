@@ -8,7 +8,7 @@ import { isObject, tryParseJson } from '../../json.ts';
 import { wasAttempted } from '../../jobs/newest.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
-import { findProtocol, protocolNamed, protocolNames } from '../../protocols/named.ts';
+import { findProtocol, protocolNamed, protocolNames } from '../../protocols/registry.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { recallModels, type KnownModel } from '../../flows/models.ts';
 import { ledgerFolder } from '../../flows/settings.ts';

@@ -4,10 +4,9 @@ import path from 'node:path';
 import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode } from '../../errors.ts';
-import { makeFolder } from '../../files/make-folder.ts';
+import { makeFolder, folderFault } from '../../files/make-folder.ts';
 import { installedForm } from '../../installation.ts';
 import { countUnwritten } from '../../ledger/postgres/kept-facts.ts';
-import { folderFault } from '../../ownership.ts';
 import type { Io } from '../io.ts';
 import { attempt, fail, ok, warn, type Check } from './check.ts';
 

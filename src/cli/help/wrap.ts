@@ -1,3 +1,5 @@
+import stringWidth from 'string-width';
+
 /** Returns the width of a text in columns; by default its length. */
 export type Measure = (text: string) => number;
 
@@ -78,4 +80,18 @@ export function commandOf(words: readonly string[], width: number, start: string
     }
   }
   return wrapped([...lines, current].join('\n'), width, indent);
+}
+
+// Latin letters and English punctuation, one column each. Other characters need a segmenter and Unicode's emoji, which
+// take longer to create than a short command needs.
+const narrow = /^[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2015\u2018-\u201f\u2022\u2026]*$/;
+
+/** Returns the width of a text in columns of a terminal. */
+export function widthOf(text: string): number {
+  return narrow.test(text) ? text.length : stringWidth(text);
+}
+
+/** Cuts a line to `width` columns; a cut shows as `…`. */
+export function cutToWidth(line: string, width: number): string {
+  return widthOf(line) <= width ? line : `${head(line, width - 1, widthOf)}…`;
 }

@@ -10,7 +10,7 @@ import { printableLine, escapeControls } from '../../printable.ts';
 import { isInteractive } from './create-progress.ts';
 import type { ProgressOptions } from './progress.ts';
 import { elapsed } from './wording.ts';
-import { localError } from '../../files/local-error.ts';
+import { localError } from '../../errors.ts';
 import { withoutSignatures } from '../../redact.ts';
 
 const heartbeatMs = 60_000;

@@ -2,8 +2,7 @@ import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printable, printableLine } from '../../printable.ts';
-import { commandOf, wrapped, wrappedCommand } from '../help/wrap.ts';
-import { widthOf } from './text-width.ts';
+import { commandOf, wrapped, wrappedCommand, widthOf } from '../help/wrap.ts';
 
 /**
  * Formats an error for people: what happened, whether money was spent, the next command. Lines have at most `width`

@@ -3,7 +3,7 @@ import type { ErrorCode, MgwError } from '../../errors.ts';
 import { freePath } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
-import { protocolNames } from '../../protocols/named.ts';
+import { protocolNames } from '../../protocols/registry.ts';
 import { shellWord } from './human.ts';
 
 /** The facts from which the next command is determined if an error names none. */

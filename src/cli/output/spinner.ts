@@ -1,6 +1,6 @@
 import type { Ora } from 'ora';
 import { printableLine } from '../../printable.ts';
-import type * as TextWidth from './text-width.ts';
+import type * as TextWidth from '../help/wrap.ts';
 import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
 import { wrapped, type Measure } from '../help/wrap.ts';
 import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
@@ -137,7 +137,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
     }, redrawMs).unref();
   };
   const load = async (): Promise<void> => {
-    const [{ default: ora }, widths] = await Promise.all([import('ora'), import('./text-width.ts')]);
+    const [{ default: ora }, widths] = await Promise.all([import('ora'), import('../help/wrap.ts')]);
     text = () => textOf(widths);
     spinner = ora({ stream: stderr, isEnabled: true, discardStdin: false, color: color ? 'cyan' : false });
     begin();

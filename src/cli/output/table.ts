@@ -1,5 +1,4 @@
-import { wrapped } from '../help/wrap.ts';
-import { cutToWidth, widthOf } from './text-width.ts';
+import { wrapped, cutToWidth, widthOf } from '../help/wrap.ts';
 import { printableLine } from '../../printable.ts';
 
 /** The gap between two columns. */

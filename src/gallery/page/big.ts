@@ -1,10 +1,9 @@
 import type { GalleryFile, GalleryItem } from '../data.ts';
-import { foreign, make, mark, onKeys, ratingKeys } from './dom.ts';
+import { foreign, make, mark, onKeys, ratingKeys, stars } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
 import { lengthText, mismatchesOf, nameOf, priceText, promptOf, timeText } from './select.ts';
 import { peaksOf, waveform } from './sound.ts';
-import { stars } from './stars.ts';
 
 /** What the big view asks of the page. */
 export interface BigDeps {

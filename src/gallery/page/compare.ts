@@ -1,10 +1,9 @@
 import type { GalleryItem } from '../data.ts';
-import { foreign, make, mark, onKeys, ratingKeys } from './dom.ts';
+import { foreign, make, mark, onKeys, ratingKeys, stars, type Stars } from './dom.ts';
 import type { Marks } from './marks.ts';
 import { release } from './posters.ts';
 import { factsOf, nameOf, promptOf } from './select.ts';
 import { waveform } from './sound.ts';
-import { stars, type Stars } from './stars.ts';
 
 /** How many items play at once at most: each takes a decoder. */
 export const maxCompared = 9;

@@ -1,9 +1,8 @@
 import type { GalleryItem } from '../data.ts';
-import { foreign, make, mark } from './dom.ts';
+import { foreign, make, mark, stars } from './dom.ts';
 import { release, type Posters } from './posters.ts';
 import { factsOf, lengthText, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
-import { stars } from './stars.ts';
 
 /** What tiles are made with. */
 export interface TileDeps {

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Clock } from '../../clock.ts';
-import type { IdleWatch } from './idle-watch.ts';
+import type { IdleWatch } from '../deadline.ts';
 
 /** A body that knows whether it ended as announced. */
 type Body = Readable & { readonly complete: boolean };

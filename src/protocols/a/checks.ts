@@ -2,8 +2,7 @@ import * as z from 'zod/mini';
 import { at, type JsonObject } from '../../json.ts';
 import { adviseOfUnlisted, checkShape, described, either, judged, text, whole } from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
-import { flags } from './flags.ts';
-import { contentFault, deniedType } from './image.ts';
+import { flags, contentFault, deniedType } from './flags.ts';
 import { isModelName } from './wire.ts';
 
 const modelWords = 'the name of a model, as `mgw models --protocol a` lists it';

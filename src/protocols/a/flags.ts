@@ -1,6 +1,77 @@
 import { switchFlag, valueFlag, wholeNumber } from '../parse.ts';
 import type { Flag } from '../protocol.ts';
-import { imageFromFile, imageFromFrame } from './image.ts';
+import { isBase64 } from '../../media/base64.ts';
+import type { Json } from '../../json.ts';
+import { isStoredName } from '../local-asset.ts';
+
+const largest = 20 * 1024 * 1024;
+const text = (from: number, value: string) => (head: Buffer) =>
+  head.toString('latin1', from, from + value.length) === value;
+const brand =
+  (...names: string[]) =>
+  (head: Buffer) =>
+    text(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
+
+// How the files of each type begin.
+const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
+  ['image/png', text(0, '\x89PNG\r\n\x1a\n')],
+  ['image/jpeg', text(0, '\xff\xd8\xff')],
+  ['image/webp', (head) => text(0, 'RIFF')(head) && text(8, 'WEBP')(head)],
+  ['image/gif', (head) => text(0, 'GIF87a')(head) || text(0, 'GIF89a')(head)],
+  ['image/bmp', (head) => text(0, 'BM')(head) && head.length > 26 && head.readUInt32LE(6) === 0],
+  ['image/heic', brand('heic', 'heix', 'heim', 'heis')],
+  ['image/heif', brand('mif1', 'msf1')],
+  ['image/avif', brand('avif', 'avis')],
+];
+const types = signatures.map(([mime]) => mime);
+
+/** The MIME type that the first bytes of an image show (64 are enough), or undefined for none that is known. */
+export function imageType(head: Uint8Array): string | undefined {
+  const bytes = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, 64));
+  return signatures.find(([, begins]) => begins(bytes))?.[0];
+}
+
+/**
+ * A file as `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that the bytes show
+ * (specification 2.1).
+ * @throws Error saying what is allowed, if the file is empty, over 20 MiB, or no image of a known type.
+ */
+export function imageFromFile(bytes: Uint8Array): Json {
+  const mimeType = imageType(bytes);
+  if (mimeType === undefined || bytes.length > largest)
+    throw new Error(`an image (${types.map(shortName).join(', ')}) of at most 20 MiB`);
+  const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return { bytesBase64Encoded: content.toString('base64'), mimeType };
+}
+
+/** Returns `image` with the name of a frame, whose bytes replace it when the request is sent. Frames are PNG. */
+function imageFromFrame(name: string): Json {
+  return { bytesBase64Encoded: name, mimeType: 'image/png' };
+}
+
+/** What `bytesBase64Encoded` must be, if `content` is not; undefined if it may be sent. */
+export function contentFault(content: string): string | undefined {
+  if (isStoredName(content)) return undefined;
+  if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
+  return isBase64(content) ? undefined : 'strict Base64: A-Z a-z 0-9 + / with its padding, no white space';
+}
+
+/**
+ * The MIME type to declare instead of `mimeType`, if the content contradicts it; undefined if the
+ * two agree, or if neither is of a type that is known here.
+ */
+export function deniedType(mimeType: string, content: string): string | undefined {
+  if (isStoredName(content)) return undefined;
+  const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
+  if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
+  return types.includes(mimeType.toLowerCase())
+    ? 'the type that the bytes show; these are no such image'
+    : undefined;
+}
+
+function shortName(mime: string): string {
+  return mime.slice('image/'.length);
+}
 
 const whole = { parse: wholeNumber };
 

@@ -4,7 +4,7 @@ import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../js
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
 import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
-import { callError, readCallError } from './codes.ts';
+import { callError, readCallError } from './wire.ts';
 
 /** Reads the response to a status query (specification 2.4, 3.2). A cut answer is no news. */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {

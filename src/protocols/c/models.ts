@@ -1,6 +1,6 @@
 import { usageError } from '../../errors.ts';
 import { textAt, type JsonObject } from '../../json.ts';
-import type { Model } from '../model.ts';
+import type { Model } from '../../exchange.ts';
 import type { ListingUse } from '../protocol.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 

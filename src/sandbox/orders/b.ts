@@ -1,14 +1,10 @@
 import { isHttpUrl, parseBounded } from '../body.ts';
 import { isObject } from '../state.ts';
-import { findModel, type Model } from '../models.ts';
-import { cost, priceFor } from '../prices.ts';
-import { actionError } from '../envelopes.ts';
-import type { Call } from '../exchange.ts';
-import { RefusedCall } from '../exchange.ts';
-import { videoSize } from '../media/video-size.ts';
-import { failure, settleOutcome } from '../outcomes.ts';
+import { findModel, type Model, cost, priceFor } from '../models.ts';
+import { actionError, type Call, RefusedCall } from '../exchange.ts';
+import { videoSize } from '../media/video.ts';
+import { failure, settleOutcome, type Order } from '../tasks.ts';
 import { canFetch } from '../store/service.ts';
-import type { Order } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;

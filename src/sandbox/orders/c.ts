@@ -1,13 +1,9 @@
 import { isHttpUrl } from '../body.ts';
-import type { Model } from '../models.ts';
-import { cost, priceFor } from '../prices.ts';
-import { taskError } from '../envelopes.ts';
-import type { Call } from '../exchange.ts';
-import { RefusedCall } from '../exchange.ts';
-import { videoSize } from '../media/video-size.ts';
-import { failure, settleOutcome } from '../outcomes.ts';
+import { type Model, cost, priceFor } from '../models.ts';
+import { taskError, type Call, RefusedCall } from '../exchange.ts';
+import { videoSize } from '../media/video.ts';
+import { failure, settleOutcome, type Order, type Outcome } from '../tasks.ts';
 import { canFetch } from '../store/service.ts';
-import type { Order, Outcome } from '../tasks.ts';
 
 type Body = Record<string, unknown>;
 

@@ -1,14 +1,28 @@
 import { declaresJson, jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
-import { modelNotFound, operationError, taskNotFound } from '../envelopes.ts';
-import { type Call, json, RefusedCall, type Reply, type Route } from '../exchange.ts';
+import {
+  modelNotFound,
+  operationError,
+  taskNotFound,
+  type Call,
+  json,
+  RefusedCall,
+  type Reply,
+  type Route,
+} from '../exchange.ts';
 import { serveVideo, videoOf } from '../files.ts';
 import { note, notePoll, tell } from '../journal.ts';
-import { videoSize } from '../media/video-size.ts';
-import { findModel, type Model } from '../models.ts';
-import { cost, priceFor } from '../prices.ts';
-import { settleOutcome } from '../outcomes.ts';
-import { acceptOrder, findTask, type Order, type Progress, progressOf, type Task } from '../tasks.ts';
+import { videoSize } from '../media/video.ts';
+import { findModel, type Model, cost, priceFor } from '../models.ts';
+import {
+  settleOutcome,
+  acceptOrder,
+  findTask,
+  type Order,
+  type Progress,
+  progressOf,
+  type Task,
+} from '../tasks.ts';
 
 const A = { area: 'a', auth: 'bearer' } as const;
 const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;

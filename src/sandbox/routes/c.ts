@@ -1,13 +1,20 @@
 import { declaresJson, jsonObject } from '../body.ts';
-import { gatewayError, modelNotFound, taskError, taskNotFound } from '../envelopes.ts';
-import type { Call, Reply, Route } from '../exchange.ts';
-import { json, RefusedCall } from '../exchange.ts';
+import {
+  gatewayError,
+  modelNotFound,
+  taskError,
+  taskNotFound,
+  type Call,
+  type Reply,
+  type Route,
+  json,
+  RefusedCall,
+} from '../exchange.ts';
 import { serveVideo } from '../files.ts';
 import { notePoll, tell } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
-import type { Progress, Task } from '../tasks.ts';
-import { acceptOrder, findTask, progressOf } from '../tasks.ts';
+import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../tasks.ts';
 
 const C = { area: 'c', auth: 'bearer' } as const;
 

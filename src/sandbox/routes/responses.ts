@@ -1,13 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
-import { chargeFor } from '../charge.ts';
-import { insufficientQuota, modelNotFound } from '../envelopes.ts';
-import { type Call, json, type Reply, type Route } from '../exchange.ts';
+import { chargeFor } from '../bill.ts';
+import { insufficientQuota, modelNotFound, type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../fault-catalogue.ts';
 import { tell, tellFailure } from '../journal.ts';
-import { findModel } from '../models.ts';
-import { cost, priceFor } from '../prices.ts';
+import { findModel, cost, priceFor } from '../models.ts';
 
 /** The Responses endpoint (specification 4.5), with and without a stream. */
 export const responsesRoutes: readonly Route[] = [

@@ -1,11 +1,18 @@
 import { Readable } from 'node:stream';
 import { declaresJson, jsonObject } from '../body.ts';
-import { chargeFor } from '../charge.ts';
-import { gatewayError, insufficientQuota, limitExceeded } from '../envelopes.ts';
-import { type Call, json, type Reply, type Route } from '../exchange.ts';
+import { chargeFor } from '../bill.ts';
+import {
+  gatewayError,
+  insufficientQuota,
+  limitExceeded,
+  type Call,
+  json,
+  type Reply,
+  type Route,
+} from '../exchange.ts';
 import { tell, tellFailure } from '../journal.ts';
 import { isSpeechFormat, speechChunks, type SpeechOptions } from '../media/speech.ts';
-import { cost, priceFor } from '../prices.ts';
+import { cost, priceFor } from '../models.ts';
 import { isObject } from '../state.ts';
 
 /** The one model of speech, which a header chooses (specification 2.6, 5). */

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Check } from '../../../src/cli/doctor/check.ts';
 import { checkNode } from '../../../src/cli/doctor/local.ts';
 import { checkClock } from '../../../src/cli/doctor/network.ts';
-import { version } from '../../../src/version.ts';
+import { version } from '../../../src/installation.ts';
 import { canaryKey, type CliResult, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
 

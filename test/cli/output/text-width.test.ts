@@ -1,7 +1,6 @@
 import stringWidth from 'string-width';
 import { expect, it } from 'vitest';
-import { wrapped } from '../../../src/cli/help/wrap.ts';
-import { cutToWidth, widthOf } from '../../../src/cli/output/text-width.ts';
+import { wrapped, cutToWidth, widthOf } from '../../../src/cli/help/wrap.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
 it('only a terminal that has columns has a width', () => {

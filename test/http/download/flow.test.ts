@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../../src/clock.ts';
 import { readBatches } from '../../../src/http/download/batches.ts';
-import { watchIdle } from '../../../src/http/download/idle-watch.ts';
+import { watchIdle } from '../../../src/http/deadline.ts';
 import { speedometer } from '../../../src/http/download.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { contentFault, deniedType, imageFromFile, imageType } from '../../../src/protocols/a/image.ts';
+import { contentFault, deniedType, imageFromFile, imageType } from '../../../src/protocols/a/flags.ts';
 import { images } from './support.ts';
 
 describe('a file', () => {

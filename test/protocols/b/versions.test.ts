@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { b } from '../../../src/protocols/b/protocol.ts';
-import { checkVersion, complete, versionsOf } from '../../../src/protocols/b/versions.ts';
-import type { Model } from '../../../src/protocols/model.ts';
+import { b, checkVersion, complete, versionsOf } from '../../../src/protocols/b/protocol.ts';
+import type { Model } from '../../../src/exchange.ts';
 
 function model(id: string, ...versions: string[]): Model {
   return { id, protocols: ['b'], endpoints: [], model_versions: versions, raw: {} };

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
-import { videoSize } from '../../../src/sandbox/media/video-size.ts';
+import { videoSize } from '../../../src/sandbox/media/video.ts';
 
 describe('videoSize', () => {
   it.each([

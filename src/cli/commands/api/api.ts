@@ -12,7 +12,7 @@ import type { GatewayClient } from '../../../http/client.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { interrupted } from '../../../payment/errors.ts';
 import { printableLine } from '../../../printable.ts';
-import { version } from '../../../version.ts';
+import { version } from '../../../installation.ts';
 
 const examples = `
 Examples:
@@ -43,10 +43,7 @@ export function registerApi(command: Command, run: Run): void {
 }
 
 async function api(context: Context, method: string, path: string, options: ApiOptions): Promise<Outcome> {
-  const [{ apiCall, refusalOf }, { answerView, printAnswer }] = await Promise.all([
-    import('./call.ts'),
-    import('./print.ts'),
-  ]);
+  const { answerView, apiCall, printAnswer, refusalOf } = await import('./print.ts');
   const exchange = await apiRequest(context, method, path, options);
   const settings = await context.settings();
   const auth = options.auth ?? 'bearer';

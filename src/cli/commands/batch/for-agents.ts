@@ -18,7 +18,7 @@ import { failedError, withoutHandle } from '../../../jobs/errors.ts';
 import { strictError } from '../../../jobs/receipt.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
-import type { OutputPlace } from '../../../jobs/output-template.ts';
+import type { OutputPlace } from '../../../jobs/output.ts';
 import { errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { Root } from '../../../mcp/root.ts';
 import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';

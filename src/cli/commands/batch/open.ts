@@ -9,8 +9,7 @@ import { namesIn } from '../../../batch/manifest/template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/work.ts';
 import type { BatchOptions } from './options.ts';
-import { readableFolders } from './row-files.ts';
-import { rowComposer } from './row-work.ts';
+import { readableFolders, rowComposer } from './row-work.ts';
 import type { Context } from '../../context.ts';
 import { type Decimal, parseDecimal } from '../../../decimal.ts';
 import { messageOf, usageError } from '../../../errors.ts';
@@ -19,11 +18,11 @@ import { oneListing } from '../../../flows/listing.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
-import { outputPlace, type OutputPlace } from '../../../jobs/output-template.ts';
+import { outputPlace, type OutputPlace } from '../../../jobs/output.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { checkNoSecret, isKeyName, keyNameForm } from '../../../key-name.ts';
 import { printableLine } from '../../../printable.ts';
-import { version } from '../../../version.ts';
+import { version } from '../../../installation.ts';
 
 /**
  * Opens the manifest of a batch. The command line overrides the options of a YAML manifest.

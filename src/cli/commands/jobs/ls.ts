@@ -6,14 +6,14 @@ import { oneOf, repeatable, sinceOption, sinceTime, single, someOf, wholeNumber 
 import { ago } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { type Column, fittedTable } from '../../output/table.ts';
-import { cutToWidth } from '../../output/text-width.ts';
+import { cutToWidth } from '../../help/wrap.ts';
 import { type Job, jobStates } from '../../../job.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { newestJobs } from '../../../jobs/newest.ts';
 import { jobView, shownFiles } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import { promptOf } from '../../../protocols/requested-value.ts';
-import { protocolNames } from '../../../protocols/named.ts';
+import { protocolNames } from '../../../protocols/registry.ts';
 
 interface LsOptions {
   state?: string[];

@@ -2,13 +2,20 @@ import type { Command } from 'commander';
 import { parseDuration } from '../../../duration.ts';
 import { usageError, type MgwError } from '../../../errors.ts';
 import { budgetsWithReservations } from '../../../flows/budgets.ts';
-import { keepReasons, prune, type KeepReason, type PruneResult } from '../../../jobs/prune.ts';
+import {
+  keepReasons,
+  prune,
+  type KeepReason,
+  type PruneResult,
+  forget,
+  obstacleOf,
+  type Obstacle,
+} from '../../../jobs/forget.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Job } from '../../../job.ts';
-import { forget, obstacleOf, type Obstacle } from '../../../jobs/forget.ts';
 import { findJob, missing } from '../../../jobs/ref.ts';
 import { waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';

@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { wrapped } from '../../help/wrap.ts';
+import { wrapped, widthOf } from '../../help/wrap.ts';
 import { columnsOf } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { widthOf } from '../../output/text-width.ts';
 import { size } from '../../output/wording.ts';
 import type { Goal, Job, JobError, RecordedEvent } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';

@@ -98,7 +98,7 @@ function registerFaults(command: Command, run: Run): void {
 
 async function faults({ io }: Context): Promise<Outcome> {
   const { FAULTS } = await import('../../../sandbox/fault-catalogue.ts');
-  const { MAGIC_WORDS } = await import('../../../sandbox/outcomes.ts');
+  const { MAGIC_WORDS } = await import('../../../sandbox/tasks.ts');
   const width = columnsOf(io.stdout);
   const names = FAULTS.map(({ name, on, does }) => [name, on, does]);
   const words = MAGIC_WORDS.map(({ word, areas, does }) => [word, areas, does]);

@@ -4,7 +4,7 @@ import type { FlowDeps } from '../../../flows/flow-deps.ts';
 import { speak, speakInPieces, type SpeechSubmission } from '../../../flows/speak.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { at, type Json } from '../../../json.ts';
-import { PiecesError } from '../../../speech/pieces-error.ts';
+import { PiecesError } from '../../../speech/errors.ts';
 import type { Joiner } from '../../../speech/containers.ts';
 import { ClosedPipe } from '../../../speech/sink.ts';
 import type { Context } from '../../context.ts';

@@ -2,7 +2,7 @@ import { toMgwError } from '../../../errors.ts';
 import type { Delivered, FlowHooks } from '../../../flows/deliver.ts';
 import { withOutput } from '../../../flows/next.ts';
 import { isFinal, nativeWord, type Job } from '../../../job.ts';
-import { usualDurationMs } from '../../../jobs/usual-duration.ts';
+import { usualDurationMs } from '../../../jobs/newest.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Context } from '../../context.ts';

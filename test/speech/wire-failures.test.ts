@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
-import { speechFailure, speechHttpFailure } from '../../src/speech/failures.ts';
+import { speechFailure, speechHttpFailure } from '../../src/speech/wire.ts';
 
 describe('words decide before codes', () => {
   test.each([

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { folderFault, linkFault, ownerFault } from '../src/ownership.ts';
+import { folderFault, linkFault, ownerFault } from '../../src/files/make-folder.ts';
 
 let folder: string;
 const me = process.geteuid?.() ?? 0;

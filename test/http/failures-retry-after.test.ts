@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { retryAfter } from '../../src/http/retry-after.ts';
+import { retryAfter } from '../../src/http/failures.ts';
 
 const now = Date.parse('2026-11-20T12:00:00Z');
 
