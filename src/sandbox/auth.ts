@@ -13,7 +13,7 @@ export interface Caller {
   mayUse: (model: string) => boolean;
 }
 
-/** How a route takes its key: `bearer` and `x-api-key` as in specification 5, `none` for signed addresses. */
+/** How a route gets its key: `bearer` and `x-api-key` as in specification 5, `none` for signed URLs. */
 export type AuthScheme = 'bearer' | 'x-api-key' | 'none';
 
 /** The hash that replaces a key in bills and tasks, so that the key itself is stored in one place only. */
@@ -53,8 +53,8 @@ function parseKey(text: string): [key: string, models: string[]] {
 }
 
 /**
- * Who sends a request, by the issued key that it carries under a scheme; undefined if the key is missing,
- * malformed or not issued (specification 5: such a request gets HTTP 401).
+ * Returns the sender of a request, by its key under a scheme. Undefined if the key is missing, malformed or not issued,
+ * which is HTTP 401 (specification 5).
  */
 export function authenticate(
   stateDir: string,
@@ -70,7 +70,7 @@ export function authenticate(
   return { key: hash, mayUse: (model) => models.length === 0 || models.includes(model) };
 }
 
-/** True if a header or the query holds an issued key, or a header is one that carries keys. */
+/** Whether a header or the query contains an issued key, or a header is one for keys. */
 export function carriesKey(stateDir: string, headers: IncomingHttpHeaders, query: string): boolean {
   if (KEY_HEADERS.some((name) => headers[name] !== undefined)) return true;
   const values = [...Object.values(headers).flat(), query].join('\n');

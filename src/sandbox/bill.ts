@@ -17,30 +17,30 @@ export interface BillLine {
   amount: number;
   /** The part of the amount that no price explains (fault extra-charge). */
   extra?: number;
-  /** Seconds that the request declared; the charge follows these, whatever is made of them (specification 8). */
+  /** The seconds that the request declared. They decide the charge, even if the video is shorter (specification 8). */
   seconds?: number;
   /** Billable characters of a speech call. */
   characters?: number;
-  /** Hash of the canonical body: equal for requests with the same intent. */
+  /** Hash of the canonical body: equal for equal requests. */
   fingerprint: string;
   /** Hash of the prompt, text or input alone; absent if there is none. */
   subject?: string;
-  /** Hash of the key that pays. */
+  /** Hash of the charged key. */
   key: string;
   /** Milliseconds since 1970. */
   at: number;
-  /** When its task ends, in milliseconds since 1970; null for never, absent for a call that is over at once. */
+  /** When its task ends, in milliseconds since 1970; null for never, absent for a call without a task. */
   endsAt?: number | null;
-  /** Present once the charge was given back. */
+  /** Present if the charge was refunded. */
   refunded?: true;
 }
 
 /** A line of the bill's file. */
 export type BillEntry =
   | { kind: 'charge'; line: BillLine }
-  /** The charge is given back, from `at` (milliseconds since 1970) on. */
+  /** The charge is refunded from `at` on, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
-  /** A limit refused the charge right after it was written: it never was. */
+  /** A limit refused the charge right after it was written, so it does not count. */
   | { kind: 'void'; task: string };
 
 /** Whether a record of the bill's file is an entry. */
@@ -54,23 +54,23 @@ export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
 
-/** Appends entries in one write: a kill leaves all of them or, at worst, the first ones. */
+/** Appends entries in one write, so that a kill leaves all of them or the first ones. */
 export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }
 
-/** Appends the whole bill of another state directory, as that one is about to be removed. */
+/** Appends the bill of another state directory, which is about to be removed. */
 export function takeOverBill(stateDir: string, other: string): void {
   const entries = readRecords(billPath(other), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
 
-/** Every charge under a state directory in the order it was made, with the refunds up to `now`. */
+/** Returns every charge under a state directory in order, with the refunds up to `now`. */
 export function readBill(stateDir: string, now: number = Date.now()): BillLine[] {
   return linesOf(readRecords(billPath(stateDir), isBillEntry), now);
 }
 
-/** The charges among the entries of a bill, with the refunds up to `now`. */
+/** Returns the charges among the entries of a bill, with the refunds up to `now`. */
 export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] {
   const refunded = new Set(
     entries.flatMap((entry) => (entry.kind === 'refund' && entry.at <= now ? [entry.task] : [])),
@@ -82,19 +82,19 @@ export function linesOf(entries: readonly BillEntry[], now: number): BillLine[] 
   });
 }
 
-/** The exact sum of what was not given back, in credits. */
+/** Returns the exact sum of the charges that were not refunded, in credits. */
 export function totalOf(lines: readonly BillLine[]): number {
   return sumOf(lines.filter(({ refunded }) => !refunded).map(({ amount }) => amount));
 }
 
-/** A hash that is equal for JSON values that differ only in the order of their members. */
+/** Returns a hash that is equal for JSON values that differ only in the order of their members. */
 export function fingerprint(value: unknown): string {
   // The address and the signature of an uploaded asset change from run to run.
   const text = JSON.stringify(sorted(value)).replace(/"https?:[^"]*?(\/s3\/[^"?]+)\?X-Amz-[^"]*/g, '"$1');
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
 
-/** The `subject` of a request by its prompt, text or input: none if it is blank. */
+/** Returns the `subject` of a request for its prompt, text or input; none if that is blank. */
 export function subjectOf(text: string): { subject?: string } {
   return text.trim() === '' ? {} : { subject: fingerprint(text.trim()) };
 }
@@ -113,8 +113,9 @@ interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
 }
 
 /**
- * Charges the key of a call for a service. `refundAt` (milliseconds since 1970) is for what is known to fail. Throws
- * Refused, and charges nothing, if a limit of the account forbids it.
+ * Charges the key of a call for a service. `refundAt` is the time of a refund in milliseconds since 1970, for a task
+ * that will fail.
+ * @throws RefusedCall, and charges nothing, if the charge exceeds a limit of the account
  */
 export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {
   const { gateway, key, requestId } = call;
@@ -126,9 +127,9 @@ export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt
 const MINUTE_MS = 60_000;
 
 /**
- * Charges, unless a limit forbids it: then the answer says which, and the bill is as if nothing had been charged.
- * `refundAt` (milliseconds since 1970) gives the charge back later. Holds across processes without a lock: each
- * appends its line and withdraws it if the lines before leave no room, so their order decides.
+ * Makes a charge. If it exceeds a limit, returns that limit and leaves the bill unchanged. `refundAt` is as in {@link
+ * chargeFor}. Works across processes without a lock: each process appends its line, and voids it if the earlier lines
+ * leave no room. The order of the lines decides.
  */
 function chargeWithin(
   stateDir: string,
@@ -157,7 +158,7 @@ function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits)
   return sumOf([totalOf(before), line.amount]) > balance ? { limit: 'balance' } : undefined;
 }
 
-/** The charges before a line of the bill, with the refunds up to its time. */
+/** Returns the charges before a line of the bill, with the refunds up to its time. */
 function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
   const entries = entriesOf(stateDir);
   const own = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
@@ -170,7 +171,7 @@ function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
 
 const read = new Map<string, { inode: number; end: number; entries: BillEntry[] }>();
 
-/** The bill's entries; of a file that grew, only the new ones are read. */
+/** Returns the entries of the bill. Reads only the new ones if the file has grown. */
 function entriesOf(stateDir: string): BillEntry[] {
   const path = billPath(stateDir);
   const { ino: inode, size } = statSync(path);

@@ -3,12 +3,12 @@ import { isIPv4 } from 'node:net';
 import { gatewayError, type Call, RefusedCall } from './exchange.ts';
 import { isObject, parseJson } from './state.ts';
 
-/** The largest request body, in bytes: an image of 20 MB as Base64, and room for the rest. */
+/** The maximum size of a request body in bytes: an image of 20 MB as Base64, plus the other fields. */
 export const LARGEST_BODY = 32 * 1024 * 1024;
 
 /**
- * Reads a request's body whole. Rejects with RefusedCall (HTTP 413) as soon as it is seen to exceed LARGEST_BODY; the
- * rest is then read and dropped, since a client that is still writing would not read the answer otherwise.
+ * Reads the body of a request. Rejects with RefusedCall (HTTP 413) as soon as it exceeds LARGEST_BODY. The rest is then
+ * read and discarded, because a client that is still writing would not read the response.
  */
 export function readBody(message: IncomingMessage): Promise<Buffer> {
   let pieces: Buffer[] = [];
@@ -30,8 +30,8 @@ export function readBody(message: IncomingMessage): Promise<Buffer> {
 }
 
 /**
- * The body as a JSON object, or undefined if it is not one in valid UTF-8. Throws RefusedCall (HTTP 400) if it is
- * nested deeper than any request needs.
+ * Returns the body as a JSON object; undefined if it is not one in valid UTF-8.
+ * @throws RefusedCall (HTTP 400) if it is nested too deeply
  */
 export function jsonObject(call: Call): Record<string, unknown> | undefined {
   const value = parseJson(utf8(call.body) ?? '');
@@ -39,7 +39,7 @@ export function jsonObject(call: Call): Record<string, unknown> | undefined {
   return isObject(value) ? value : undefined;
 }
 
-/** The JSON of a text inside a body: undefined if it is not JSON, or nested deeper than any request needs. */
+/** Parses JSON text inside a body; undefined if it is not JSON, or nested too deeply. */
 export function parseBounded(text: string): unknown {
   const value = parseJson(text);
   return isShallow(value) ? value : undefined;
@@ -47,7 +47,7 @@ export function parseBounded(text: string): unknown {
 
 const DEEPEST = 100;
 
-/** Goes level by level: a recursion would be as deep as what it is to refuse. */
+/** Checks level by level, because a recursion would be as deep as the nesting. */
 function isShallow(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
@@ -59,7 +59,7 @@ function isShallow(value: unknown): boolean {
   return true;
 }
 
-/** True if the request says that its body is JSON (specification 4.3, 5). */
+/** Whether the request declares a JSON body (specification 4.3, 5). */
 export function declaresJson(call: Call): boolean {
   return /^application\/json\s*(;|$)/i.test(call.headers['content-type'] ?? '');
 }
@@ -72,21 +72,21 @@ function utf8(bytes: Buffer): string | undefined {
   }
 }
 
-// Closing while the client still writes would reset the connection, and with it the answer.
+// Closing the connection while the client is writing would reset it, and lose the response.
 function tooLarge(): RefusedCall {
   const message = `The request body exceeds ${LARGEST_BODY} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });
   return new RefusedCall({ ...reply, headers: { ...reply.headers, Connection: 'keep-alive' } });
 }
 
-/** True for an absolute `http:` or `https:` URL without credentials. */
+/** Whether a value is an absolute `http:` or `https:` URL without credentials. */
 export function isHttpUrl(value: unknown): value is string {
   if (typeof value !== 'string' || !URL.canParse(value)) return false;
   const { protocol, username, password } = new URL(value);
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '';
 }
 
-/** True if an upstream on the public internet could not possibly fetch the URL (specification 8). */
+/** Whether the public internet cannot reach the URL (specification 8). */
 export function isUnreachable(url: string): boolean {
   const { hostname } = new URL(url);
   const isName = !isIPv4(hostname) && !hostname.startsWith('[');

@@ -3,21 +3,21 @@ import type { AuthScheme, Caller } from './auth.ts';
 import type { FaultHit, FaultName } from './fault-catalogue.ts';
 import type { Area } from './models.ts';
 
-/** What all clients of a state directory together may spend and do. What is absent has no limit. */
+/** The limits for all clients of a state directory together. An absent member is unlimited. */
 export interface Limits {
-  /** Credits that there were before the first charge. */
+  /** The credits before the first charge. */
   balance?: number;
-  /** Video tasks under way; also streams of speech in one sandbox. */
+  /** Video tasks in progress; also speech streams of one sandbox. */
   concurrency?: number;
   /** Paid calls in any 60 seconds. */
   perMinute?: number;
 }
 
-/** Why a paid call is refused; `retryAfter` in seconds. */
+/** The limit that a paid call exceeds; `retryAfter` in seconds. */
 export type Exceeded =
   { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
-/** The state that every route works on. Two gateways over one state directory know the same tasks. */
+/** The state of a gateway. Two gateways with one state directory share its tasks. */
 export interface Gateway {
   stateDir: string;
   /** Milliseconds since 1970. */
@@ -28,7 +28,7 @@ export interface Gateway {
   limits: Limits;
   /** Voices beyond the sandbox's own. */
   voices: readonly string[];
-  /** Removes the real key, which a prompt may contain by mistake, from what is kept of a task. */
+  /** Removes the real key, which a prompt may contain by mistake, from stored tasks. */
   redact: (text: string) => string;
   /** Streams of speech that are being sent. */
   streams: { open: number };
@@ -36,15 +36,15 @@ export interface Gateway {
   url: string;
   fileUrl: string;
   /**
-   * Uses up one occurrence of a fault if the sandbox was started with it. `fits` may decline an occurrence by
-   * its percentage, before it is counted.
+   * Counts and returns one occurrence of a fault, if it is configured. `fits` may decline it by its percentage, and
+   * then it is not counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
-  /** What chance makes of a call, if the sandbox was started with `chaos`. */
+  /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
   chance: (call: Chanced) => FaultHit | undefined;
 }
 
-/** One request, read whole. Its key is '' on routes without one. */
+/** A complete request. Its key is '' on routes without one. */
 export interface Call extends Caller {
   method: string;
   /** The request's path, still percent-encoded. */
@@ -56,10 +56,10 @@ export interface Call extends Caller {
   gateway: Gateway;
 }
 
-/** What a request does, which decides the faults it can meet. */
+/** The action of a request, which decides which faults can strike it. */
 export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
 
-/** One endpoint. The groups of `pattern` are handed to `handle`, percent-decoded. */
+/** An endpoint. `handle` gets the groups of `pattern`, percent-decoded. */
 export interface Route {
   method: 'GET' | 'POST';
   pattern: RegExp;
@@ -70,27 +70,27 @@ export interface Route {
   handle(call: Call, ...groups: string[]): Reply | Promise<Reply>;
 }
 
-/** An answer. A body that is iterated is streamed; any other gets a `Content-Length`. */
+/** A response. An iterable body is streamed. Any other gets a `Content-Length`. */
 export interface Reply {
   status: number;
   headers: Record<string, string>;
   body: string | Uint8Array | AsyncIterable<Uint8Array>;
-  /** The call had no effect although its status is a success (Protocol B's errors). */
+  /** The call had no effect, although its status is a success (errors of Protocol B). */
   refused?: true;
-  /** Break the connection after this many bytes of the body; -1 breaks it before the status line. */
+  /** Breaks the connection after this many bytes of the body; -1 breaks it before the status line. */
   cutAt?: number;
-  /** Send this many bytes of the body and then nothing more, with the connection open. */
+  /** Sends this many bytes of the body, and then nothing while the connection stays open. */
   stallAt?: number;
-  /** Milliseconds to wait before answering. */
+  /** Milliseconds to wait before responding. */
   delayMs?: number;
   /**
-   * Called once when the answer is over: how many bytes of its body were handed to the network, and whether that
-   * was all. Not called for a HEAD.
+   * Called once at the end of the response, with the number of bytes of the body that were written to the network, and
+   * whether they were all. Not called for a HEAD.
    */
   ended?: (bytes: number, whole: boolean) => void;
 }
 
-/** A refusal on the way: the router sends `reply` instead of what the handler would have made. */
+/** Thrown to refuse a call: the router sends `reply`. */
 export class RefusedCall extends Error {
   readonly reply: Reply;
   constructor(reply: Reply) {
@@ -99,7 +99,7 @@ export class RefusedCall extends Error {
   }
 }
 
-/** A JSON answer. */
+/** Builds a JSON response. */
 export function json(status: number, value: unknown, headers: Record<string, string> = {}): Reply {
   return {
     status,
@@ -108,14 +108,14 @@ export function json(status: number, value: unknown, headers: Record<string, str
   };
 }
 
-/** What a call is, as far as chance is concerned: `subject` is equal for calls about the same thing. */
+/** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
 export interface Chanced {
   kind: RouteKind;
   area: Route['area'];
   subject: string;
 }
 
-/** The envelope of whatever fails before an upstream is reached: keys, models, limits, unknown paths. */
+/** The envelope of errors before an upstream is reached: keys, models, limits, unknown paths. */
 export function gatewayError(
   status: number,
   message: string,
@@ -164,7 +164,7 @@ export function actionError(code: string, message: string, requestId: string): R
   return { ...json(200, { Response: error }), refused: true };
 }
 
-/** What a call that exceeds a limit is answered: HTTP 429, or a lack of balance as each area says it. */
+/** The response to a call that exceeds a limit: HTTP 429, or each area's error for a low balance. */
 export function limitExceeded(area: Area, exceeded: Exceeded, requestId: string): Reply {
   if (exceeded.limit === 'balance') return insufficientBalance(area, requestId);
   if (exceeded.limit === 'rate') {
@@ -195,7 +195,7 @@ function insufficientBalance(area: Area, requestId: string): Reply {
   }
 }
 
-/** A task that is not there, expired, or another key's, as each protocol says it. */
+/** Each protocol's error for a task that does not exist, has expired, or belongs to another key. */
 export function taskNotFound(area: Area | 'models', requestId: string): Reply {
   if (area === 'a') return operationError(404, 'NOT_FOUND', 'Operation not found.');
   if (area === 'b')

@@ -1,16 +1,16 @@
-/** One fault of the sandbox. The help and the documentation list these, too. */
+/** A fault of the sandbox. The help and the documentation list all of them. */
 export interface FaultEntry {
   name: string;
-  /** The calls it strikes, and in brackets the one protocol: `submit (b)`. */
+  /** The calls it strikes, with the protocol in brackets if it is just one: `submit (b)`. */
   on: string;
   does: string;
-  /** The default percentage, for faults that take one: a position in the answer, or a probability. */
+  /** The default percentage, if the fault takes one: a position in the response, or a probability. */
   percent?: number;
 }
 
 /**
- * Every fault. `name` strikes each time, `namexN` the first N times, `name@P%` at P percent of the answer (`chaos`: with
- * that probability). Both may be combined: `download-cutx2@40%`.
+ * Every fault. `name` strikes each time, `namexN` the first N times, and `name@P%` at P percent of the response
+ * (`chaos`: with that probability). Both may be combined: `download-cutx2@40%`.
  */
 export const FAULTS = [
   fault('auth-401', 'every call with a key', 'Refuses the key: HTTP 401.'),

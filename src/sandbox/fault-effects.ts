@@ -13,19 +13,19 @@ import {
 import { spanOf } from './files.ts';
 import { canStrike, FAULTS, type FaultHit, type FaultName } from './fault-catalogue.ts';
 
-/** What a fault does to a call. Faults that decide the outcome of a task, or of a stream, are not here. */
+/** The effect of a fault on a call. Faults that decide the outcome of a task or stream are elsewhere. */
 interface Effect {
-  /** Answers in place of the handler. */
+  /** Responds instead of the handler. */
   instead?: (call: Call, route: Route) => Reply;
-  /** Changes the handler's answer. */
+  /** Changes the handler's response. */
   change?: (reply: Reply, hit: FaultHit, call: Call) => Reply;
-  /** False if the fault, at this percentage, would not change the answer. */
+  /** False if the fault would not change the response at this percentage. */
   fits?: (reply: Reply, percent: number) => boolean;
 }
 
 /**
- * Runs a handler under the faults of the sandbox. Faults that refuse a call come first: the handler then does not run.
- * Faults that damage an answer strike only successful ones, since no other call had an effect.
+ * Runs a handler with the faults of the sandbox. A fault that refuses a call comes first, and the handler does not run.
+ * A fault that damages a response strikes only successful ones, because no other call had an effect.
  */
 export async function withFaults(
   received: Call,
@@ -45,7 +45,7 @@ export async function withFaults(
   return hadNoEffect ? reply : damaged(call, names, reply);
 }
 
-/** The call with the fault that chance chose for it, if any, in addition to the configured ones. */
+/** Returns the call with its random fault, if any, in addition to the configured ones. */
 function withChance(call: Call, struck: FaultHit | undefined): Call {
   if (struck === undefined) return call;
   const { gateway } = call;
@@ -89,7 +89,9 @@ const cut = (reply: Reply, { percent }: FaultHit): Reply => ({
   cutAt: Math.floor((lengthOf(reply) * percent) / 100),
 });
 
-/** Bytes of this answer that come before a point of the whole file; negative if it begins after that point. */
+/**
+ * Returns how many bytes of this response are before a point of the whole file; negative if it begins after that point.
+ */
 function bytesBefore(reply: Reply, percent: number): number {
   const { start, total } = spanOf(reply);
   return Math.floor((total * percent) / 100) - start;

@@ -8,15 +8,15 @@ import { claim, listFolder } from './state.ts';
 /** A configured fault: its name, how often it strikes, and at which place in the answer. */
 export interface Fault {
   name: FaultName;
-  /** How often it strikes at most; Infinity for each time. */
+  /** The maximum number of strikes; Infinity for every time. */
   times: number;
-  /** Where in the answer it strikes, 0 to 100. */
+  /** The position in the response at which it strikes, 0 to 100 percent. */
   percent: number;
-  /** The fault as the user wrote it. Its count is kept under this text. */
+  /** The fault as the user wrote it. Its count is stored under this text. */
   text: string;
 }
 
-/** A fault that does not exist, or one that is written wrongly; the message says what there is. */
+/** An unknown or malformed fault. The message lists what exists. */
 export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
@@ -24,8 +24,8 @@ export class FaultSyntaxError extends Error {
 const MOST_TIMES = 10_000;
 
 /**
- * Reads faults as the command line gives them: `name`, `namexN`, `name@P%`, several in one text separated by
- * commas. Throws FaultSyntaxError naming the nearest fault and all of them.
+ * Parses faults: `name`, `namexN` or `name@P%`, with several in one text separated by commas.
+ * @throws FaultSyntaxError naming similar faults
  */
 export function parseFaults(texts: readonly string[]): Fault[] {
   const words = texts.flatMap((text) => text.split(',').map((word) => word.trim()));
@@ -33,8 +33,8 @@ export function parseFaults(texts: readonly string[]): Fault[] {
 }
 
 /**
- * Uses up one occurrence of a fault. Undefined if the fault is not configured, if it has struck as often as it should, or
- * if `fits` declines it. Counts are files, so that the processes that share a state directory count together.
+ * Counts and returns one occurrence of a fault. Undefined if the fault is not configured, has struck as often as it
+ * should, or is declined by `fits`. Counts are files, so that processes with the same state directory share them.
  */
 export function takeFault(
   stateDir: string,
@@ -46,7 +46,7 @@ export function takeFault(
   return due && { name, percent: due.percent };
 }
 
-/** Resets every count, for a sandbox that starts a new run over an older state directory. */
+/** Resets every count, for a new run with an existing state directory. */
 export function forgetFaults(stateDir: string): void {
   rmSync(join(stateDir, 'faults'), { recursive: true, force: true });
 }
@@ -114,10 +114,10 @@ function distance(left: string, right: string): number {
   return row[right.length] ?? 0;
 }
 
-/** Decides for each call whether chance makes it fail, and how; `probability` is a percentage. */
+/** Decides at random whether and how a call fails; `probability` is a percentage. */
 type Chaos = (call: Chanced, probability: number) => FaultHit | undefined;
 
-/** The faults that chance chooses among for each kind of call: by how their names begin. */
+/** The faults from which `chaos` chooses for each kind of call, by the start of their names. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   submit: /^(b-)?submit-/,
   poll: /^poll-/,
@@ -127,12 +127,12 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   responses: /^responses-/,
 };
 
-/** A stall lasts as long as the patience of the client: a run by chance would be spent waiting. */
+/** Never chosen, because a stall lasts until the client times out. */
 const NEVER: readonly string[] = ['download-stall'];
 
 /**
- * Chance that can be repeated: the n-th call of a kind about one subject always fares the same under the same seed,
- * whatever other calls come in between, or at once.
+ * Returns repeatable random faults: with the same seed, the n-th call of a kind about one subject always gets the same
+ * fault, whatever other calls are made.
  */
 export function startChaos(seed: number): Chaos {
   const counts = new Map<string, number>();

@@ -5,16 +5,16 @@ import { parseRange } from './listener.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 
-/** A file that is served: its bytes, and when they came to be (milliseconds since 1970). */
+/** A served file: its bytes, and when they were made, in milliseconds since 1970. */
 interface ServedFile {
   bytes: Uint8Array;
   type: string;
   madeAt: number;
-  /** Called once the answer is over, with the bytes of the file that were sent: from `start` to `end`, not included. */
+  /** Called at the end of the response, with the range of bytes that was sent: from `start` to before `end`. */
   fetched: (start: number, end: number) => void;
 }
 
-/** Serves a video of a task, and notes in the journal which of its bytes were sent. */
+/** Serves a video of a task, and records in the journal which bytes were sent. */
 export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): Reply {
   const { stateDir, now } = call.gateway;
   const bytes = videoOf(task, sample);
@@ -24,8 +24,8 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
 }
 
 /**
- * Serves a file with a strong ETag and `Last-Modified`: one byte range with 206, several as the whole file, one
- * beyond the end with 416; `If-Range` that no longer fits gives the whole file with 200.
+ * Serves a file with a strong ETag and `Last-Modified`: one byte range with 206, several as the whole file, one beyond
+ * the end with 416. If `If-Range` does not match, serves the whole file with 200.
  */
 function serveFile(call: Call, file: ServedFile): Reply {
   const total = file.bytes.length;
@@ -50,7 +50,7 @@ function serveFile(call: Call, file: ServedFile): Reply {
   };
 }
 
-/** The offset of an answer's bytes in the whole file, and the length of that file, both in bytes. */
+/** Returns the offset of a response's bytes in the whole file, and the length of that file, in bytes. */
 export function spanOf(reply: Reply): { start: number; total: number } {
   const match = /^bytes (\d+)-\d+\/(\d+)$/.exec(reply.headers['Content-Range'] ?? '');
   if (match) return { start: Number(match[1]), total: Number(match[2]) };
@@ -79,11 +79,11 @@ function rangeCounts(
   return method === 'GET' && (condition === undefined || condition === ETag || condition === modified);
 }
 
-/** Videos kept in memory, so that the ranges of one download are cut from one rendering. */
+/** The number of videos cached in memory, so that a video is not rendered for each range of a download. */
 const KEPT = 4;
 const kept = new Map<string, Uint8Array>();
 
-/** The video of a task's sample (counted from 0): always the same bytes, made when they are asked for. */
+/** Returns the video of a task's sample, counted from 0. Renders it on demand; the bytes are always the same. */
 export function videoOf({ prompt, seconds, width, height, audio }: Task, sample = 0): Uint8Array {
   const options = {
     prompt: sample === 0 ? prompt : `${prompt} #${sample + 1}`,

@@ -19,9 +19,9 @@ export interface Request {
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one) and answers each request with what `handle` makes of it, after
- * refusing those of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500.
- * Rejects with the system's error if the port is taken. With `unref` it keeps no process alive.
+ * Listens on 127.0.0.1 (port 0 chooses a free one) and responds to each request with the result of `handle`. Refuses
+ * requests of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500. Rejects with the
+ * system's error if the port is in use. With `unref` it does not keep the process alive.
  */
 export function listen(
   port: number,
@@ -59,18 +59,18 @@ function crashed(error: unknown): Reply {
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
 }
 
-/** Bytes of a body that are handed to the network at once, so that it is known how many a client was sent. */
+/** The number of bytes that are written at a time, so that it is known how many were sent. */
 const PIECE = 64 * 1024;
 
-/** How much of a body was handed to the network. */
+/** How much of a body was written to the network. */
 interface Progress {
   bytes: number;
   whole: boolean;
 }
 
 /**
- * Sends an answer as it is described, breaks and stalls included. Resolves when it is sent, broken, or the client
- * has left; rejects if a streamed body throws.
+ * Sends a response, including its break or stall. Resolves when it is sent or broken, or the client has disconnected.
+ * Rejects if a streamed body throws.
  */
 async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
   const left = new AbortController();
@@ -111,7 +111,7 @@ async function sendBody(
     if (progress.bytes === end) break;
   }
   if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
-  // What comes before the break is to arrive.
+  // The bytes before the break must arrive.
   if (cutAt !== undefined) await written;
   if (stallAt !== undefined || cutAt !== undefined) return;
   response.end();
@@ -128,24 +128,24 @@ async function* piecesOf(body: Reply['body']): AsyncGenerator<Uint8Array> {
   for (let start = 0; start < bytes.length; start += PIECE) yield bytes.subarray(start, start + PIECE);
 }
 
-/** Waits for what may fail for one reason only: the client has left. */
+/** Waits for a promise that rejects only if the client has disconnected. */
 async function orLeft(waiting: Promise<unknown>): Promise<void> {
   await waiting.catch(() => undefined);
 }
 
 export type { IncomingMessage, ServerResponse } from 'node:http';
 
-/** A server on loopback that is ready to take requests. */
+/** A server on loopback that is ready for requests. */
 export interface Listener {
   /** `http://127.0.0.1:PORT`. */
   origin: string;
-  /** Ends every connection at once, and resolves when the port is free again. */
+  /** Closes every connection immediately, and resolves when the port is free. */
   close(): Promise<void>;
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is taken. With
- * `unref` it keeps no process alive.
+ * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is in use. With `unref`
+ * it does not keep the process alive.
  */
 export async function listenOnLoopback(
   port: number,
@@ -178,9 +178,9 @@ function stop(server: Server): Promise<void> {
 }
 
 /**
- * True if a request comes from a web page of another origin, or reached this server under a name that is not its
- * own (DNS rebinding): a page must not be able to run up a bill or read results. A browser itself may come: its
- * address bar, and its player, which asks for a file as `same-origin`. `origin` is `http://127.0.0.1:PORT`.
+ * Whether a request comes from a web page of another origin, or used a foreign host name (DNS rebinding). A web page
+ * must not be able to cause charges or read results. Requests of the address bar and of the browser's player
+ * (`same-origin`) are allowed. `origin` is `http://127.0.0.1:PORT`.
  */
 export function isForeign(headers: IncomingHttpHeaders, origin: string): boolean {
   const site = headers['sec-fetch-site'] ?? 'none';
@@ -191,13 +191,13 @@ export function isForeign(headers: IncomingHttpHeaders, origin: string): boolean
   );
 }
 
-/** At port 80, clients leave the port out. */
+/** Clients omit port 80. */
 function ownHosts(origin: string): string[] {
   const port = new URL(origin).port || '80';
   return ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === '80' ? [name] : [])]);
 }
 
-/** Part of a file, in bytes. */
+/** A range of bytes in a file. */
 interface Span {
   start: number;
   /** The byte after the last one. */
@@ -205,8 +205,8 @@ interface Span {
 }
 
 /**
- * Reads a `Range` header (RFC 9110 section 14). Returns the one range that it asks for, `whole` if it is absent, malformed
- * or asks for several, and `beyond` if no byte of the file is in it.
+ * Parses a `Range` header (RFC 9110 section 14). Returns its range; `whole` if it is absent, malformed or has several
+ * ranges; `beyond` if no byte of the file is in it.
  */
 export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
   const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);

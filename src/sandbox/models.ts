@@ -1,26 +1,26 @@
-/** What is billed: the three video protocols, speech and Responses. */
+/** The areas that are billed: the three video protocols, speech and Responses. */
 export type Area = 'a' | 'b' | 'c' | 'tts' | 'responses';
 
 /** The areas whose requests become tasks. */
 export type VideoArea = 'a' | 'b' | 'c';
 
-/** One model the sandbox offers, with what sets it apart from the others of its area. */
+/** A model of the sandbox, with its differences from the other models of its area. */
 export interface Model {
   id: string;
   area: Area;
-  /** B: the versions that may be asked for (specification 2.7). */
+  /** B: the available versions (specification 2.7). */
   versions?: readonly string[];
-  /** C: self-hosted models pass values on that the official one refuses (specification 7, 8). */
+  /** C: self-hosted models accept values that the official one refuses (specification 7, 8). */
   selfHosted?: true;
-  /** A: whether `generateAudio` and `image` are supported, and whether results come inside the operation. */
+  /** A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
   audio?: true;
   image?: true;
   inline?: true;
-  /** B: wants `ExtInfo` serialised twice (specification 2.3). */
+  /** B: requires `ExtInfo` to be serialised twice (specification 2.3). */
   extended?: true;
 }
 
-/** Every model of the sandbox. The names of C are the specification's; it leaves the others open. */
+/** Every model of the sandbox. The specification names only those of C. */
 export const MODELS: readonly Model[] = [
   { id: 'video-a', area: 'a', audio: true, image: true },
   { id: 'video-a-fast', area: 'a', image: true },
@@ -45,21 +45,21 @@ export function findModel(
   return MODELS.find((model) => model.area === area && model.id === id && mayUse(model.id));
 }
 
-/** What one unit of a model costs, in credits, and the parts that are added to it. All amounts are exact decimals. */
+/** The price of one unit of a model in credits, and the surcharges. All amounts are exact decimals. */
 export interface Price {
   area: Area;
   model: string;
   /** A second of each video, 10,000 characters that are not white space, or 1,000 tokens of input and output. */
   unit: 'second' | '10k_characters' | '1k_tokens';
   price: string;
-  /** The price is for requests with this resolution only; it takes precedence over one without. */
+  /** The price applies only to requests with this resolution, and takes precedence over one without. */
   resolution?: string;
-  /** The seconds that are billed if a request asks for no duration. */
+  /** The seconds that are billed if a request has no duration. */
   defaultSeconds?: number;
-  /** Each reference image beyond `freeReferenceImages` (default 0) costs this. */
+  /** The price of each reference image beyond `freeReferenceImages` (default 0). */
   referenceImage?: string;
   freeReferenceImages?: number;
-  /** What each video costs at least. */
+  /** The minimum price of a video. */
   minimum?: string;
 }
 
@@ -83,12 +83,12 @@ export const PRICES: readonly Price[] = [
   { area: 'responses', model: 'text-1', unit: '1k_tokens', price: '1' },
 ];
 
-/** The prices of one model: the general one, then those for single resolutions. */
+/** Returns the prices of a model: the general one, then those for single resolutions. */
 export function pricesOf(area: string, model: string): Price[] {
   return PRICES.filter((price) => price.area === area && price.model === model);
 }
 
-/** The price that a request is charged by. Throws RangeError for a model without one. */
+/** Returns the price of a request. @throws RangeError for a model without a price */
 export function priceFor(area: Area, model: string, resolution?: string): Price {
   const prices = pricesOf(area, model);
   const price =
@@ -99,7 +99,7 @@ export function priceFor(area: Area, model: string, resolution?: string): Price 
 }
 
 /**
- * The prices of a model in one line, as the configuration of mgw spells them: `second=10 default_seconds=5; resolution=2K: …`.
+ * Returns the prices of a model in the syntax of mgw's configuration: `second=10 default_seconds=5; resolution=2K: …`.
  * Undefined for a model without a price.
  */
 export function priceText(area: string, model: string): string | undefined {
@@ -136,14 +136,14 @@ function perSecond(
   }));
 }
 
-/** What is billed of a request: units of the price, and for a video the parts that may be added. */
+/** The billed quantities of a request: units of the price, and for a video the surcharges. */
 interface Billed {
   units: number;
   videos?: number;
   referenceImages?: number;
 }
 
-/** What a request costs, in credits, rounded down to a millionth. */
+/** Returns the cost of a request in credits, rounded down to a millionth. */
 export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: Billed): number {
   const { referenceImage = '0', freeReferenceImages = 0, minimum = '0' } = price;
   const images = Math.max(0, referenceImages - freeReferenceImages);
@@ -152,7 +152,7 @@ export function cost(price: Price, { units, videos = 1, referenceImages = 0 }: B
   return Number(sum < least ? least : sum) / MICROS_PER_CREDIT;
 }
 
-/** The exact sum of amounts. */
+/** Returns the exact sum of amounts. */
 export function sumOf(amounts: readonly number[]): number {
   return amounts.reduce((sum, amount) => sum + Math.round(amount * MICROS_PER_CREDIT), 0) / MICROS_PER_CREDIT;
 }
@@ -160,7 +160,7 @@ export function sumOf(amounts: readonly number[]): number {
 /** Amounts are credits. They are summed as whole millionths, so that a sum is an exact decimal too. */
 const MICROS_PER_CREDIT = 1_000_000;
 
-/** The product of an amount and a count in whole millionths, rounded down. */
+/** Returns the product of an amount and a count in whole millionths, rounded down. */
 function microsOf(amount: string, count: number): bigint {
   const [one, other] = [decimal(amount), decimal(String(count))];
   return (one.digits * other.digits * BigInt(MICROS_PER_CREDIT)) / 10n ** BigInt(one.places + other.places);

@@ -53,7 +53,7 @@ function listAll(call: Call): Reply {
   return json(200, { success: true, object: 'list', data: models.map((model) => entryOf(call, model)) });
 }
 
-/** An id that is not listed is an error under HTTP 200, as gateways of this kind answer it. */
+/** An unknown id is an error under HTTP 200, as in real gateways. */
 function showOne(call: Call, id: string): Reply {
   const model = MODELS.find((candidate) => candidate.id === id && call.mayUse(id));
   if (model) return json(200, entryOf(call, model));
@@ -84,29 +84,29 @@ function entryOf(call: Call, { id, area, versions }: Model): object {
   };
 }
 
-/** How a sandbox runs. */
+/** Options of a sandbox. */
 export interface SandboxOptions {
   /** The folder of tasks, bill and journal. Several sandboxes may share it at the same time. */
   stateDir: string;
-  /** 0, the default, takes any free port. */
+  /** 0, the default, chooses a free port. */
   port?: number;
-  /** Loopback only: there is no other. */
+  /** Always loopback. */
   host?: '127.0.0.1';
-  /** How long one generation takes, in milliseconds; default 3000. Tasks keep the pace they began with. */
+  /** How long one generation takes, in milliseconds; default 3000. A task keeps its initial pace. */
   paceMs?: number;
-  /** Keys that are issued next to the default one: `KEY`, or `KEY=MODEL,MODEL` for these models alone. */
+  /** Keys in addition to the default one: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
   keys?: readonly string[];
-  /** Voices that are accepted beyond the sandbox's own. */
+  /** Voices in addition to the sandbox's own. */
   voices?: readonly string[];
-  /** What the account may spend and do; default anything. */
+  /** The limits of the account; default none. */
   limits?: Limits;
   /** Faults by name: see `FAULTS`. */
   faults?: string[];
-  /** Makes task ids and the faults of chaos the same for the same seed, calls and fresh state directory. */
+  /** Makes task ids and random faults repeatable, for the same calls and an empty state directory. */
   seed?: number;
-  /** Removes the real key from what is kept of a task. */
+  /** Removes the real key from stored tasks. */
   redact?: (text: string) => string;
-  /** True lets the process end while it listens. */
+  /** Whether the process may end while the sandbox listens. */
   unref?: boolean;
   /** Milliseconds since 1970; for tests. */
   now?: () => number;
@@ -118,15 +118,15 @@ export interface Sandbox {
   url: string;
   /** A key that works. */
   key: string;
-  /** The separate origin that serves Protocol B's files, and must never see a key. */
+  /** The separate origin that serves Protocol B's files, and must never get a key. */
   fileUrl: string;
-  /** The AWS variables that lead to its object storage. */
+  /** The AWS variables for its object storage. */
   store: Readonly<Record<string, string>>;
-  /** Ends every connection and frees both ports. Tasks go on: they live in the state directory. */
+  /** Closes every connection and both ports. Tasks continue, because they are in the state directory. */
   close(): Promise<void>;
 }
 
-/** Every endpoint of the gateway's own origin. An area plugs in by its file of routes; the first that fits answers. */
+/** Every endpoint of the gateway's own origin. The first matching route responds. */
 const ROUTES: readonly Route[] = [
   ...protocolA,
   ...protocolB,
@@ -137,9 +137,9 @@ const ROUTES: readonly Route[] = [
 ];
 
 /**
- * Starts a stand-in for the whole gateway on loopback (design 9). It makes real media, checks what the real one
- * checks, and keeps a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError or KeySyntaxError for
- * what does not exist, and with the system's error if the port or the folder is not available.
+ * Starts a simulated gateway on loopback (design 9). It makes real media, validates requests like the real one, and
+ * records a bill in `stateDir` (created with mode 0700). Rejects with FaultSyntaxError, KeySyntaxError, or the system's
+ * error if the port or the folder is not available.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const { stateDir, paceMs = 3000, seed, now = Date.now, port = 0, limits = {}, voices = [] } = options;
@@ -174,8 +174,8 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 }
 
 /**
- * The file host keeps the port that it had first, so that the addresses of files outlive a restart; if something
- * else has that port, such as another sandbox over the same state directory, it takes any.
+ * The file host reuses its first port, so that URLs of files survive a restart. If that port is in use, for example by
+ * another sandbox with the same state directory, it chooses a free one.
  */
 async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Promise<Listener> {
   const handle = (request: Request): Promise<Reply> => answer(gateway, fileHost, request);
@@ -186,7 +186,7 @@ async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Pro
   return files;
 }
 
-/** Chance strikes as often as `chaosxN` allows: what it declines is not counted. */
+/** Random faults strike as often as `chaosxN` allows. A call that is not struck does not count. */
 function chanceOf(
   faults: readonly Fault[],
   take: Gateway['take'],
@@ -202,8 +202,8 @@ function chanceOf(
 }
 
 /**
- * Answers a request by the first route whose method and path fit: key, then faults, then the handler. `HEAD` goes
- * where `GET` goes. Every answer carries `X-Oneapi-Request-Id`.
+ * Responds to a request by the first route with its method and path: checks the key, then applies faults, then runs the
+ * handler. `HEAD` uses the route of `GET`. Every response has `X-Oneapi-Request-Id`.
  */
 export async function answer(gateway: Gateway, routes: readonly Route[], request: Request): Promise<Reply> {
   const requestId = randomBytes(12).toString('hex');
@@ -238,7 +238,7 @@ function groups(pattern: RegExp, path: string): string[] {
   return (pattern.exec(path)?.slice(1) ?? []).map(decode);
 }
 
-/** Returns a badly encoded group unchanged: no task has such a name. */
+/** Returns a badly encoded group unchanged, because no task has such a name. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -12,10 +12,10 @@ import { dirname, join } from 'node:path';
 
 const OWN_FOLDER = 0o700;
 const OWN_FILE = 0o600;
-/** Everything the sandbox keeps under its state directory; nothing else there is ever touched. */
+/** Everything that the sandbox stores in its state directory. It touches nothing else there. */
 const PARTS = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
 
-/** Writes a whole file so that a reader sees all of it or none of it, also next to other processes. */
+/** Writes a file atomically, also if other processes read or write it. */
 export function writeWhole(path: string, text: string | Uint8Array): void {
   makeFolder(dirname(path));
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
@@ -23,7 +23,7 @@ export function writeWhole(path: string, text: string | Uint8Array): void {
   renameSync(draft, path);
 }
 
-/** The text of a file, or undefined if there is none. */
+/** Returns the text of a file; undefined if it does not exist. */
 export function readWhole(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');
@@ -33,7 +33,7 @@ export function readWhole(path: string): string | undefined {
   }
 }
 
-/** Names in a folder, in order; none if there is no folder. */
+/** Returns the sorted names in a folder; none if the folder does not exist. */
 export function listFolder(path: string): string[] {
   try {
     return readdirSync(path).sort();
@@ -43,12 +43,12 @@ export function listFolder(path: string): string[] {
   }
 }
 
-/** Claims a name permanently: true for exactly one caller among all processes. */
+/** Claims a name permanently. Returns true for exactly one caller of all processes. */
 export function claim(path: string): boolean {
   return writeOnce(path, '');
 }
 
-/** Writes a short text if there is no file yet: true for exactly one caller among all processes. */
+/** Writes a short text if the file does not exist. Returns true for exactly one caller of all processes. */
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
@@ -60,22 +60,22 @@ export function writeOnce(path: string, text: string): boolean {
   }
 }
 
-/** Appends records as JSON Lines in one write, so that those of several processes never mix. */
+/** Appends records as JSON Lines in one write, so that records of several processes never mix. */
 export function appendRecords(path: string, records: readonly object[]): void {
   makeFolder(dirname(path));
-  // The line break comes first: a line torn by a kill then costs itself only, never the next one.
+  // The line break comes first, so that a line torn by a kill does not damage the next one.
   const text = records.map((record) => `\n${JSON.stringify(record)}`).join('');
   appendFileSync(path, text, { mode: OWN_FILE });
 }
 
-/** The records of a JSON Lines file in order. Skips torn lines and lines of any other form. */
+/** Returns the records of a JSON Lines file in order. Skips torn lines and lines of any other form. */
 export function readRecords<T>(path: string, isRecord: (value: unknown) => value is T): T[] {
   return (readWhole(path) ?? '').split('\n').map(parseJson).filter(isRecord);
 }
 
 /**
- * Like {@link readRecords}, from a byte of the file on. `end` is the byte after the last whole record: start there to read
- * the records that are appended later.
+ * Like {@link readRecords}, starting at a byte offset. `end` is the offset after the last complete record, from which
+ * later records can be read.
  */
 export function readRecordsFrom<T>(
   path: string,
@@ -85,7 +85,7 @@ export function readRecordsFrom<T>(
   const bytes = readFileSync(path);
   const lines = bytes.subarray(start).toString('utf8').split('\n');
   const records = lines.map(parseJson);
-  // Another process may be about to write the rest of the last line.
+  // Another process may still be writing the last line.
   const unfinished = records.at(-1) === undefined ? Buffer.byteLength(lines.at(-1) ?? '') : 0;
   return { records: records.filter(isRecord), end: bytes.length - unfinished };
 }
@@ -95,7 +95,7 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** JSON as a value, or undefined if the text is not JSON. */
+/** Parses JSON; undefined if the text is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -105,8 +105,8 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Forgets every task, charge, finding, object and fault count under a state directory. Issued keys stay, since a sandbox
- * that is running still honours them; files the sandbox did not make are left alone.
+ * Removes every task, charge, finding, object and fault count from a state directory. Keeps the issued keys, which a
+ * running sandbox still accepts, and files that the sandbox did not create.
  */
 export function reset(stateDir: string): void {
   for (const part of PARTS) rmSync(join(stateDir, part), { recursive: true, force: true });

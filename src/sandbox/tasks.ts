@@ -5,23 +5,23 @@ import type { Call, Gateway } from './exchange.ts';
 import { type Model, type VideoArea, sumOf } from './models.ts';
 import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from './state.ts';
 
-/** Why a task fails; each protocol has its own words and codes for these. */
+/** Why a task fails. Each protocol has its own messages and codes. */
 export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
 
-/** How a task will end. Settled when it is accepted, so that no two polls can contradict each other. */
+/** The outcome of a task. Decided when it is accepted, so that no two polls contradict each other. */
 export type Outcome =
-  /** `filtered` of the samples are held back (Protocol A). */
+  /** The content policy removes `filtered` of the samples (Protocol A). */
   | { end: 'succeeds'; filtered: number }
   | { end: 'fails'; reason: FailureReason; message: string }
   | { end: 'never' };
 
-/** What a submission asks for, after the checks of its protocol. */
+/** A submission that has passed the checks of its protocol. */
 export interface Order {
   model: Model;
   prompt: string;
-  /** Seconds that are billed. */
+  /** The billed seconds. */
   declaredSeconds: number;
-  /** Seconds that are made. */
+  /** The seconds of the video. */
   seconds: number;
   resolution: string;
   ratio: string;
@@ -39,7 +39,7 @@ export interface Order {
   body: unknown;
 }
 
-/** A task as its file holds it: written once, never changed. Times are in milliseconds since 1970. */
+/** A task as it is stored in its file, which never changes. Times are in milliseconds since 1970. */
 export interface Task extends Omit<Order, 'model' | 'body'> {
   id: string;
   area: VideoArea;
@@ -63,8 +63,8 @@ export interface Progress {
 const QUEUED_SHARE = 0.2;
 
 /**
- * Charges for an order and makes its task. The charge comes first, so that no task exists without one. Throws
- * Refused if a limit of the account forbids it.
+ * Charges for an order and creates its task. The charge comes first, so that no task exists without one.
+ * @throws RefusedCall if the charge exceeds a limit of the account
  */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   const { gateway, key } = call;
@@ -102,14 +102,14 @@ export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
   return task;
 }
 
-/** The amount that is charged: the price, unless a fault adds to it. */
+/** Returns the charged amount: the price, unless a fault adds to it. */
 function charged({ take }: Gateway, { amount }: Order): { amount: number; extra?: number } {
   if (!take('extra-charge')) return { amount };
   const extra = sumOf([amount / 2]);
   return { amount: sumOf([amount, extra]), extra };
 }
 
-/** What is made under a fault that ignores a value of the request. */
+/** Returns the values that a fault changes. */
 function spoiled({ take }: Gateway, { seconds, width, height }: Order): Partial<Task> {
   const half = (pixels: number): number => 2 * Math.max(8, Math.round(pixels / 4));
   return {
@@ -125,7 +125,7 @@ export function findTask(stateDir: string, area: VideoArea, id: string): Task | 
   return readTask(taskPath(stateDir, id)).find((task) => task.area === area);
 }
 
-/** Every task under a state directory. */
+/** Returns every task under a state directory. */
 export function listTasks(stateDir: string): Task[] {
   return listFolder(join(stateDir, 'tasks'))
     .filter((name) => name.endsWith('.json'))
@@ -145,7 +145,7 @@ function isTask(value: unknown): value is Task {
   );
 }
 
-/** The state of a task at `now`: queued for the first fifth of its pace, then running, then finished. */
+/** Returns the state of a task at `now`: queued for the first fifth of its pace, then running, then finished. */
 export function progressOf(task: Task, now: number): Progress {
   const { createdAt, paceMs, outcome } = task;
   const startedAt = createdAt + Math.round(paceMs * QUEUED_SHARE);
@@ -168,7 +168,7 @@ export function isFailure({ outcome, samples }: Pick<Order, 'outcome' | 'samples
   return outcome.end === 'fails' || (outcome.end === 'succeeds' && outcome.filtered >= samples);
 }
 
-// By the order and not by its turn, so that several clients at once get the same ids in every run.
+// Derived from the order and not from a count, so that concurrent clients get the same ids in every run.
 function newId(gateway: Gateway, area: VideoArea, order: string): string {
   const { seed, stateDir } = gateway;
   if (seed === undefined) return shapeId(area, randomBytes(32).toString('hex'));
@@ -178,7 +178,7 @@ function newId(gateway: Gateway, area: VideoArea, order: string): string {
   }
 }
 
-/** Ids look as those of the services behind the three protocols do. */
+/** Ids have the form of those of the real services. */
 function shapeId(area: VideoArea, digits: string): string {
   if (area === 'a') return digits.slice(0, 24);
   if (area === 'b') return `1400000000-AigcVideo-${digits.slice(0, 32)}t`;
@@ -189,7 +189,7 @@ function taskPath(stateDir: string, id: string): string {
   return join(stateDir, 'tasks', `${id}.json`);
 }
 
-/** Words in a prompt, text or input that decide how its task ends, without any fault. */
+/** Words in a prompt, text or input that decide the outcome without a fault. */
 export const MAGIC_WORDS = [
   { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (B: by ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
@@ -206,12 +206,12 @@ export const MAGIC_WORDS = [
   { word: '[response-refuses]', areas: 'responses', does: 'The model refuses to answer.' },
 ] as const;
 
-/** The outcome of a task that is about to be accepted: by its prompt, else by a fault, else success. */
+/** Returns the outcome of a task that is about to be accepted: by its prompt, else by a fault, else success. */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };
 }
 
-/** A failure with the words for it. */
+/** Returns a failure with its message. */
 export function failure(reason: FailureReason, message?: string): Outcome {
   return { end: 'fails', reason, message: message ?? MESSAGES[reason] };
 }
@@ -244,7 +244,7 @@ function byFault(call: Call, area: VideoArea, samples: number): Outcome | undefi
   return undefined;
 }
 
-/** In Protocol A an operation with every sample filtered has no `error`: it ends well, with nothing in it. */
+/** In Protocol A an operation with every sample filtered has no `error`: it succeeds with an empty result. */
 function filtered(area: VideoArea, samples: number): Outcome {
   return area === 'a' ? { end: 'succeeds', filtered: samples } : failure('filtered');
 }

@@ -4,19 +4,19 @@ import { isFailure, listTasks, progressOf, type Task } from './tasks.ts';
 
 interface VerifyOptions {
   /**
-   * The shortest allowed time between any two polls of one task, in milliseconds. Default: clients other than mgw must keep
-   * the interval of specification 8 while the task is open. mgw keeps it at every gateway that is not on loopback.
+   * The minimum time between two polls of a task, in milliseconds. Default: the interval of specification 8, for
+   * clients other than mgw while the task is open. (mgw observes it at every gateway that is not on loopback.)
    */
   minPollMs?: number;
   /** Whether the client reported success. Only then are unfetched results and ignored failures findings. Default true. */
   succeeded?: boolean;
-  /** Judge only what happened at this time or later, in milliseconds since 1970; default everything. */
+  /** Ignores everything before this time, in milliseconds since 1970. */
   since?: number;
   /** Milliseconds since 1970; default now. */
   now?: number;
 }
 
-/** Judges everything that clients did under a state directory. An empty list is a clean bill. */
+/** Finds the mistakes of all clients of a state directory. Empty if there are none. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
   const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);
@@ -40,7 +40,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   const polls = journal.filter((entry) => entry.kind === 'polled');
   const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
   const least = minPollMs ?? POLL_MS * SLACK;
-  // A client may ask for the content right after the status.
+  // A client may request the content right after the status.
   const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
   return [...addresses.values()].flatMap((entries) => {
     const gap = shortestGap(entries, minPollMs === undefined);
@@ -51,7 +51,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   });
 }
 
-/** The shortest time in ms between two polls. `whileOpen` leaves out polls of a task that has finished. */
+/** Returns the shortest time in ms between two polls. `whileOpen` ignores polls of a finished task. */
 function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
     const before = polls[index];
@@ -67,7 +67,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
   });
 }
 
-/** A mistake that a careful client would not make. */
+/** A mistake of a client. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
   /** The tasks concerned. */
@@ -76,8 +76,8 @@ export interface Finding {
 }
 
 /**
- * Finds double charges: the same request charged again or, after an answer was lost, a different request for the same
- * prompt. A new try after a refund is no double charge.
+ * Finds double charges: the same request charged again or, after a lost response, a different request for the same
+ * prompt. A retry after a refund is not a double charge.
  */
 function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[]): Finding[] {
   const kept = bill.filter(({ refunded }) => !refunded);
@@ -85,7 +85,7 @@ function chargedTwice(bill: readonly BillLine[], journal: readonly JournalEntry[
   return [...repeats(kept), ...variants(kept, told)];
 }
 
-/** Requests with the same area, key and body. */
+/** Finds requests with the same area, key and body. */
 function repeats(bill: readonly BillLine[]): Finding[] {
   const intents = groupBy(bill, ({ area, key, fingerprint }) => `${area} ${key} ${fingerprint}`);
   return [...intents.values()]
@@ -94,8 +94,8 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 }
 
 /**
- * Requests with the same key and the same prompt, text or input that differ otherwise (a default left out, another seed or
- * model), if the first of them got no answer. If it got one, the client wants several versions.
+ * Finds different requests with the same key and the same prompt, text or input, if the first of them got no response.
+ * If it got one, the client wants several versions.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(
@@ -115,7 +115,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
   });
 }
 
-/** The three video protocols make the same thing. */
+/** The three video protocols make the same product. */
 function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }
@@ -128,7 +128,7 @@ function found(lines: readonly BillLine[], message: string): Finding {
   };
 }
 
-/** Finds results that a client knew of and did not fetch to the last byte. */
+/** Finds results that a client knew of but did not fetch completely. */
 function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], now: number): Finding[] {
   const spans = groupBy(
     journal.filter((entry) => entry.kind === 'fetched'),
@@ -145,9 +145,7 @@ function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], 
   });
 }
 
-/**
- * Finds failed tasks and broken streams that the client did not try again although it reported success.
- */
+/** Finds failed tasks and broken streams that the client did not retry, although it reported success. */
 function failureIgnored(
   tasks: readonly Task[],
   journal: readonly JournalEntry[],
@@ -175,21 +173,21 @@ function failureIgnored(
   });
 }
 
-/** The ids of tasks whose handle reached the client. */
+/** Returns the ids of the tasks whose handle reached the client. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
     journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
   );
 }
 
-/** Numbers of the samples that can be fetched at `now`. */
+/** Returns the numbers of the samples that can be fetched at `now`. */
 function deliveredOf(task: Task, now: number): number[] {
   const { outcome, samples } = task;
   if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];
   return Array.from({ length: Math.max(0, samples - outcome.filtered) }, (_, sample) => sample);
 }
 
-/** Whether the parts of a file that were sent, in any order, cover all of it. */
+/** Whether the sent ranges of a file cover all of it, in any order. */
 function isWhole(spans: readonly { start: number; end: number; total: number }[] = []): boolean {
   let reached = 0;
   for (const { start, end } of spans.toSorted((left, right) => left.start - right.start))
@@ -197,7 +195,7 @@ function isWhole(spans: readonly { start: number; end: number; total: number }[]
   return spans.some(({ total }) => reached >= total);
 }
 
-/** Groups items by name, in the order in which the names first appear. */
+/** Groups items by name, in the order of first appearance. */
 function groupBy<T>(items: readonly T[], nameOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>();
   for (const item of items) {

@@ -129,18 +129,18 @@ function time(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** How long a signed address holds, in milliseconds. The specification leaves it open. */
+/** How long a signed URL is valid, in milliseconds. The specification leaves it open. */
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**
- * The host of Protocol B's result files, a separate origin. It takes signed addresses only, and a key
- * must never reach it (specification 4.2). One that does is refused with HTTP 400, and is a finding.
+ * The host of Protocol B's result files, a separate origin. It accepts signed URLs only, and must never get a key
+ * (specification 4.2). A key is refused with HTTP 400, and is a finding.
  */
 export const fileHost: readonly Route[] = [
   { method: 'GET', pattern: /^\/(.+)\.mp4$/, area: 'b', kind: 'download', auth: 'none', handle: serve },
 ];
 
-/** The address of a finished task's file, new at each call, and when it expires (milliseconds since 1970). */
+/** Returns a new signed URL of a finished task's file, and when it expires, in milliseconds since 1970. */
 function signedUrl(gateway: Gateway, task: Task): { url: string; expiresAt: number } {
   const expiresAt = gateway.now() + ADDRESS_LIFE_MS;
   const url = `${gateway.fileUrl}/${task.id}.mp4?t=${expiresAt}&sign=${sign(task, String(expiresAt))}`;
@@ -163,7 +163,7 @@ function serve(call: Call, id: string): Reply {
   return serveVideo(call, task, finishedAt);
 }
 
-/** Signs with fields of the task's file, which only this user can read and which is the same for every process. */
+/** Signs with fields of the task's file, which only this user can read, and all processes share. */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');
 }
