@@ -29,7 +29,7 @@ describe.each(['video', 'speech', 'configuration'])('docs/%s.md, line by line in
 
   afterAll(() => shell.close());
 
-  it('there are some', () => expect(commandsOf(page).length).toBeGreaterThan(10));
+  it('there are some', () => expect(commandsOf(page).length).toBeGreaterThan(1));
 
   it.each(commandsOf(page))('%s', async (command) => {
     const { code, stderr } = await shell.run(command);

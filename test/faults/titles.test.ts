@@ -13,7 +13,7 @@ const named = page.split(/^## /m).flatMap((section) => {
     .filter((line) => line.startsWith('| ') && !/^\| (fault|file) \|/.test(line))
     .map((line) => {
       const cells = line.replaceAll('\\_', '_').split(' | ');
-      const [first = '', second = ''] = cells.map((cell) => cell.replace(/^\| /, '').trim());
+      const [first = '', second = ''] = cells.map((cell) => cell.replace(/^\| | \|$/g, '').trim());
       return file === 'other-folders' ? `${first}: ${second}` : `${file}: ${first}`;
     });
 });
