@@ -1,13 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { constants, existsSync, realpathSync, statSync } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, extname, join, resolve, isAbsolute, parse, relative, sep } from 'node:path';
+import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
-import { MgwError, localError } from '../errors.ts';
+import { localError, MgwError } from '../errors.ts';
 import { isIntact } from '../files/whole-file.ts';
-import type { Job, JobFile } from '../job.ts';
+import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
-import type { FileState } from './collect.ts';
+import { stateBySize } from './links.ts';
 
 /** The absolute path of the page that `-o` names: a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
@@ -146,58 +146,4 @@ function jsonInHtml(value: unknown): string {
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
-}
-
-/** Gives the relative addresses of files from the folder of a page. */
-export class Links {
-  readonly #from: string;
-  readonly #folders = new Map<string, string | undefined>();
-
-  /** @param folder of the page; it need not be there yet, its parent folders count then */
-  constructor(folder: string) {
-    this.#from = real(folder) ?? folder;
-  }
-
-  /**
-   * The address of a file from the page, each part of its path percent-encoded; undefined if none can be told without
-   * telling where on this machine it is: from another drive, or if the two have only the root in common.
-   */
-  to(path: string): string | undefined {
-    const folder = this.#realFolder(dirname(path));
-    if (folder === undefined) return undefined;
-    const way = relative(this.#from, join(folder, basename(path)));
-    const steps = way.split(sep);
-    const ups = steps.filter((step) => step === '..').length;
-    const depth = this.#from.split(sep).filter((step) => step !== '').length;
-    const isAtRoot = parse(this.#from).root === this.#from;
-    if (isAbsolute(way) || (ups >= depth && !isAtRoot)) return undefined;
-    return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
-  }
-
-  #realFolder(folder: string): string | undefined {
-    if (!this.#folders.has(folder)) this.#folders.set(folder, real(folder));
-    return this.#folders.get(folder);
-  }
-}
-
-// Going up from the target of a symbolic link does not lead back to the folder that holds the link.
-function real(folder: string): string | undefined {
-  try {
-    return realpathSync(folder);
-  } catch {
-    const parent = dirname(folder);
-    const above = parent === folder ? undefined : real(parent);
-    return above === undefined ? undefined : join(above, basename(folder));
-  }
-}
-
-/** The state of a file by its size alone: for a page whose files are hashed when they are served. */
-export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
-  try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    if (found === undefined) return 'gone';
-    return found.isFile() && found.size === bytes ? 'intact' : 'changed';
-  } catch {
-    return 'gone';
-  }
 }
