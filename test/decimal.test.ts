@@ -34,7 +34,7 @@ describe('an amount', () => {
     expect(() => parseDecimal(text)).toThrow('plain digits');
   });
 
-  it('is added where floats are off', () => {
+  it('adds exactly where floats would not', () => {
     expect(formatDecimal(add(parseDecimal('0.1'), parseDecimal('0.2')))).toBe('0.3');
     expect(formatDecimal(multiply(parseDecimal('1.1'), parseDecimal('1.1')))).toBe('1.21');
     expect(formatDecimal(shifted(parseDecimal('2.5'), 4))).toBe('0.00025');

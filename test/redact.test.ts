@@ -123,7 +123,7 @@ describe('secretRedactor', () => {
     expect(secretRedactor([key])(answer)).toBe(answer);
   });
 
-  it('replaces a short secret only where it stands alone', () => {
+  it('replaces a short secret only as a whole word', () => {
     const hide = secretRedactor(['key1']);
     expect(hide('key1, "key1" and Bearer key1')).toBe('[redacted], "[redacted]" and Bearer [redacted]');
     expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');

@@ -58,7 +58,7 @@ describe('a batch that was run with --output, --name and -d', () => {
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
   });
 
-  it('saves elsewhere, and has another field, if it is told to', async () => {
+  it('saves elsewhere and has another field if the command says so', async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('other/a.mp4'))).toBe(true);

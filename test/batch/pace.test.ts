@@ -66,7 +66,7 @@ describe('the number of tasks under way', () => {
 });
 
 describe('submissions', () => {
-  it('are all held for as long as the gateway asks', async () => {
+  it('all wait as long as the gateway asks', async () => {
     const { pace: one, clock } = pace();
     one.limited(await one.submission(never), 7000);
     await Promise.all([one.submission(never), one.submission(never)]);

@@ -104,7 +104,7 @@ describe('a plan', () => {
     ]);
   });
 
-  it('refuses a file that is there and is not of the batch, unless it is told to replace it', async () => {
+  it('refuses an existing file that is not of the batch, unless --force is given', async () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
     expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* exists already/);

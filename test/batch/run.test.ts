@@ -106,7 +106,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for nothing while a row is bad, and leaves bad rows out if it is told to', async () => {
+  it('pays for nothing while a row is invalid, and leaves invalid rows out with --skip-bad', async () => {
     const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
     expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
     expect(scene.gateway.requests).toEqual([]);
@@ -116,7 +116,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for no row whose file came to stand there after the plan', async () => {
+  it('pays for no row whose output appeared after the plan', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
       scene.file('b.mp4', 'of another program');
@@ -398,7 +398,7 @@ describe('the names of files', () => {
 });
 
 describe('a row whose result is gone', () => {
-  it('is told, and paid for again by retry alone', async () => {
+  it('is reported, and paid for again by retry alone', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
       scene.gateway.gone.add('task-1');
@@ -503,7 +503,7 @@ describe('a batch that was run', () => {
     expect(listed.json['jobs']).toHaveLength(3);
   });
 
-  it('is told from one that was not', async () => {
+  it('is distinguished from one that was not', async () => {
     expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
   });
 });

@@ -29,7 +29,7 @@ describe('the file of a budget', () => {
     expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
   });
 
-  it('is not called cut where this process reads what others add while it is looked at', async () => {
+  it('is not considered cut if another process appends while this one reads', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     const file = await open(path);
@@ -47,7 +47,7 @@ describe('the file of a budget', () => {
     await Promise.all([log.close(), file.close()]);
   });
 
-  it('gives each reader every text once, whoever wrote it', async () => {
+  it('gives each reader every line once, from any writer', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const [one, other] = [await openBudgetLog(path), await openBudgetLog(path)];
     await one.append('first ü\n', true);

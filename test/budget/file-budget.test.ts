@@ -231,7 +231,7 @@ describe('a budget that processes share', () => {
     );
   });
 
-  it('is used to the last unit if nobody dies', async () => {
+  it('is used to the last unit if no process dies', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.infiniteStream(fc.nat(1000)),
@@ -286,7 +286,7 @@ describe('a budget', () => {
     });
   });
 
-  it('tells how it stood if an amount does not fit', async () => {
+  it('returns its state if an amount does not fit', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(10) });
     await ask(budget, 'a', 6);
@@ -365,7 +365,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
   });
 
-  it('is the same for whoever reads its file, cut anywhere', async () => {
+  it('is the same for every reader of its file, cut anywhere', async () => {
     const first = alone();
     await first.budget.setLimit({ amount: decimalOf(4) });
     await ask(first.budget, 'a', 3);

@@ -54,7 +54,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     return new PostgresBudget({ database, kind: 'standing', name: `b${(count += 1)}`, outcomeOf, now });
   };
 
-  it('lists its open reservations, and settles them as it is told', async () => {
+  it('lists its open reservations, and settles them by the given outcomes', async () => {
     const { database } = await (await newPlace()).open();
     const [kind, name] = ['standing', `b${(count += 1)}`] as const;
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -204,7 +204,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '0' });
   });
 
-  it('does not take a reservation that was given back for one that stands', async () => {
+  it('does not confuse a released reservation with an open one', async () => {
     const budget = await budgetIn();
     const most = { amount: decimalOf(10) };
     expect(await budget.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });

@@ -63,7 +63,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('says what has come to stand at the output of a job that it resumes, which is paid for', async () => {
+  it('says what exists at the output of a resumed, paid job', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'processing' } });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
@@ -151,7 +151,7 @@ describe('a job without a handle', () => {
     ['jobs', 'wait', '@k'],
   ];
 
-  it('that was never sent is told from one whose answer was lost', async () => {
+  it('distinguishes a job that was never sent from one whose response was lost', async () => {
     const away = { env: { MGW_BASE_URL: 'http://127.0.0.1:9' } };
     expect((await user.run([...submit, '--key', 'k', '--retries', '0'], away)).code).toBe(6);
     for (const ask of asks) {

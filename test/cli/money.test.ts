@@ -19,7 +19,7 @@ const c = (prompt: string, ...more: string[]): string[] => [
   ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
 ];
 
-it('mgw spend is the bill of a bad day, to the last digit, and so it is where the jobs were imported', async () => {
+it('mgw spend equals the bill after many failures, to the last digit, also after an import of the jobs', async () => {
   const stateDir = freshFolder();
   const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
   const sandbox = await startSandbox({ stateDir, paceMs: 100, faults });

@@ -57,7 +57,7 @@ describe('readHidden', () => {
     expect(modes).toEqual([true, false]);
   });
 
-  it('takes what there is where the terminal goes away', async () => {
+  it('accepts the text so far if the terminal goes away', async () => {
     const { io, stdin } = terminal();
     const line = readHidden(io, '? ');
     stdin.end('sk-2');

@@ -366,7 +366,7 @@ describe('media inside the answer', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('of several samples those that are well are saved, and exit 9 tells of the others', async () => {
+  it('saves the good samples of several, and exit 9 reports the others', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await here(save);
@@ -400,7 +400,7 @@ describe('media inside the answer', () => {
   });
 });
 
-describe('where the key goes', () => {
+describe('the destinations of the key', () => {
   const own = `Bearer ${canaryKey}`;
 
   it('to another origin of the same host', async () => {

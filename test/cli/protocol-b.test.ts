@@ -377,7 +377,7 @@ describe('the file host', () => {
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('401 for ever is exit 9, and the job stays succeeded', async () => {
+  it('401 without end is exit 9, and the job stays succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({

@@ -199,7 +199,7 @@ describe('the real gateway', () => {
     expect(readdirSync(odd)).toEqual([]);
   });
 
-  it('is not fallen through to where the script names it', async () => {
+  it('is used even if the script names another profile', async () => {
     const named = `--base-url ${real.url}`;
     const lines = [
       `${boat} ${named}`,

@@ -192,7 +192,7 @@ describe('a bad day', () => {
     expect(stderr).toBe('');
   });
 
-  it('a kill inside the stream is told by the next run, which pays nothing', async () => {
+  it('a rerun reports a kill inside the stream, and pays nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });

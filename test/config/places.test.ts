@@ -17,7 +17,7 @@ it('follows the XDG folders, and ignores relative ones', () => {
   expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
 });
 
-it('follows its own variables first, taken from the current folder', () => {
+it('follows its own variables first, relative to the current folder', () => {
   const env = {
     MGW_CONFIG_DIR: '/srv/conf/',
     MGW_STATE_DIR: '/s',

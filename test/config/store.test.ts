@@ -90,7 +90,7 @@ describe('changes at once', () => {
     expect(readdirSync(folder)).toEqual(['config.json']);
   });
 
-  it('are not held up by a lock of a process that died', async () => {
+  it('are not blocked by the lock of a dead process', async () => {
     await changeProfile(env, 'one', () => ({}));
     writeFileSync(`${file}.lock`, '');
     utimesSync(`${file}.lock`, 1, 1);

@@ -64,7 +64,7 @@ describe('docs/video.md', () => {
 });
 
 describe('docs/speech.md', () => {
-  it('has every flag that stands for a field', () => {
+  it('has every flag that sets a field', () => {
     const missing = speechFlags.map(longName).filter((flag) => !read('speech').includes(`\`${flag}`));
     expect(missing).toEqual([]);
   });

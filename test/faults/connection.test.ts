@@ -73,7 +73,7 @@ describe.concurrent('a connection that is always refused', () => {
 describe.concurrent('a connection that times out', () => {
   const briefly = ['--request-timeout', '700ms', '--retries', '1'];
 
-  it('ends with exit 6 where no packet is answered, and the rerun submits', async ({ open }) => {
+  it('ends with exit 6 if no packet is answered, and the rerun submits', async ({ open }) => {
     const scene = await open('c');
     const blackhole = await fullBacklog('127.0.0.4');
     const run = await scene.run(scene.command(...briefly, '--base-url', blackhole.url));
@@ -84,7 +84,7 @@ describe.concurrent('a connection that times out', () => {
     await scene.expectInvariants(1);
   });
 
-  it('ends with exit 6 where TLS stalls, and the rerun submits', async ({ open }) => {
+  it('ends with exit 6 if TLS stalls, and the rerun submits', async ({ open }) => {
     const scene = await open('c', secured());
     scene.gateway.onTcp.push(...Array.from({ length: 9 }, () => () => true));
     const run = await scene.submit(...briefly);

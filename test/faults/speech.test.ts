@@ -267,7 +267,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('refused for ever: exit 6, and the rerun ends with exit 0', async ({ open }) => {
+  it('always refused: exit 6, and the rerun ends with exit 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');

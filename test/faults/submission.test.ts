@@ -415,7 +415,7 @@ describe.concurrent('ids of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('task_id counts where id differs from it', async ({ open }) => {
+  it('task_id counts if id differs from it', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ id: 'request-77', task_id: gateway.create(), status: 'queued' }));

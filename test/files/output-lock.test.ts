@@ -31,7 +31,7 @@ async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean 
 }
 
 describe('an output', () => {
-  it('is held by one process at a time, and the next one waits', async () => {
+  it('belongs to one process at a time, and the next one waits', async () => {
     const first = await ctx.lock(as(1));
     const second = ctx.lock(as(2, 1));
     let isHeld = false;
@@ -105,7 +105,7 @@ describe('an output', () => {
     expect(await readFile(path, 'utf8')).toBe('0123456789');
   });
 
-  it('that was removed by its holder is not taken for held', async () => {
+  it('counts as free after its holder has removed it', async () => {
     const first = await ctx.lock(as(1));
     const others = Promise.all(
       [2, 3, 4].map((pid) => ctx.lock(as(pid, 1, 2, 3, 4)).then((lock) => lock.release())),
@@ -140,7 +140,7 @@ describe('a part', () => {
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('that another file has come in the place of is left alone, if nobody knows that it was made', async () => {
+  it('leaves an unknown file alone that has replaced it', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');

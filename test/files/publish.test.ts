@@ -90,7 +90,7 @@ describe('publish', () => {
     expect(await readFile(target, 'utf8')).toBe('new');
   });
 
-  it('never replaces what stands there', async () => {
+  it('never replaces an existing file', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, once)).rejects.toMatchObject({
       ...existing,
@@ -234,7 +234,7 @@ describe('publish', () => {
       expect(await readdir(folder)).toEqual(['film.mp4']);
     });
 
-    it('never replaces what stands there', async () => {
+    it('never replaces an existing file', async () => {
       await symlink('nowhere', target);
       await expect(publish(part, target, once)).rejects.toMatchObject(existing);
       expect(await readlink(target)).toBe('nowhere');

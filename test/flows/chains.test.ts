@@ -105,7 +105,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('is taken from the store if the only file is an object, which is not fetched from the gateway again', async () => {
+  test('is read from the store if the only file is an object, and not fetched from the gateway again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();
     Object.assign(user.env, account);

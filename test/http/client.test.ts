@@ -108,7 +108,7 @@ describe('what goes out', () => {
 });
 
 describe('the record ahead of the first byte', () => {
-  it('no byte is sent until it stands', async () => {
+  it('sends no byte before it is open', async () => {
     const heard: string[] = [];
     const server = await tcpServer((socket) => {
       socket.on('data', (bytes) => {
@@ -155,7 +155,7 @@ describe('the record ahead of the first byte', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('if no connection stands, it is not asked', async () => {
+  it('does not run if no connection is made', async () => {
     let asked = false;
     const onConnected = (): Promise<void> => {
       asked = true;

@@ -444,7 +444,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is reached where the base URL is, wherever that leads, and so is what is as near as it', async () => {
+  it('allows the base URL itself, and addresses as near as it', async () => {
     names.set('gateway.example', here);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);

@@ -127,7 +127,7 @@ describe('results from the gateway’s own origin', () => {
     expect(await fetchedTwice(once)).toBe(2);
   });
 
-  it('are asked for again where more came than was announced', async () => {
+  it('are requested again if more bytes arrived than announced', async () => {
     const server = await ctx.start(
       inTurn(saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), file({ content })),
     );
@@ -331,7 +331,7 @@ describe('a status that is not 200', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('is told to the person', async () => {
+  it('is shown to the user', async () => {
     const notes: string[] = [];
     const server = await ctx.start(inTurn(saying('500 Oops', {}, 'Oops'), file({ content })));
     await ctx.fetch(server.url(), { note: (text) => notes.push(text) });
@@ -339,7 +339,7 @@ describe('a status that is not 200', () => {
   });
 });
 
-describe('a connection that does not stand', () => {
+describe('a connection that cannot be made', () => {
   it('is tried again, then exit 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
@@ -447,7 +447,7 @@ describe('a redirect', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('to a host that refuses is requested again: nobody need trust it', async () => {
+  it('requests a file again from a host that refuses it, without trusting the host', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });

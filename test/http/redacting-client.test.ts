@@ -48,7 +48,7 @@ it.each([200, 401, 502])('an answer under %i comes without the key, in body and 
   expect(reply.complete).toBe(true);
 });
 
-it('a refusal comes without it as a stream too, and breaks off where it did', async () => {
+it('redacts a streamed refusal too, and breaks off at the same point', async () => {
   const whole = await (await mirror(403)).stream(get, call);
   expect(await textOf(whole.body)).toBe('you sent Bearer [redacted] ([redacted])');
   const broken = await (await mirror(403, 60)).stream(get, call);

@@ -125,7 +125,7 @@ describe('a read', () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 
-  it('gives up sooner on one that found nobody, if it is told to', async () => {
+  it('makes fewer retries if no connection was made and unsentRetries is set', async () => {
     const tried = tries([refused, refused, refused], { retries: 5, unsentRetries: 1 });
     await expect(tried.result).rejects.toMatchObject({ code: 'unreachable' });
     expect(tried.calls).toBe(2);

@@ -130,7 +130,7 @@ describe('prune keeps, with --keys too,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('a piece of a longer text, as long as it stands', async () => {
+  it('a piece of a longer text, as long as its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };

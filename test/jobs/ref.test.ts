@@ -102,7 +102,7 @@ describe('a handle from elsewhere', () => {
     expect(await there.ledger.ids()).toEqual([]);
   });
 
-  it('leaves no job if nobody answers', async () => {
+  it('creates no job if the gateway does not respond', async () => {
     await expect(importHandle('task_9', c, deps)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
     expect(await deps.ledger.ids()).toEqual([]);
   });

@@ -108,7 +108,7 @@ describe('one key', () => {
     return deps;
   }
 
-  it('two bodies at once under one key: one is sent, the other is told what differs', async () => {
+  it('two concurrent bodies under one key: one is sent, the other gets an error with the difference', async () => {
     for (let round = 0; round < 5; round += 1) {
       const [server, state] = [await httpServer(), freshFolder()];
       const orders = ['a boat', 'a ship'].map((prompt) =>
@@ -124,7 +124,7 @@ describe('one key', () => {
     }
   });
 
-  it('another body under a key that stands: exit 2 and nothing sent', async () => {
+  it('another body under an existing key: exit 2 and nothing sent', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     const other = orderOf({ key: 'k', body: { model: 'vendor-h3', prompt: 'b' } });
@@ -349,7 +349,7 @@ describe('a claim without its event', () => {
 });
 
 describe('interruptions', () => {
-  it('before a connection stands: 130, nothing sent', async () => {
+  it('before a connection is made: 130, nothing sent', async () => {
     const server = await tcpServer(() => deps.soft.abort('SIGINT'));
     const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder());
     expect(await run(deps)).toMatchObject({

@@ -23,7 +23,7 @@ import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
-describe('if no connection stands', () => {
+describe('if no connection can be made', () => {
   it('refused twice, then well: one job, one creation', async () => {
     const port = await closedPort();
     const clock = fakeClock();
@@ -36,7 +36,7 @@ describe('if no connection stands', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('refused for ever: exit 6, the job stays prepared, and the rerun sends it', async () => {
+  it('always refused: exit 6, the job stays prepared, and the rerun sends it', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -86,7 +86,7 @@ describe('if no connection stands', () => {
   });
 });
 
-describe('a connection that breaks once it stood', () => {
+describe('a connection that breaks after it was made', () => {
   it.each<[string, (server: Awaited<ReturnType<typeof httpServer>>) => Answer, number]>([
     ['after reading all', () => (_, response) => response.destroy(), 0],
     [
@@ -145,7 +145,7 @@ describe('a connection that breaks once it stood', () => {
     expect(server.created).toBe(1);
   });
 
-  it('an answer that comes in pieces within the timeout is taken', async () => {
+  it('accepts a response that arrives in pieces within the timeout', async () => {
     const server = await httpServer((_, response) => {
       const text = JSON.stringify({ task_id: server.create() });
       response.writeHead(200);
@@ -376,7 +376,7 @@ describe('busy', () => {
     },
   );
 
-  it('429 for ever: exit 6 after the tries, nothing accepted; the rerun sends', async () => {
+  it('429 without end: exit 6 after the tries, nothing accepted; the rerun sends', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -436,7 +436,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is another submission where gateway or body differ, and the same under another API key', async () => {
+  it('is another submission if gateway or body differ, and the same with another API key', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));

@@ -53,7 +53,7 @@ it.each([
   expect(server.requests).toHaveLength(requests);
 });
 
-it('is refused by what stands there for any other reason, and nothing is recorded', async () => {
+it('is refused if another file exists there, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const order = orderOf({ key: 'boat', beforeSending: () => Promise.reject(exists) });

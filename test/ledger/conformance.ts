@@ -31,7 +31,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   };
 
   describe('a job', () => {
-    it('is what was recorded of it, also for whoever opens the ledger next', async () => {
+    it('is returned as recorded, also after the ledger is opened again', async () => {
       const { ledger, open, id } = await made(accepted);
       await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
       const job = await (await open()).read(id);
@@ -170,7 +170,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a claim', () => {
-    it('is one’s for ever, its content that of the first', async () => {
+    it('belongs to one process permanently, with its content', async () => {
       const { ledger, open } = await made();
       const other = await open();
       expect(await ledger.claimed('key.boat')).toBeUndefined();

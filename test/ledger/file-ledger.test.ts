@@ -80,7 +80,7 @@ describe('a job', () => {
     expect(versions[3]).toBeUndefined();
   });
 
-  it('is read as it stands, whatever others do to its record, and is not read if nobody did anything', async () => {
+  it('is read as other processes have changed it, and not read if nothing changed', async () => {
     const { ledger, state, id, path } = await made();
     const other = await openFileLedger(state, () => now);
     const read = async (): Promise<unknown> => {
@@ -271,7 +271,7 @@ describe('a claim', () => {
     expect(await Promise.all(names.map((name) => other.claimed(name)))).toEqual(['mine', 'mine', undefined]);
   });
 
-  it('stands though its content is damaged', async () => {
+  it('survives damage to its content', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const path = join(state, 'claims', 'send');

@@ -86,7 +86,7 @@ describe('whatever is written, in whatever order', () => {
     );
   });
 
-  it('nothing but a refusal of the last attempt or a person leads back to where it may be sent', () => {
+  it('returns to a state that can be sent only after a refusal of the last attempt, or by a person', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);

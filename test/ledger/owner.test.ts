@@ -32,7 +32,7 @@ describe('a process', () => {
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is gone though nobody has taken note of its end', async () => {
+  it.skipIf(!hasProc)('is dead even if its parent has not waited for it', async () => {
     const shell = spawn('sh', ['-c', 'sleep 30 & echo $!; exec sleep 30'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
@@ -50,11 +50,11 @@ describe('a process', () => {
     expect(lifeOf(owner)).toBe('dead');
   });
 
-  it('is gone where this process has its id, its start and its boot, and is another one', () => {
+  it('is dead if this process has its id, start and boot but is another one', () => {
     expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
   });
 
-  it('is neither alive nor dead for another machine, and where its start is not known', () => {
+  it('is neither alive nor dead on another machine, or if its start is unknown', () => {
     const other = { ...currentOwner(), pid: process.ppid, instance: undefined };
     expect(lifeOf({ ...other, host: 'elsewhere' })).toBe('unknown');
     expect(lifeOf({ ...other, start: '' })).toBe('unknown');

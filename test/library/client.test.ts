@@ -176,7 +176,7 @@ describe('money:', () => {
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('a body that the command line would refuse is refused, and sent if nobody checks', async () => {
+  it('refuses a body that the command line would refuse, and sends it with check: false', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
     const error = await errorOf(client.submit({ protocol: 'c', body: typo }));

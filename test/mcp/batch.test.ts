@@ -138,7 +138,7 @@ test('the state of a batch has the error of each row, what it has cost, and what
   ]);
 });
 
-test('a batch is held to the authority of the server, and to what fits', async () => {
+test('a batch is limited by the authority of the server and by its budget', async () => {
   const none = await agentWith([]);
   expect(await none.agent.call('batch_run', batch)).toMatchObject({
     ok: false,

@@ -59,7 +59,7 @@ test('nothing begins any more once the server ends', async () => {
   expect(aborted).toEqual([true]);
 });
 
-test('a client that asked for it is told what a call is doing', async () => {
+test('a client that asked for progress is told what a call is doing', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;

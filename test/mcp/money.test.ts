@@ -117,7 +117,7 @@ describe('an agent', () => {
     }
   });
 
-  test('is held to the budget of the profile too, which alone grants nothing', async () => {
+  test('is limited by the budget of the profile too, which alone grants nothing', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'cap', '4']);

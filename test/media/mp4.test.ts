@@ -46,7 +46,7 @@ describe('startsMp4', () => {
 });
 
 describe('mp4In', () => {
-  it('is content with boxes that end where the file ends', () => {
+  it('accepts boxes that end at the end of the file', () => {
     expect(flawOf(film)).toBeUndefined();
   });
 

@@ -92,7 +92,7 @@ describe('judgeFailedSubmission', () => {
     });
   });
 
-  it('names where a redirect would have led', () => {
+  it('names the target of a redirect', () => {
     const found = judgeFailedSubmission(
       reply(308, '', { headers: { location: 'https://other.example/v1' } }),
     );

@@ -130,7 +130,7 @@ describe('what is tried again', () => {
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('429 for ever is exit 6, and safe to run again', async () => {
+  test('429 without end is exit 6, and safe to run again', async () => {
     const { gateway, client } = nockGateway();
     gateway
       .post('/v1/responses')

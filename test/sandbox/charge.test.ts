@@ -124,7 +124,7 @@ describe('a limit', () => {
     expect(await statuses({ perMinute: 2 }, pauses)).toEqual(expected);
   });
 
-  test('counts a task that never ends for ever', async () => {
+  test('keeps counting a task that never ends', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     await submitC(gateway, { ...VIDEO, prompt: '[never]' });
     gateway.clock.now += 1e9;

@@ -182,7 +182,7 @@ describe('a sandbox under chaos', () => {
     expect(one.charges).toBeLessThan(40);
   });
 
-  test('strikes as often as it is told to', async () => {
+  test('strikes the configured number of times', async () => {
     const { seen } = await outcomes(['chaosx3@100%', 'submit-429x1'], 5);
     expect(seen.slice(4)).toEqual(Array.from({ length: 36 }, () => '200'));
   });

@@ -96,7 +96,7 @@ describe('files', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('that stand in the way of state are not followed, written to, or waited for', async () => {
+  it('in place of state files are not followed, written to, or waited for', async () => {
     const elsewhere = join(user.cwd, 'elsewhere');
     mkdirSync(elsewhere);
     for (const [index, put] of [

@@ -122,7 +122,7 @@ describe('a run that was killed', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('with audio in its part keeps it, under whatever name, and tells where it is', async () => {
+  test('with audio in its part keeps it under any name, and names the file', async () => {
     const { run, target, folder } = await after(sending, reply, accepted);
     writeFileSync(`${target}.part`, '');
     await killed(target, audio);

@@ -191,7 +191,7 @@ describe('a piece that fails', () => {
     });
   });
 
-  test('is told of in the order of the text, and if nothing is whole no folder stays', async () => {
+  test('are reported in the order of the text, and the folder is removed if no piece is complete', async () => {
     const open = new Map<string, ServerResponse>();
     const server = await speechServer((response, seen) => {
       open.set(textOf(seen), response);

@@ -13,7 +13,7 @@ import { readAll } from '../support/read-all.ts';
 const pcm = Buffer.from([1, 0, 2, 0, 3, 0]);
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-test('a WAV header says what stands after it', () => {
+test('a WAV header gives the length of the audio after it', () => {
   const header = wavHeader(24_000, 6);
   expect(header).toHaveLength(44);
   expect(header.toString('latin1', 0, 4) + header.toString('latin1', 8, 16)).toBe('RIFFWAVEfmt ');
@@ -98,7 +98,7 @@ describe('a stream', () => {
     expect(stream.read()).toEqual(pcm.subarray(2));
   });
 
-  test('that nobody reads any more is the reader’s wish', async () => {
+  test('whose reader has closed it ends without an error to show', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
     const stream = new Writable({ write }).on('error', () => undefined);
@@ -115,7 +115,7 @@ describe('a stream', () => {
     });
   });
 
-  test('takes the audio of an earlier run from where it is whole', async () => {
+  test('uses a complete copy of an earlier run’s audio', async () => {
     const folder = freshFolder();
     const path = join(folder, 'a.mp3');
     writeFileSync(path, pcm);

@@ -101,7 +101,7 @@ describe('whole although', () => {
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
   });
 
-  test('the usage is told before the end frame', async () => {
+  test('reports the usage before the end frame', async () => {
     const early = { code: 0, data: one.toString('base64'), usage: { text_words: 7 } };
     const server = await speechServer([early, { code: 20000000, data: null }]);
     expect((await (await bench(server.url)).run()).job.usage).toEqual({ text_words: 7 });
@@ -159,7 +159,7 @@ describe('a stream that proves no success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a newer take that stands ends the block', async () => {
+  test('a newer complete take ends the block', async () => {
     const server = await speechServer([one], [one, end]);
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
@@ -344,7 +344,7 @@ describe('audio of an earlier run', () => {
     expect(readFileSync(target)).toEqual(two);
   });
 
-  test('goes once the very same stands in the output', async () => {
+  test('is removed if the output has the same content', async () => {
     const server = await speechServer([one], [one, end]);
     const { run, folder } = await bench(server.url);
     await failure(run());
@@ -363,7 +363,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('under a key is delivered again from where it is', async () => {
+  test('under a key is delivered again from its file', async () => {
     const server = await speechServer([one, two, end]);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await run({ key: 'greeting' });

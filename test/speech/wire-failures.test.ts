@@ -30,7 +30,7 @@ describe('words decide before codes', () => {
   });
 });
 
-test('a voice error says where a voice is set', () => {
+test('an error about the voice says how to set one', () => {
   const { message } = speechFailure('speaker permission denied', '45000000');
   expect(message).toBe(
     'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',

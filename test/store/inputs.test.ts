@@ -84,7 +84,7 @@ describe('a local file as an asset', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('is taken by every asset flag of Protocol C, and by Protocol B', async () => {
+  test('is accepted by every asset flag of Protocol C, and by Protocol B', async () => {
     const { user, store, sent } = await scene();
     for (const [name, flag] of [
       ['vendor-h3-mini', '--reference-image'],

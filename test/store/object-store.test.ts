@@ -133,7 +133,7 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('never replaces another object, unless it is told to', async () => {
+  test('replaces another object only with force', async () => {
     for (const partBytes of [8, 1024]) {
       const { store, put } = await scene(partBytes);
       store.objects.set(path, Buffer.from('other'));

@@ -30,7 +30,7 @@ describe('a power cut at one moment of eleven: nothing is paid twice or lost, a 
   });
 });
 
-describe('a disk that fails at one operation of nine: nothing is paid twice or lost, and the truth is told', () => {
+describe('a disk that fails at one operation of nine: nothing is paid twice or lost, and the error is true', () => {
   it.each(scenarios)('of $name', async (scenario) => {
     // Of pieces each does what the others do.
     const part = { every: scenario.pieces === undefined ? 9 : 47, from: scenarios.indexOf(scenario) };

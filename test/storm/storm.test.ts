@@ -72,7 +72,7 @@ describe('the judge sees', () => {
     return (await checkStorm(world, ended))[name].length;
   }
 
-  it('nothing where nothing was done but for the file that is missing', async () => {
+  it('reports only the missing file if nothing was done', async () => {
     const violations = await checkStorm(world, ended);
     expect(countOf(violations)).toBe(1);
     expect(violations['wrong outputs']).toHaveLength(1);

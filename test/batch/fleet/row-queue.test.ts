@@ -35,7 +35,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await addRows(one.ask, 'clips', rows(...ids));
   }
 
-  it('are there once, however often they are put in; a changed one is told and kept as it was', async () => {
+  it('are added once, however often; a changed one is reported and stays unchanged', async () => {
     await addBatch(one.ask, { name: 'clips', head });
     expect(await addRows(one.ask, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -49,7 +49,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
   });
 
-  it('of another gateway are refused under a name that is taken, and not handed out', async () => {
+  it('of another gateway are refused under an existing name, and not claimed', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.ask, other)).rejects.toMatchObject({ code: 'usage' });
@@ -97,14 +97,14 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
-  it('are not taken under a lease that has ended', async () => {
+  it('are not claimed under a lease that has ended', async () => {
     await enqueue('a');
     await one.die();
     expect(await new RowQueue(one).take('clips')).toBeUndefined();
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('are taken again by a worker that holds them without knowing it', async () => {
+  it('are claimed again by a worker that owns them without knowing it', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const row = await own.take('clips');

@@ -56,7 +56,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     return waiting;
   }
 
-  it('has so many places for all processes, and a free one is taken by another', async () => {
+  it('has one number of slots for all processes, and a free one goes to another process', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
@@ -115,7 +115,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('is held for all by the wish of the gateway that one was told', async () => {
+  it('pauses for all processes if the gateway asks one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.limited(await one.submission(never), 700);

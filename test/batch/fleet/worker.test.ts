@@ -100,7 +100,7 @@ describeFleet('mgw worker', {}, (place) => {
     return place.query('select id, state from mgw.batch_rows order by position');
   }
 
-  it('tells of a row that was changed, and pays for neither', async () => {
+  it('reports a changed row, and pays for neither', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -297,7 +297,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('tells of its health, of each row as it ends, and of what it came to', async () => {
+  it('reports its health, each row as it ends, and the totals', async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');

@@ -129,7 +129,7 @@ describe('CSV', () => {
     expect(said(await read(text))).toEqual(problems);
   });
 
-  it('uses no row that stands on a line which is not UTF-8, and goes on after it', async () => {
+  it('ignores a row on a line that is not UTF-8, and reads the next ones', async () => {
     const bad = Buffer.concat([
       Buffer.from('id,prompt\n1,"a\n'),
       Buffer.from([0xff]),

@@ -122,7 +122,7 @@ rows:
     ]);
   });
 
-  it('is told of with everything that is wrong in it, and the others are read', async () => {
+  it('is reported with all its faults, and the others are read', async () => {
     const bad = {
       protocol: 'c',
       prompt: 5,
@@ -233,7 +233,7 @@ rows:
     ]);
   });
 
-  it('tells of a value of the matrix that is wrong by its own line, for each row that has it', async () => {
+  it('reports an invalid matrix value by its own line, for each row that has it', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -299,7 +299,7 @@ rows:
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('does not unfold aliases of aliases for ever', async () => {
+  it('bounds aliases of aliases', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,

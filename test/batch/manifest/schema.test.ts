@@ -25,7 +25,7 @@ describe('the JSON Schema of a manifest', () => {
     }
   });
 
-  it('says what stands next to the rows', () => {
+  it('describes the members next to the rows', () => {
     const names = ['name', 'output', 'concurrency', 'budget', 'defaults', 'matrix', 'rows'];
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });

@@ -72,7 +72,7 @@ describe('doctor', () => {
     expect(checks['key']?.hint).toContain('mgw auth login');
   });
 
-  it('exits 6 if nobody listens', async () => {
+  it('exits 6 if no server listens', async () => {
     const free = createTcpServer();
     await new Promise<void>((resolve) => free.listen(0, '127.0.0.1', resolve));
     const { port } = free.address() as AddressInfo;

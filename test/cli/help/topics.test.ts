@@ -79,7 +79,7 @@ it('prints the whole command tree as data, and the part of one command', async (
   expect(same.json).toEqual(part.json);
 });
 
-it('takes a topic that is a command too as the command, where more follows', async () => {
+it('prefers a command to a topic of the same name if more words follow', async () => {
   expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
 });
 

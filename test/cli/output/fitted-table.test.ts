@@ -33,7 +33,7 @@ describe('a table that is made to fit', () => {
     expect(lines[1]).toMatch(/^job_1 {2}a pap/);
   });
 
-  it('leaves a column out only where cutting does not help, first of all one that is empty', () => {
+  it('omits a column only if shortening is not enough, an empty one first', () => {
     const without = [{ id: 'job_1', path: '/clips/boat.mp4' }];
     expect(fittedTable(columns, rows, 21).split('\n')[0]).toBe('id     note    path');
     expect(fittedTable(columns, rows, 20).split('\n')[0]).toBe('id     note');

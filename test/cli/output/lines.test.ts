@@ -83,7 +83,7 @@ describe('without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('says nothing of a call but if it takes a minute, nor where something else draws', () => {
+  it('shows a call only if it takes a minute, and nothing while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);

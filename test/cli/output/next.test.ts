@@ -36,7 +36,7 @@ describe('the command to type after an error that names none', () => {
     expect(error.next).toBeUndefined();
   });
 
-  it('is left as it is where the error names one', () => {
+  it('is unchanged if the error names a command', () => {
     expect(next('auth', { next: ['mgw', 'auth', 'login'] })).toBe('mgw auth login');
   });
 

@@ -32,7 +32,7 @@ function outputs(): Record<string, string> {
   return Object.fromEntries(found.map(([, name = '', , value = '']) => [name, value]));
 }
 
-describe('a workflow is told', () => {
+describe('a workflow gets', () => {
   it('the job, its state, its files and the exit code', async () => {
     await tell({ json: { job, files: [file] } });
     expect(outputs()).toEqual({

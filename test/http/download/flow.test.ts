@@ -166,7 +166,7 @@ describe('speedometer', () => {
     expect(speed(40_500)).toBeLessThan(10);
   });
 
-  it('is not held back by a first look at which nothing had come', () => {
+  it('is not delayed by a first check before any byte arrived', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 0);
     clock.advance(50);

@@ -86,7 +86,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('is continued from what was durable, whatever stands after that', async () => {
+  it('continues after its durable bytes, and discards the rest', async () => {
     const server = await leaveHalf(7);
     const part = await open(ctx.part, 'a');
     await part.write(Buffer.alloc(200_000));
@@ -94,7 +94,7 @@ describe('a part that a dead process left', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is continued from where it ends, whatever its notes say', async () => {
+  it('continues at its end if the notes claim more', async () => {
     const server = await leaveHalf(7);
     await truncate(ctx.part, 1000);
     await expectWhole(await ctx.fetch(server.url()), content);

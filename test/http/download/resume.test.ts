@@ -94,7 +94,7 @@ describe('a file that is cut', () => {
     expect(tries).toBe(4);
   });
 
-  it('may do without retries where each try brings it on', async () => {
+  it('needs no retries if each try makes progress', async () => {
     const server = await ctx.start(cutting(one, sixteenths).answer);
     await expectWhole(await ctx.fetch(server.url(), { retries: 0 }), content);
   });
@@ -124,7 +124,7 @@ describe('a cut file is begun anew', () => {
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and given up if ranges are ignored and it is cut for ever', async () => {
+  it('and gives up if ranges are ignored and every try is cut', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
@@ -174,7 +174,7 @@ describe('a continuation that is none', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
   });
 
-  it('and is not asked for is not taken', async () => {
+  it('and ignores a range that was not requested', async () => {
     const server = await ctx.start(inTurn(partial(`bytes 0-${last}/${size}`, content), file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
@@ -203,7 +203,7 @@ describe('a continuation that is one', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is nothing where all is there already', async () => {
+  it('requests nothing if all bytes are there', async () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
     // As after the death of the process before it published: the part is whole.

@@ -257,7 +257,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await other.lifeOf(lease.owner)).toBe('dead');
   });
 
-  it('is not made by whoever only uses it', async () => {
+  it('is not created by commands that only use it', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     await place.server.query('DROP SCHEMA mgw CASCADE', place.database);

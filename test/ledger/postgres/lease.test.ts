@@ -55,7 +55,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => next.assertLease()).not.toThrow();
   });
 
-  it('is held for four fifths of its time, counted from before it was asked for', async () => {
+  it('is valid for four fifths of its time, counted from before the request', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += 0.3 * longMs));
     const lease = await keeper.lease();
@@ -65,7 +65,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is taken again if the answer came too late to rely on', async () => {
+  it('is acquired again if the answer came too late to rely on', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();

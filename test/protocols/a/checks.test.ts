@@ -158,7 +158,7 @@ test.each<[JsonObject, number]>([
 });
 
 describe('advice', () => {
-  test('none where duration, resolution and audio are explicit', () => {
+  test('none if duration, resolution and audio are explicit', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 

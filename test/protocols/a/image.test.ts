@@ -3,7 +3,7 @@ import { contentFault, deniedType, imageFromFile, imageType } from '../../../src
 import { images } from './support.ts';
 
 describe('a file', () => {
-  test.each(Object.entries(images))('%s is told by its bytes', (mimeType, bytes) => {
+  test.each(Object.entries(images))('recognises %s by its bytes', (mimeType, bytes) => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 

@@ -102,7 +102,7 @@ describe('not done', () => {
 });
 
 describe('succeeded', () => {
-  test('an address is taken exactly as it is, with the key on the own site only', () => {
+  test('an address is used unchanged, with the key on the own site only', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -155,7 +155,7 @@ describe('succeeded', () => {
     expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
   });
 
-  test('partly filtered is told', () => {
+  test('reports a partly filtered result', () => {
     const body = finished([{ video: { uri: 'https://files.example/1' } }], {
       raiMediaFilteredCount: 1,
       raiMediaFilteredReasons: ['a face', 58061214],
@@ -175,7 +175,7 @@ describe('succeeded', () => {
     expect(observed(body)).toMatchObject({ state: 'succeeded', results: [{}] });
   });
 
-  test('the name of another operation is told', () => {
+  test('reports the name of another operation', () => {
     const body = { ...finished([{ video: { uri: 'https://files.example/1' } }]), name: 'operations/other' };
     expect(observed(body).warning).toMatch(/operations\/other/);
   });

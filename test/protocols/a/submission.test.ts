@@ -9,7 +9,7 @@ const read = (body: unknown, status = 200, complete = true): SubmitVerdict =>
   a.readSubmission(reply(body, status, { complete }), goodBody);
 
 describe('the request', () => {
-  test('the model stands in the path, the rest is the body as it was', () => {
+  test('the model is in the path, and the rest is the body unchanged', () => {
     const body: JsonObject = { labels: { x: 1 }, ...goodBody };
     const { instances, parameters } = goodBody;
     expect(a.submission(body)).toEqual({

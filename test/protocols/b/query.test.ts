@@ -118,7 +118,7 @@ describe('success', () => {
     },
   );
 
-  test('the files keep their order, and one without an address is told', () => {
+  test('the files keep their order, and one without an address is reported', () => {
     const FileInfos = [
       { FileUrl: 'https://f.example/1' },
       { FileId: 'x' },

@@ -38,7 +38,7 @@ describe('accepted', () => {
     });
   });
 
-  test('together with an error, which is told', () => {
+  test('together with an error, which is reported', () => {
     const verdict = read({ Response: { TaskId: 't', Error: { Code: 'InternalError', Message: 'oops' } } });
     expect(verdict).toMatchObject({ kind: 'accepted', handle: 't' });
     expect(verdict).toHaveProperty('warning', expect.stringContaining('InternalError: oops'));
@@ -92,7 +92,7 @@ describe('refused under 200', () => {
     });
   });
 
-  test('balance is told by the words', () => {
+  test('recognises a low balance by the message', () => {
     const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
     expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
   });
@@ -164,7 +164,7 @@ describe('unknown: the task may exist', () => {
   });
 });
 
-test('no answer under 2xx is taken for a refusal unless a listed code says so', () => {
+test('a 2xx response is a refusal only if a listed code says so', () => {
   fc.assert(
     fc.property(fc.json(), fc.string(), (json, code) => {
       const verdicts = [json, JSON.stringify({ Response: { Error: { Code: `x${code}` } } })].map((text) =>

@@ -369,14 +369,14 @@ describe('the result of a finished task', () => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
-  it('comes with what the answer tells of it, without addresses', () => {
+  it('has the details of the response, without addresses', () => {
     const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
     const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
     expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
     expect(seen.results[0]?.details).toEqual({ duration: 5, fps: 24, size: '1280x720' });
   });
 
-  it('needs no URL, but an error next to it must not stand alone', () => {
+  it('needs no URL, but an error alone does not prove it', () => {
     const error = { code: 'x', message: 'broken' };
     expect(observed({ ...done, error })).toMatchObject({ state: 'failed', failure: { message: 'broken' } });
     const seen = observed({ ...done, error, url: video });
