@@ -8,7 +8,7 @@ import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { at, idAt, isObject, type Json, textAt } from '../json.ts';
 import { failedSpeechError, deletedAudioError, incompleteError, unknownSpeechError } from './errors.ts';
-import type { AudioSink } from './sink.ts';
+import type { AudioSink, SavedAudio } from './sink.ts';
 import type { SpeechDeps } from './audio-stream.ts';
 
 /**
@@ -93,16 +93,16 @@ function endedError(job: Job, part: string | undefined = partOf(job)): MgwError 
 }
 
 /** The files in which the audio of a succeeded job may be. */
-export function savedSpeech(job: Job): JobFile[] {
+export function savedSpeech(job: Job): SavedAudio[] {
   return [...job.files, ...keptFile(job)];
 }
 
 // The path of complete audio that was not published yet, from the record of its end.
-function keptFile(job: Job): JobFile[] {
+function keptFile(job: Job): SavedAudio[] {
   const kept = at(job.details as Json, 'kept');
   const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
   if (!isObject(kept) || path === undefined || sha256 === undefined || typeof bytes !== 'number') return [];
-  return [{ path, sha256, bytes, mime: idAt(kept, 'mime') }];
+  return [{ path, sha256, bytes, mime: idAt(kept, 'mime'), isPart: true }];
 }
 
 /**

@@ -11,7 +11,7 @@ import type { JobFile } from '../job.ts';
 import { markedCopy, savedText } from '../jobs/mark.ts';
 import { provenanceOf } from '../jobs/receipt.ts';
 import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
-import type { AudioSink, RecoveredAudio } from './sink.ts';
+import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
 /** In bytes. For less than that, starting a thread takes longer than it saves. */
@@ -134,23 +134,23 @@ export class FileSink implements AudioSink {
     return undefined;
   }
 
-  async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
+  async recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined> {
     const { target } = this;
     const { force } = this.#options;
-    const inPlace = candidates.map((file) => ({ ...file, path: target }));
-    for (const file of inPlace) {
+    for (const { isPart = false, ...saved } of candidates) {
+      const file = { ...saved, path: target };
       if (!(await isIntact(file))) continue;
-      const part = candidates.find(({ path, sha256 }) => isPart(path) && sha256 === file.unmarked_sha256);
-      if (part !== undefined && (await intactVersion(part))) this.#part = part.path;
+      const part = candidates.find((other) => other.isPart && other.sha256 === file.unmarked_sha256);
+      if (!isPart && part !== undefined && (await intactVersion(part))) this.#part = part.path;
       if (file.unmarked_sha256 === undefined) this.#options.mark?.(savedText);
       return { file };
     }
-    for (const kept of candidates) {
+    for (const { isPart = false, ...kept } of candidates) {
       if (!(await isIntact(kept))) continue;
       // The run that made it may have died while it was publishing it.
-      if (!isPart(kept.path)) checkOutput(target, { force });
-      const own = isPart(kept.path) ? kept : await this.#copied(kept);
-      return { file: await this.#publish({ ...own, ...provenanceOf(own.path) }, isPart(kept.path)) };
+      if (!isPart) checkOutput(target, { force });
+      const own = isPart ? kept : await this.#copied(kept);
+      return { file: await this.#publish({ ...own, ...provenanceOf(own.path) }, isPart) };
     }
     return undefined;
   }
@@ -230,10 +230,6 @@ export class FileSink implements AudioSink {
     await file.settle();
     await file.overwrite(wavHeader(wavRate, file.length - wavHeaderBytes), 0);
   }
-}
-
-function isPart(path: string): boolean {
-  return path.endsWith('.part');
 }
 
 // Its name is its order's own: an existing file is from an earlier run of it.

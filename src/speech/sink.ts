@@ -42,7 +42,13 @@ export interface AudioSink {
    * {@link discard}.
    * @returns undefined if there is none
    */
-  recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined>;
+  recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined>;
+}
+
+/** A file that may hold the audio of a job. */
+export interface SavedAudio extends JobFile {
+  /** Whether it is complete audio that was not published: no file of the user, whatever it is called. */
+  isPart?: boolean;
 }
 
 /** What {@link AudioSink.recover} delivered: a file, or nothing if the audio went to a stream. */
