@@ -1,10 +1,8 @@
 import { setMaxListeners } from 'node:events';
 
-/** The time, passed to all code that waits or measures, so that tests can replace it. */
+/** The clock. All code that waits or measures gets it as a parameter, so that tests can replace it. */
 export interface Clock {
-  /**
-   * Milliseconds since the epoch, for timestamps. It may be set back or forward at any time, so do not measure with it.
-   */
+  /** Milliseconds since 1970, for timestamps. The user may set it at any time, so never measure with it. */
   now(): number;
   /** Milliseconds since some fixed moment. It is never set back, so durations and deadlines use it. */
   monotonic(): number;
@@ -12,22 +10,22 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
-/** The time at which an operation is abandoned, even if the clock of the machine is set. */
+/** The time at which an operation is abandoned. It does not depend on the machine's time of day. */
 export interface Deadline {
-  /** The milliseconds left, 0 once it has passed. */
+  /** The remaining milliseconds; 0 after the deadline. */
   remainingMs(): number;
 }
 
-/** The deadline that passes in `ms` milliseconds. */
+/** Returns the deadline in `ms` milliseconds. */
 export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadline {
   const end = clock.monotonic() + ms;
   return { remainingMs: () => Math.max(0, end - clock.monotonic()) };
 }
 
-/** The longest that Node's timers can be set for, ms (24.8 days): they fire at once for anything longer. */
+/** The maximum delay of Node's timers in ms (24.8 days). A longer one fires immediately. */
 export const longestTimer = 2 ** 31 - 1;
 
-/** The clock of this machine. A sleep longer than Node's timers can hold ends at their limit (24.8 days). */
+/** The clock of this machine. A sleep lasts at most {@link longestTimer}. */
 export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
 
 // `performance` would load Node's measurements at every start.
@@ -36,7 +34,7 @@ function monotonic(): number {
   return seconds * 1e3 + nanoseconds / 1e6;
 }
 
-// Node's own makes an error with its stack for each sleep that is cut short, and most are.
+// Node's own sleep creates an error with its stack whenever it is aborted, which is slow.
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) throw signal.reason;
@@ -57,7 +55,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 
 /**
  * Aborts `to` when `from` is aborted, with its reason.
- * @returns stops that; call it when `to` is no longer needed, since many calls may follow one signal
+ * @returns a function that stops this; call it when `to` is no longer needed, because many calls may follow one signal
  */
 export function abortWith(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => undefined;

@@ -6,7 +6,7 @@ export interface Decimal {
 
 export const zero: Decimal = { digits: 0n, scale: 0 };
 
-// Wide enough for every product of a price and its multipliers (prices.ts), which is written down and read again.
+// Wide enough for every product of a price and its multipliers (prices.ts), which is stored and read again.
 const form = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
@@ -20,8 +20,9 @@ export function parseDecimal(text: string): Decimal {
 }
 
 /**
- * Reads what a person types: a price, a multiplier, a budget. So few digits that their products stay exact in every
- * record. @throws Error whose message says what is allowed.
+ * Parses a price, a multiplier or a budget that the user typed. Limits the digits, so that products stay exact in every
+ * record.
+ * @throws Error whose message says what is allowed.
  */
 export function parseAmount(text: string): Decimal {
   if (!/^(0|[1-9]\d{0,11})(\.\d{1,12})?$/.test(text))
@@ -29,12 +30,12 @@ export function parseAmount(text: string): Decimal {
   return parseDecimal(text);
 }
 
-/** A whole number that a computation gave. */
+/** Converts a whole number. */
 export function decimalOf(count: number): Decimal {
   return { digits: BigInt(count), scale: 0 };
 }
 
-/** The number in plain digits, without zeros at the end of its fraction. */
+/** Returns the number in plain digits, without trailing zeros in its fraction. */
 export function formatDecimal({ digits, scale }: Decimal): string {
   if (scale > 0 && digits % 10n === 0n) return formatDecimal({ digits: digits / 10n, scale: scale - 1 });
   const text = digits.toString().padStart(scale + 1, '0');

@@ -11,8 +11,8 @@ const form =
 const longest = 365 * 86_400_000;
 
 /**
- * A duration as people write it, in ms: `50ms`, `5s`, `20m`, `1h30m`, `1.5h`. Units go from the largest to the
- * smallest, each at most once; a bare number is no duration, since its unit is unknown.
+ * Parses a duration such as `50ms`, `5s`, `20m`, `1h30m` or `1.5h`, and returns ms. Units must descend, each at most
+ * once. A number without a unit is refused.
  * @throws Error whose message says what is allowed, without naming the flag.
  */
 export function parseDuration(text: string): number {
@@ -23,7 +23,7 @@ export function parseDuration(text: string): number {
   return Math.round(ms);
 }
 
-/** A duration in ms as {@link parseDuration} reads it: `1h30m`, `5s`, `1s500ms`; `0s` for nothing. */
+/** Formats a duration in ms for {@link parseDuration}: `1h30m`, `5s`, `1s500ms`; `0s` for zero. */
 export function formatDuration(ms: number): string {
   let rest = Math.max(0, Math.round(ms));
   const parts = units.map(([name, unit]) => {

@@ -54,7 +54,7 @@ const exitNames = Object.keys(exitCodes) as ExitName[];
 /** Whether the failed action has cost money. */
 export type Charged = 'no' | 'maybe' | 'yes';
 
-/** What a script may do next: run it again safely, run it again to resume, or never repeat it. */
+/** Whether a script may run the command again: safely, to resume, or never. */
 export type Retry = 'safe' | 'resume' | 'never';
 
 const exitByCode: Record<ErrorCode, ExitName> = {
@@ -83,7 +83,7 @@ const exitByCode: Record<ErrorCode, ExitName> = {
   internal: 'internal',
 };
 
-/** The state of a budget that a submission did not fit into. Amounts are exact decimals in plain digits. */
+/** The state of a budget that a submission would exceed. Amounts are exact decimals in plain digits. */
 export interface BudgetShortfall {
   name: string;
   /** Absent if the budget has none. */
@@ -98,11 +98,11 @@ export interface BudgetShortfall {
   exceeded_by?: string;
 }
 
-/** What an error says in addition to its message; `exit` overrides the exit code that belongs to the error code. */
+/** The details of an error. `exit` overrides the exit code of the error code. */
 export interface ErrorDetails {
   charged?: Charged;
   retry?: Retry;
-  /** The command to type next, as an argument vector. */
+  /** The suggested next command, as an argument vector. */
   next?: string[];
   /** The gateway's own id of the call. */
   requestId?: string;
@@ -111,14 +111,14 @@ export interface ErrorDetails {
   job?: Job;
   /** The handle of an accepted task that could not be recorded. It must be shown to the user (design 5). */
   handle?: string;
-  /** The budget that it did not fit into. */
+  /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
-  /** The video protocols that would take the command. */
+  /** The video protocols that accept the command. */
   protocols?: readonly string[];
   cause?: unknown;
 }
 
-/** The only error class of mgw: a code, a message for a person, what it cost and what to type next. */
+/** The only error class of mgw: a code, a message for the user, whether money was spent, and the next command. */
 export class MgwError extends Error {
   override readonly name = 'MgwError';
   readonly code: ErrorCode;
@@ -160,7 +160,7 @@ export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
 
-/** The text of whatever was thrown. */
+/** Returns the message of anything thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

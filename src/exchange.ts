@@ -19,7 +19,7 @@ export interface Exchange {
   /** Absolute path below the base URL, percent-encoded, with its query if any. */
   path: string;
   headers: Record<string, string>;
-  /** The body as it goes out, already serialised. */
+  /** The serialised body. */
   body?: string;
 }
 
@@ -29,22 +29,22 @@ export interface HttpRequest extends Omit<Exchange, 'method' | 'body'> {
   body?: string | Uint8Array | undefined;
 }
 
-/** A response, as far as it arrived. */
+/** A response, possibly incomplete. */
 export interface Reply {
   status: number;
   /** Names in lower case; a repeated header's values joined by `, `. */
   headers: Record<string, string>;
   /** The body decoded as UTF-8, as far as it arrived, up to the maximum length. */
   text: string;
-  /** False if the body was cut: by a reset, an early end, a timeout, or the maximum length. */
+  /** False if the body is incomplete because of a reset, an early end, a timeout, or the maximum length. */
   complete: boolean;
-  /** Media strings that were diverted to files while the body streamed, in the order they came. */
+  /** Media strings that were decoded to files while the body streamed, in order of arrival. */
   spooled?: SpooledMedia[];
 }
 
 /**
- * A long Base64 string of a reply that was decoded to a file while it arrived. In `Reply.text` its place is
- * taken by the string `mgw-spool:<index>`.
+ * A long Base64 string of a response that was decoded to a file while it arrived. `Reply.text` has the string
+ * `mgw-spool:<index>` in its place.
  */
 export interface SpooledMedia {
   /** The file with the decoded bytes; undefined if they were only counted. */
@@ -57,12 +57,12 @@ export interface SpooledMedia {
 /** The meaning of a gateway's refusal or failure, read from its status, body and headers. */
 export interface Failure {
   code: ErrorCode;
-  /** The gateway's own words if there are any. */
+  /** The gateway's message, if any. */
   message: string;
-  /** The gateway's own code, as it came. */
+  /** The gateway's own code, unchanged. */
   nativeCode?: string;
   requestId?: string;
-  /** The least time to wait before another try, ms. */
+  /** The minimum delay before a retry, ms. */
   retryAfterMs?: number;
 }
 
@@ -93,17 +93,17 @@ export type SubmitVerdict =
   /** The task may exist; `handle` if the response contains a task id. */
   | { kind: 'unknown'; failure: Failure; handle?: string };
 
-/** A JSON body's content type, for every area but speech. */
+/** The content type of a JSON body, for every area except speech. */
 export const jsonHeaders: Record<string, string> = { 'content-type': 'application/json' };
 
-/** Any JSON value as a request body. */
+/** Serialises a JSON value as a request body. */
 export function jsonBody(value: Json): string {
   return JSON.stringify(value);
 }
 
 /**
- * Whether a host, as the URL parser spells it, is this machine: `localhost`, 127.0.0.0/8 or `[::1]`. `127.example.com`
- * is not, and no name is looked up.
+ * Whether a host, in the URL parser's spelling, is this machine: `localhost`, 127.0.0.0/8 or `[::1]`. Makes no DNS
+ * lookup.
  */
 export function isLoopbackHost(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127(\.\d{1,3}){3}$/.test(hostname);

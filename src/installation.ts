@@ -22,7 +22,7 @@ export async function readPackageFile(path: string): Promise<string> {
   return isSea() ? getAsset(path, 'utf8') : readFile(join(packageFolder(), path), 'utf8');
 }
 
-/** The words that start this very mgw: the executable alone, or Node and the start script. */
+/** Returns the command that starts this mgw: the executable, or Node and the start script. */
 export function ownCommand(): string[] {
   const { execPath } = process;
   return executable().isSea() ? [execPath] : [execPath, join(packageFolder(), 'bin', 'mgw.js')];

@@ -1,4 +1,4 @@
-/** What a job is about: the name of a video protocol (`protocols/registry.ts`), or `tts` for speech. */
+/** The kind of a job: the name of a video protocol (`protocols/registry.ts`), or `tts` for speech. */
 export type JobKind = string;
 
 /** The states of a job (design 2). */
@@ -16,7 +16,7 @@ export const jobStates = [
 /** The state of a job. */
 export type JobState = (typeof jobStates)[number];
 
-/** A file that holds a job's result. */
+/** A file with a job's result. */
 export interface JobFile {
   /** Absolute path, or `s3://BUCKET/KEY`. */
   path: string;
@@ -24,11 +24,11 @@ export interface JobFile {
   /** Lower-case hexadecimal. */
   sha256: string;
   mime?: string;
-  /** Measured when the file was saved; absent if it is no MP4 that can be measured. */
+  /** Measured when the file was saved; absent if it is not an MP4 that can be measured. */
   delivered?: Delivered;
-  /** Where `delivered` differs from the request; absent if it does not. */
+  /** The differences between `delivered` and the request; absent if there are none. */
   mismatches?: Mismatch[];
-  /** What the file says about its origin; absent if nothing. */
+  /** The statements of origin in the file; absent if there are none. */
   provenance?: Provenance[];
   /** The SHA-256 of the gateway's bytes, if `--mark` added to them. */
   unmarked_sha256?: string;
@@ -37,9 +37,9 @@ export interface JobFile {
 /** A C2PA manifest, an XMP packet, or the label `AIGC`. */
 export type Provenance = 'c2pa' | 'xmp' | 'aigc';
 
-/** What a video is by the boxes of its own file (design 19). A member that the file does not tell is absent. */
+/** The properties of a video, measured from the boxes of its file (design 19). An unknown member is absent. */
 export interface Delivered {
-  /** Seconds that the picture lasts. */
+  /** The length of the picture in seconds. */
   duration?: number;
   /** As displayed: after rotation, in square pixels. */
   width?: number;
@@ -50,51 +50,51 @@ export interface Delivered {
   audio: boolean;
 }
 
-/** A difference between what a request asked for and what was delivered. */
+/** A difference between a request and the delivered file. */
 export interface Mismatch {
   field: 'duration' | 'resolution' | 'aspect_ratio' | 'fps' | 'audio';
-  /** As the request has it. */
+  /** The value in the request. */
   asked: string | number | boolean;
   /** Seconds, `1280x720`, frames a second, or whether there is sound. */
   delivered: string | number | boolean;
 }
 
-/** What went wrong with a job, in the gateway's own words. */
+/** The error of a job, with the gateway's own message. */
 export interface JobError {
   code: string;
   message: string;
   native_code?: string;
 }
 
-/** The process that carries a run out (`ledger/owner.ts` tells whether it is alive). */
+/** The process of a run (`ledger/owner.ts` finds whether it is alive). */
 export interface Owner {
   pid: number;
-  /** The process's start in the system's own terms, or '' if the system does not tell. */
+  /** The start of the process in the system's own unit; '' if unknown. */
   start: string;
   /** The machine, its boot and the process namespace. */
   host: string;
-  /** Made up by the process itself, to tell it from one that was given its id again. */
+  /** A random value of the process, which distinguishes it from a later process with the same id. */
   instance?: string;
-  /** The lease under which a shared ledger knows it. */
+  /** The lease of the process in a shared ledger. */
   lease?: string;
 }
 
-/** What can be shown of a process from here: nothing if it runs elsewhere, or its start is not known. */
+/** Whether a process is alive. Unknown if it runs elsewhere, or its start is not known. */
 export type Life = 'alive' | 'dead' | 'unknown';
 
-/** How much a run was asked to deliver. */
+/** What a run must achieve before it is done. */
 export type Ask = 'accept' | 'finish' | 'file';
 
-/** What a command asks of a job: the same goal of the same submission is the same command (design 4). */
+/** The goal of a command. The same goal of the same submission is the same command (design 4). */
 export interface Goal {
   /** `submit` for the command that pays. */
   command: 'submit' | 'wait' | 'fetch';
   ask: Ask;
-  /** Where the file goes: an absolute path, or `-` for standard output. */
+  /** The output: an absolute path, or `-` for standard output. */
   output?: string;
 }
 
-/** An answer as it was received, recorded before it is read. The key is redacted from it. */
+/** A response as it was received, recorded before it is read. The key is redacted. */
 export interface RecordedReply {
   status: number;
   headers: Record<string, string>;
@@ -102,10 +102,10 @@ export interface RecordedReply {
   complete: boolean;
 }
 
-/** What a submission costs, as it was known when it was sent; amounts are exact decimals in plain digits. */
+/** The cost of a submission, as known when it was sent. Amounts are exact decimals in plain digits. */
 export interface JobCost {
   at_most: string;
-  /** Of 10,000 characters by the gateway's count, which speech is settled by. */
+  /** The price of 10,000 characters by the gateway's count, which settles speech. */
   per_10k_characters?: string;
 }
 
@@ -113,12 +113,12 @@ export interface JobCost {
 export interface AttemptMoney {
   /** Absent if no price is known. */
   cost?: JobCost;
-  /** The reservation under which it is sent, and the budgets that hold it. */
+  /** The reservation of the attempt, and its budgets. */
   reservation?: string;
   budgets?: string[];
 }
 
-/** What a person thinks of a job's result. */
+/** A user's rating of a job's result. */
 export interface Rating {
   /** 1 to 5. */
   rating?: number;
@@ -137,21 +137,21 @@ export type JobEvent =
       account: string;
       model?: string;
       key?: string;
-      /** Words that the row of a batch gave its job. */
+      /** The tags that a batch's row gave its job. */
       tags?: string[];
       request?: unknown;
       /** True if the body was too large to record: it cannot be sent again from the record. */
       elided?: boolean;
     }
-  /** A process takes the job on; `run` names it in the events that follow. */
+  /** A process begins a run of the job; `run` names it in the following events. */
   | ({ type: 'began'; run: string; owner: Owner } & Goal)
   | ({ type: 'sending'; attempt: number; owner: Owner } & AttemptMoney)
   | { type: 'reply'; attempt: number; reply: RecordedReply }
-  /** The attempt is known not to have been handled; the next one may be made. */
+  /** The attempt was certainly not handled, so another one may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
   | { type: 'accepted'; handle: string; native_status?: string; warning?: string }
   | { type: 'rejected'; attempt?: number; error: JobError }
-  /** Nothing tells whether the task exists. */
+  /** It is unknown whether the task exists. */
   | { type: 'unknown'; attempt?: number; error: JobError; handle?: string }
   | { type: 'observed'; state: JobState; native_status: string; progress?: number }
   | {
@@ -169,13 +169,13 @@ export type JobEvent =
   | { type: 'file'; file: JobFile; instead_of?: string }
   /** A multipart upload of a file; without an id, it is about to be created. */
   | { type: 'uploading'; url: string; id?: string | undefined; since: string }
-  /** The run got what it was asked for. */
+  /** The run achieved its goal. */
   | { type: 'delivered'; run: string }
-  /** The run ended before that. */
+  /** The run ended before it achieved its goal. */
   | { type: 'detached'; run: string; exit_code: number }
-  /** A person decided what became of an attempt in doubt. */
+  /** The user decided the outcome of an attempt in doubt. */
   | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit' }
-  /** What a person thinks of the result; what is absent is taken back. */
+  /** A user's rating of the result. An absent member is removed. */
   | ({ type: 'rated' } & Rating);
 
 /** An event with the time it was recorded, ISO 8601 in UTC. */
@@ -211,49 +211,49 @@ export interface Job {
   record: JobRecord;
 }
 
-/** The bookkeeping of a job that is not shown to users. */
+/** The internal data of a job, which users do not see. */
 export interface JobRecord {
   fingerprint: string;
   account: string;
   elided: boolean;
-  /** Attempts to send so far, counting one that was claimed and never began. */
+  /** The number of attempts to send, including one that was claimed but never began. */
   attempts: number;
   /** The process that is sending, while state is `sending`. */
   sender?: Owner;
-  /** The process that made the last attempt; it stays. */
+  /** The process that made the last attempt, also after the attempt has ended. */
   sentBy?: Owner;
-  /** A task id in an answer that left the submission in doubt. */
+  /** A task id in a response that left the submission in doubt. */
   possibleHandle?: string;
-  /** A reply that was recorded and not read yet. */
+  /** A response that was recorded but not read yet. */
   pendingReply?: RecordedReply;
-  /** Runs that began and have not ended; their processes may be gone. */
+  /** Runs that have not ended. Their processes may be dead. */
   runs: (Goal & { run: string; owner: Owner })[];
-  /** What the commands that pay wanted, and when a run of each last delivered it, ISO 8601. */
+  /** The goals of the paying commands, and when a run last achieved each, ISO 8601. */
   goals: (Goal & { deliveredAt?: string })[];
-  /** How many files a finished job has, once that was seen. */
+  /** The number of files of a finished job, if known. */
   results?: number;
-  /** Multipart uploads that were begun; absent if there are none. */
+  /** Unfinished multipart uploads; absent if there are none. */
   uploads?: { url: string; id?: string | undefined; since: string }[];
-  /** Lines that could not be read and that no person has settled since. */
+  /** The number of unreadable lines that the user has not resolved. */
   damaged: number;
-  /** What the ledger can tell of the processes that its events name. */
+  /** Returns whether a process of the record is alive. */
   lifeOf: (owner: Owner) => Life;
 }
 
-/** The fingerprint of a job whose record has lost its beginning: it may be any. */
+/** The fingerprint of a job whose record has lost its beginning. The real one is unknown. */
 export const lostFingerprint = 'lost';
 
-/** The protocol of a job whose record has lost its beginning and names none: it may be any, or speech. */
+/** The protocol of a job whose record has lost its beginning. The real one is unknown, and may be speech. */
 export const lostProtocol = 'unknown';
 
-/** True if one goal is the other: the same command, typed again. */
+/** Whether two goals are of the same command. */
 export function isSameGoal(one: Goal, other: Goal): boolean {
   return one.command === other.command && one.ask === other.ask && one.output === other.output;
 }
 
 /**
- * True if the command that paid for a job has not got what it wanted (design 4): the same command carries on with it,
- * and so does one that asks for something else of it.
+ * Whether the command that paid for a job has not achieved its goal yet (design 4). The same command continues with the
+ * job, and so does one with another goal.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;

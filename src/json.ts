@@ -1,4 +1,4 @@
-/** What `JSON.parse` can give. */
+/** A value of `JSON.parse`. */
 export type Json = string | number | boolean | null | Json[] | JsonObject;
 export interface JsonObject {
   [key: string]: Json | undefined;
@@ -8,8 +8,8 @@ export interface JsonObject {
 export const maxLevels = 200;
 
 /**
- * Parses JSON; an integer beyond 2^53 becomes a string of its exact digits, since a task id is exact text. What is
- * nested deeper than {@link maxLevels} becomes null: the rest of the response still counts.
+ * Parses JSON. An integer beyond 2^53 becomes a string of its digits, because a task id is exact text. A value nested
+ * deeper than {@link maxLevels} becomes null, so that the rest of the response still counts.
  * @throws SyntaxError if the text is not JSON.
  */
 export function parseJson(text: string): Json {
@@ -22,7 +22,7 @@ function parse(text: string): { value: Json; isCut: boolean } {
   return { value, isCut: cutBelow(value, maxLevels) };
 }
 
-// In place; true if something was cut.
+// Changes the value in place. Returns whether anything was cut.
 function cutBelow(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const members = value as JsonObject;
@@ -36,7 +36,7 @@ function cutBelow(value: Json, levels: number): boolean {
   return isCut;
 }
 
-// Token by token rather than by one pattern for a whole string literal: that one overflows on a long literal.
+// Works token by token, because one pattern for a string literal overflows on a long literal.
 function quoteLongIntegers(text: string): string {
   let inString = false;
   return text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
@@ -48,9 +48,8 @@ function quoteLongIntegers(text: string): string {
 }
 
 /**
- * Parses the JSON of a body that a person gave, which must go out as it is (specification 1.2).
- * @throws SyntaxError if the text is not JSON; RangeError naming a number that would be sent as another one, or
- * that it is nested too deep.
+ * Parses the JSON of a user's body, which must be sent unchanged (specification 1.2).
+ * @throws SyntaxError if the text is not JSON; RangeError if a number would change or the nesting is too deep
  */
 export function parseBodyJson(text: string): Json {
   const { value, isCut } = parse(text);
@@ -77,7 +76,7 @@ function inexactNumber(text: string): string | undefined {
 
 /** Parses JSON like {@link parseJson}; undefined if the text is not JSON. */
 export function tryParseJson(text: string): Json | undefined {
-  // An error costs more than all of a short text; streams may be nothing but such lines.
+  // Avoids the cost of an error for each short line of a stream that is not JSON.
   if (!/^\ufeff?\s*["{[\d\-tfn]/.test(text)) return undefined;
   try {
     return parseJson(text);
@@ -87,12 +86,13 @@ export function tryParseJson(text: string): Json | undefined {
 }
 
 const maxCuts = 64;
-// How much text is parsed in search of a cut, UTF-16 code units: all cuts of a small answer, the last few of a large one.
+// The maximum text parsed to find a valid cut, in UTF-16 code units: all cuts of a small response, the last few of a
+// large one.
 const maxParsed = 1024 * 1024;
 
 /**
- * Reads what is whole at the head of a JSON text that was cut: complete members are kept, a half-written
- * string, number or name is dropped. Undefined if nothing complete is left.
+ * Parses the complete part of a truncated JSON text. Drops an incomplete string, number or name at the end. Undefined
+ * if nothing is complete.
  */
 export function parseCutJson(text: string): Json | undefined {
   const whole = tryParseJson(text);
@@ -105,7 +105,7 @@ export function parseCutJson(text: string): Json | undefined {
   return undefined;
 }
 
-/** A bracket that is open, and those around it. */
+/** An open bracket, and the open brackets around it. */
 interface Open {
   closer: string;
   level: number;
@@ -116,7 +116,7 @@ function closersOf(open: Open | undefined): string {
   return open === undefined ? '' : open.closer + closersOf(open.around);
 }
 
-// The last places right after a complete string or bracket, latest first; if it is nested too deep there is none.
+// Returns the last places after a complete string or bracket, latest first; none at a depth that is too deep.
 function lastCuts(text: string): { end: number; open?: Open }[] {
   let cuts: { end: number; open?: Open }[] = [];
   let open: Open | undefined;
@@ -134,14 +134,14 @@ function lastCuts(text: string): { end: number; open?: Open }[] {
   return cuts.slice(-maxCuts).reverse();
 }
 
-/** True for a JSON object: not null, not an array. */
+/** Whether a value is a JSON object, not null or an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /**
- * The value at a path of own members and array indexes (`data.0.task_id`), or undefined. Inherited members
- * such as `__proto__` are never reached.
+ * Returns the value at a path of own members and array indexes (`data.0.task_id`); undefined if there is none. Never
+ * reaches inherited members such as `__proto__`.
  */
 export function at(value: Json | undefined, path: string): Json | undefined {
   let current: Json | undefined = value;
@@ -152,19 +152,22 @@ export function at(value: Json | undefined, path: string): Json | undefined {
   return current;
 }
 
-/** The non-empty string at a path, or undefined. */
+/** Returns the non-empty string at a path, or undefined. */
 export function textAt(value: Json | undefined, path: string): string | undefined {
   const found = at(value, path);
   return typeof found === 'string' && found !== '' ? found : undefined;
 }
 
-/** An id at a path as exact text: a non-empty string, or an integer's digits. */
+/** Returns the id at a path as exact text: a non-empty string, or the digits of an integer. */
 export function idAt(value: Json | undefined, path: string): string | undefined {
   const found = at(value, path);
   return typeof found === 'number' && Number.isSafeInteger(found) ? String(found) : textAt(value, path);
 }
 
-/** JSON with sorted members and no white space: equal values give equal text. By recursion, see {@link maxLevels}. */
+/**
+ * Returns JSON with sorted members and no white space, so that equal values give equal text. Recursive, see {@link
+ * maxLevels}.
+ */
 export function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (!isObject(value)) return JSON.stringify(value ?? null);

@@ -3,16 +3,16 @@ import { printableLine } from './printable.ts';
 
 const form = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
 
-/** What {@link isKeyName} allows, in words. */
+/** Describes what {@link isKeyName} allows. */
 export const keyNameForm =
   '1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..';
 
-/** True for what can name a job: it is safe in a script, in a file name and in a log. */
+/** Whether a name can be a key: it is safe in a script, a file name and a log. */
 export function isKeyName(name: string): boolean {
   return form.test(name) && !name.includes('..');
 }
 
-/** Refuses what cannot name a job, and a name for what is to be made anew. @throws MgwError('usage'). */
+/** Refuses an invalid key, and a key together with `--new`. @throws MgwError('usage'). */
 export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
   if (key === undefined) return;
   if (fresh)
@@ -23,7 +23,7 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
 }
 
 /**
- * Refuses a name that contains the API key: records and file names would keep it.
+ * Refuses a name that contains the API key, because records and file names would store it.
  * @param what the flag or field that gives the name
  * @throws MgwError('usage') that does not quote the name.
  */

@@ -1,6 +1,6 @@
 /**
- * The name that was probably meant: one that differs only in letter case, `_` or `-`, or in `most` slips of the
- * fingers (a slip or two; three in a long name). Undefined if none is near.
+ * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most `most` typing errors
+ * (up to three in a long name). Undefined if none is similar.
  */
 export function nearestName(
   name: string,
@@ -16,12 +16,12 @@ export function nearestName(
   return near.sort((one, other) => one.slips - other.slips)[0]?.known;
 }
 
-/** A name without regard to letter case, `_` and `-`: what `model_version` and `ModelVersion` have in common. */
+/** Normalizes letter case, `_` and `-`: `model_version` and `ModelVersion` become equal. */
 export function normalizedName(name: string): string {
   return name.toLowerCase().replace(/[_\-\s]/g, '');
 }
 
-// Letters that were left out, put in, mistaken, or swapped with their neighbour (optimal string alignment).
+// The number of missing, extra, wrong or swapped letters (optimal string alignment).
 function slipsBetween(one: string, other: string): number {
   let before: number[] = [];
   let above: number[] = Array.from({ length: other.length + 1 }, (_, column) => column);

@@ -1,16 +1,16 @@
-/** The default length at which foreign text is cut, in UTF-16 code units. */
+/** The default maximum length of foreign text, in UTF-16 code units. */
 export const defaultLimit = 2000;
 
-// What moves the cursor, colours, rings, reorders or hides text: C0 and C1 (so every ESC, CSI and OSC), DEL,
-// line and paragraph separators, bidi marks, embeddings and isolates, invisible operators, tags, lone surrogates.
-// Zero-width joiners stay: emoji and several scripts need them, and they reorder nothing.
+// Characters that move the cursor, set colours, ring the bell, or reorder or hide text: C0 and C1 (so every ESC, CSI
+// and OSC), DEL, line and paragraph separators, bidi controls, invisible operators, tags, lone surrogates. Zero-width
+// joiners are allowed, because emoji and several scripts need them.
 const unsafe =
   /[\0-\u{8}\v-\u{1f}\u{7f}-\u{9f}\u{61c}\u{180e}\u{200b}\u{200e}\u{200f}\u{2028}-\u{202e}\u{2060}-\u{206f}\u{feff}\u{fff9}-\u{fffb}\u{e0000}-\u{e007f}]|\p{Surrogate}/gu;
 
 /**
- * Foreign text made safe for a terminal and a log (design 2): control characters appear as `\u{1b}`, nothing
- * longer than `limit` UTF-16 code units comes out, and a cut shows as `…`. Newlines and tabs stay; CR LF is a
- * newline. Never throws; the cost follows `limit`, not the length of the text.
+ * Makes foreign text safe for a terminal and a log (design 2): escapes control characters as `\u{1b}`, and cuts the
+ * text to `limit` UTF-16 code units, with `…` at the end. Keeps newlines and tabs; CR LF becomes a newline. Never
+ * throws. The cost depends on `limit`, not on the length of the text.
  */
 export function printable(text: string, limit: number = defaultLimit): string {
   const head = text.length > limit ? text.slice(0, limit).replace(/[\u{d800}-\u{dbff}]$/u, '') : text;
@@ -18,22 +18,22 @@ export function printable(text: string, limit: number = defaultLimit): string {
   return shown.length <= limit && head.length === text.length ? shown : cut(shown, limit);
 }
 
-/** {@link printable} on one line: each run of newlines, tabs and blanks becomes one blank, the ends are trimmed. */
+/** Like {@link printable}, on one line: collapses white space to single spaces, and trims the ends. */
 export function printableLine(text: string, limit: number = defaultLimit): string {
   const bounded = text.length > limit * 4 ? `${text.slice(0, limit * 4)}…` : text;
   return printable(bounded.replace(/[\s\u{85}]+/gu, ' ').trim(), limit);
 }
 
-/** The maximum length of one spelling of a key in a text that arrives in pieces, in UTF-16 code units. */
+/** The maximum length of a key's encoding in a text that arrives in pieces, in UTF-16 code units. */
 const longestSecret = 64 * 1024;
 
 /**
- * How much of the text that has arrived can be shown before the rest arrives, so that no secret is cut in two: up to its
- * last line or word. A longer line or word is cut at a place where `redact` finds nothing across the cut.
+ * Returns how much of a partial text can be shown without cutting a secret in two: up to its last line or word. A
+ * longer line or word is cut at a point that no secret spans.
  */
 export function cutPlace(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lines = text.lastIndexOf('\n') + 1;
-  // No secret holds anything but visible ASCII, but "Authorization: Bearer X" is one as well.
+  // A secret has only visible ASCII, but "Authorization: Bearer X" is one too.
   const words = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
   if (Math.max(lines, words) > 0 || text.length < 2 * longestSecret) return Math.max(lines, words);
   const end = text.length - longestSecret;
@@ -46,16 +46,16 @@ function lastWordStart(text: string): number {
   return start;
 }
 
-/** Whether a text holds a character that {@link printable} escapes, a line break or a tab. */
+/** Whether a text contains a line break, a tab, or a character that {@link printable} escapes. */
 export function hasUnsafe(text: string): boolean {
   return /[\t\n\r\u{85}]/u.test(text) || text.search(unsafe) >= 0;
 }
 
-// JSON leaves DEL, C1, the bidi controls and invisible tags as they are; a terminal must not obey or hide them.
+// JSON does not escape DEL, C1, the bidi controls and invisible tags. A terminal would obey or hide them.
 const terminalControls =
   /[\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
-/** JSON that means the same, and that neither a terminal nor a workflow's runner obeys. */
+/** Escapes control characters in JSON, so that neither a terminal nor a workflow's runner obeys them. */
 export function escapeControls(text: string): string {
   return text.replaceAll('##[', '#\\u0023[').replace(terminalControls, (units) =>
     units

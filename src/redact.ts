@@ -1,25 +1,24 @@
 /** The text that replaces a secret. */
 export const redacted = '[redacted]';
 
-// A shorter secret is a word of its own in too many texts: it is replaced only as a whole word.
+// A shorter secret occurs in many texts by chance, so it is replaced only as a whole word.
 const shortest = 8;
 
-// Tokens in the plural are counted: `X-Control-Require-Usage-Tokens-Return`.
+// Not the plural, as in `X-Control-Require-Usage-Tokens-Return`.
 const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
-// Header lines, JSON members and curl arguments alike: a name, a colon or equals sign, the value up to its end.
+// Matches header lines, JSON members and curl arguments: a name, a colon or equals sign, and the value.
 const headerInText =
   /\b((?:proxy-)?authorization|x-api-key|x-goog-api-key|api-key|(?:set-)?cookie)(\\?["']?\s*[:=]\s*\\?["']?)[^"'\r\n\\]+/gi;
 const queryInText =
   /([?&;]|\\u0026|%26)((?:[\w.-]*(?:signature|token|secret|credential|password|api[-_]?key)|access|sig|sign|key|auth)=)[^&\s"'<>#\\;]+/gi;
 const userInfoInText = /\b([a-z][a-z\d+.-]{0,20}:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*@/gi;
-// A gateway quotes a key it refuses with its middle starred out.
+// Gateways quote a refused key with asterisks in the middle.
 const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 
 /**
- * A function that replaces each secret by `[redacted]`, in every spelling it may come back in: as it is or
- * without its `sk-`; hexadecimal; Base64 and Base64url at each of the three alignments; and any characters of these
- * escaped as in JSON, an address or HTML, several times and one way inside another. Everything else stays, so a
- * recorded answer can still be read.
+ * Returns a function that replaces each secret by `[redacted]`, in every encoding: plain, or without its `sk-`;
+ * hexadecimal; Base64 and Base64url at each of the three alignments; each with any characters escaped as in JSON, a URL
+ * or HTML, repeatedly and nested. All other text stays, so that a recorded response can still be parsed.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
   const given = secrets.filter((secret) => secret !== '');
@@ -28,7 +27,7 @@ export function secretRedactor(secrets: readonly string[]): (text: string) => st
   return (text) => hidden(text, pattern);
 }
 
-// Every download asks for that of the same key.
+// Cached, because every download uses the pattern of the same key.
 const patterns = new Map<string, RegExp>();
 
 function patternOf(secrets: readonly string[]): RegExp {
@@ -36,16 +35,16 @@ function patternOf(secrets: readonly string[]): RegExp {
   const known = patterns.get(name);
   if (known !== undefined) return known;
   const forms = [...new Set(secrets.flatMap(spellings))];
-  // Longest first: a key whose head is another key must not leave its tail behind.
+  // Longest first, so that the rest of a key that starts with another key is replaced too.
   const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
   patterns.set(name, pattern);
   return pattern;
 }
 
-// Escapes of several kinds inside each other: JSON of HTML of an address has three.
+// The maximum nesting of escapes: JSON of HTML of a URL has three levels.
 const maxLevels = 6;
 
-// Looked for in the text as it is, and as it is without one more level of escapes each time.
+// Searches the text, and then the text with one more level of escapes decoded each time.
 function hidden(text: string, pattern: RegExp): string {
   const texts = [text];
   for (let next = withoutEscapes(text); next !== texts.at(-1) && texts.length <= maxLevels;) {
@@ -80,9 +79,9 @@ function replaced(text: string, spans: Span[]): string {
 }
 
 /**
- * A function for text that people or logs see: {@link secretRedactor}, and also the values of authentication
- * headers, signatures and tokens in the queries of addresses, and credentials before an `@`. Not for text that
- * is read again: a signed address does not work without its signature.
+ * Returns a function for text that users or logs see. Like {@link secretRedactor}, and also redacts the values of
+ * authentication headers, signatures and tokens in queries, and credentials before an `@`. Not for text that is used
+ * again, because a signed URL does not work without its signature.
  */
 export function redactor(secrets: readonly string[]): (text: string) => string {
   const withoutSecrets = secretRedactor(secrets);
@@ -103,7 +102,7 @@ const plainValue = /^[\w.,:+-]{1,7}$/;
 const secretName =
   /sig|secret|token|cred|pass|pwd|key|auth|mac|hash|md5|jwt|code|ticket|session|policy|access|%/i;
 
-/** Removes from addresses their credentials and the query values that may sign them: for files that people pass on. */
+/** Removes credentials and possible signatures from URLs, for files that users share. */
 export function withoutSignatures(text: string): string {
   return text.replace(address, (found) =>
     found
@@ -115,8 +114,8 @@ export function withoutSignatures(text: string): string {
 }
 
 /**
- * The headers of a request as `--dry-run` and `-v` show them: whatever may authenticate is replaced, with the
- * scheme (`Bearer`) left to see. `secretNames` adds header names that the settings chose, in any letter case.
+ * Returns the headers of a request as `--dry-run` and `-v` show them: values that may authenticate are replaced, except
+ * the scheme (`Bearer`). `secretNames` are additional headers of the settings, in any letter case.
  */
 export function redactHeaders(
   headers: Readonly<Record<string, string>>,
@@ -134,7 +133,7 @@ function hideValue(value: string): string {
   return scheme === undefined ? redacted : `${scheme} ${redacted}`;
 }
 
-// Regular expressions (matched in any letter case) for every spelling of one secret, except escapes.
+// Returns regular expressions (case-insensitive) for every encoding of a secret, except escapes.
 function spellings(secret: string): string[] {
   if (secret.length < shortest) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
@@ -144,7 +143,7 @@ function spellings(secret: string): string[] {
   return [...values, ...values.flatMap(encodings)].map(literal);
 }
 
-// A key may hold what looks like an escape: below the level of the text it is undone with the others.
+// A key may contain a sequence that looks like an escape, which is decoded with the others.
 function unescaped(secret: string): string {
   const next = withoutEscapes(secret);
   return next === secret ? secret : unescaped(next);
@@ -155,7 +154,7 @@ function encodings(value: string): string[] {
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 
-// The Base64 digits that depend on the secret alone, for each offset (0, 1 or 2 bytes) and any text around it.
+// Returns the Base64 digits that depend on the secret alone, for each offset (0, 1 or 2 bytes).
 function base64Cores(secret: string): string[] {
   return [0, 1, 2].flatMap((offset) => {
     const bytes = Buffer.from('\0'.repeat(offset) + secret);
@@ -169,7 +168,7 @@ function literal(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&');
 }
 
-// HTML's entities of visible ASCII, by name in lower case.
+// The HTML entities of visible ASCII, by lower-case name.
 const named: Record<string, string> = Object.fromEntries(
   (
     'excl! quot" num# dollar$ percnt% amp& apos\' lpar( rpar) ast* midast* plus+ comma, period. sol/ colon: semi; ' +
@@ -180,8 +179,8 @@ const named: Record<string, string> = Object.fromEntries(
     .map((entry) => [entry.slice(0, -1), entry.slice(-1)]),
 );
 
-// One character of visible ASCII, escaped as JSON, an address, HTML or XML has it; each of them once or several times. An
-// escape of any other character is none: of `%257f` the percent sign is undone.
+// Matches an escaped character of visible ASCII in JSON, a URL, HTML or XML, escaped once or repeatedly. Escapes of
+// other characters are not matched: of `%257f` only the percent sign is decoded.
 const hex = String.raw`(?:2[1-9a-f]|[3-6][\da-f]|7[\da-e])`;
 const decimal = String.raw`(?:3[3-9]|[4-9]\d|1[01]\d|12[0-6])`;
 const json = String.raw`\\+(?:u00${hex}|x${hex}|["'/])|\\{2,}`;
@@ -198,8 +197,8 @@ interface Escape {
 }
 
 /**
- * The text with the escapes of visible ASCII undone: JSON's, percent-encoding, the entities of HTML. One inside
- * another of its own kind goes with it; of two kinds one level goes. `found` takes each in its order.
+ * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Decodes all levels of one
+ * kind, but one level of different kinds. Calls `found` with each, in order.
  */
 function withoutEscapes(text: string, found?: (escape: Escape) => void): string {
   if (!/[\\%&]/.test(text)) return text;
@@ -213,7 +212,7 @@ function withoutEscapes(text: string, found?: (escape: Escape) => void): string 
   });
 }
 
-// A text may consist of escapes only, few of them different.
+// A cache, because a text may consist of a few escapes, repeated.
 const known = new Map<string, string>();
 const maxKnown = 1000;
 
@@ -241,12 +240,12 @@ function characterFor(digits: string, base: 10 | 16): string {
   return String.fromCharCode(Number.parseInt(digits, base));
 }
 
-/** A span of the text without escapes, as that of the text with them. `escapes` are in their order. */
+/** Converts a span of the decoded text to a span of the original text. `escapes` are in order. */
 function withEscapes([from, to]: Span, escapes: readonly Escape[]): Span {
   return [sourceOf(from, escapes).start, sourceOf(to - 1, escapes).end];
 }
 
-/** From the first character up to the one after the last. */
+/** The indexes of the first character, and after the last. */
 type Span = readonly [number, number];
 
 function sourceOf(index: number, escapes: readonly Escape[]): { start: number; end: number } {

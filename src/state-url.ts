@@ -3,9 +3,9 @@ import { parseDuration } from './duration.ts';
 
 /** The address of a ledger on PostgreSQL, as it is configured. */
 export interface StateUrl {
-  /** What the client of the database is given: the address without mgw's own parameters. */
+  /** The URL for the database client, without mgw's own parameters. */
   href: string;
-  /** The address as it may be shown: without its password. */
+  /** The URL without its password, for messages. */
   shown: string;
   /** The password in it, '' if there is none. */
   password: string;
@@ -28,7 +28,7 @@ export interface StateTls {
   key?: string;
 }
 
-/** The values of `sslmode` that mgw takes. It verifies the server's name too if less is asked for. */
+/** The accepted values of `sslmode`. mgw always verifies the server's name as well. */
 const tlsModes: Record<string, StateTls['mode']> = {
   'verify-full': 'verify',
   'verify-ca': 'verify',
@@ -42,7 +42,7 @@ const defaultPatienceMs = 10_000;
 const allowed =
   'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters';
 
-/** True for an address of a ledger on PostgreSQL, and false for a folder. */
+/** Whether a text is the URL of a ledger on PostgreSQL; false for a folder. */
 export function isStateUrl(text: string): boolean {
   return /^postgres(ql)?:\/\//i.test(text);
 }
@@ -85,7 +85,7 @@ function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** An address without its password; whatever cannot be read as one is not shown at all. */
+/** Returns a URL without its password. A text that is not a URL is not shown at all. */
 export function shownUrl(text: string): string {
   if (!URL.canParse(text)) return 'postgres://…';
   const url = new URL(text);
@@ -94,7 +94,7 @@ export function shownUrl(text: string): string {
   return url.href;
 }
 
-/** True if an address holds a password. */
+/** Whether a URL contains a password. */
 export function hasPassword(text: unknown): boolean {
   return (
     typeof text === 'string' && isStateUrl(text) && URL.canParse(text) && passwordIn(new URL(text)) !== ''

@@ -154,9 +154,8 @@ type User = number | undefined;
 const thisUser = (): User => process.geteuid?.();
 
 /**
- * Why this user cannot rely on a file or folder, in words that follow "it"; undefined if it is safe. Files of root are
- * trusted. Files of other users are not, not even by root: they could redirect the key, as git would run another user's
- * hooks.
+ * Returns why this user cannot trust a file or folder, in words that follow "it"; undefined if it is safe. Files of
+ * root are trusted. Files of other users are not, not even by root, because they could redirect the key.
  */
 export function ownerFault({ uid }: Pick<Stats, 'uid'>, user: User = thisUser()): string | undefined {
   if (user === undefined || uid === user || uid === 0) return undefined;

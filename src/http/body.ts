@@ -74,8 +74,8 @@ function step(decoder: Transform, slice: Uint8Array): Promise<void> {
 }
 
 /**
- * Reads a body up to `maxBytes`. `complete` is false if the bound cut it or the stream broke: what had come
- * by then is kept, since a handle may be in it.
+ * Reads a body up to `maxBytes`. `complete` is false if it is longer or broke off. Returns the bytes before that,
+ * because they may contain a handle.
  */
 export async function readBounded(
   body: AsyncIterable<Uint8Array>,

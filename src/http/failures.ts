@@ -2,7 +2,7 @@ import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { idAt, isObject, textAt, tryParseJson, type Json, at } from '../json.ts';
 
-// Where gateways put the words of an error, best first.
+// The places of the message in an error, best first.
 const messagePaths = [
   'error.message',
   'error',
@@ -28,17 +28,17 @@ const codePaths = [
 const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header.reqid'];
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
-// More than this no gateway has to say, UTF-16 code units. Every text is cut to it before a pattern sees it.
+// The maximum length of a message in UTF-16 code units. Texts are cut to it before a pattern is applied.
 const longestMessage = 4000;
 const longestId = 200;
 
-/** The JSON of a body; a one-element array (as some Google endpoints send) is unwrapped. */
+/** Returns the JSON of a body. Unwraps an array of one element, as some Google endpoints send. */
 export function bodyOf(reply: Reply): Json | undefined {
   const body = tryParseJson(reply.text);
   return Array.isArray(body) && body.length === 1 && isObject(body[0]) && 'error' in body[0] ? body[0] : body;
 }
 
-/** The gateway's id of a call, from its headers, its body, or `(request id: …)` at the end of a message. */
+/** Returns the gateway's id of a call, from its headers, its body, or `(request id: …)` at the end of a message. */
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
   const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
   const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
@@ -51,8 +51,8 @@ function idInWords(words: string): string | undefined {
 }
 
 /**
- * The words of an error body in any of the forms that gateways use, 4000 UTF-16 code units of them at most;
- * undefined if there are none. A web page among them is given as its text.
+ * Returns the message of an error body in any form that gateways use, at most 4000 UTF-16 code units; undefined if
+ * there is none. Converts a web page to its text.
  */
 export function messageIn(body: Json | undefined): string | undefined {
   const message = wholeMessage(body);
@@ -60,22 +60,22 @@ export function messageIn(body: Json | undefined): string | undefined {
   return (isMarkup(message) ? markupText(message) : message).slice(0, longestMessage);
 }
 
-// A message may be the upstream's own body, of JSON again.
+// A message may be the JSON of the upstream's own response.
 function wholeMessage(body: Json | undefined, depth = 0): string | undefined {
   const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
   if (message === undefined || depth > 2 || !/^\s*[{[]/.test(message)) return message;
   return wholeMessage(tryParseJson(message), depth + 1) ?? message;
 }
 
-/** The gateway's own error code as text, or undefined. */
+/** Returns the gateway's own error code as text, or undefined. */
 export function nativeCodeIn(body: Json | undefined): string | undefined {
   return codePaths.map((path) => idAt(body, path)).find((code) => code !== undefined);
 }
 
 /**
- * What a reply that is not a success means. Class by code and text first, since balance hides under 401 and
- * 403, a missing model under 503, and "not found" under 400 (specification 7). An error reported under a 2xx
- * counts by the status that its own code names, if it names one.
+ * Interprets an unsuccessful response. The code and the message come before the status, because a low balance may be
+ * reported as 401 or 403, a missing model as 503, and "not found" as 400 (specification 7). For an error under 2xx, the
+ * status in its code counts, if there is one.
  */
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
@@ -103,7 +103,7 @@ function fallbackMessage({ status, text }: Reply): string {
   return words === '' ? `HTTP ${status} with a page that shows nothing` : `HTTP ${status}: ${words}`;
 }
 
-// The words start with the native code, so that `^1008 ` is the code and not a number in a message.
+// The text starts with the native code, so that `^1008 ` matches the code and not a number in a message.
 const balance =
   /insufficient[_ -]?((user|account|token)[_ -]?)?(quota|balance|funds|credit)|quota is (exhausted|not enough)|quota_not_enough|TokenStatusExhausted|balance (is )?(not enough|insufficient|exhausted|too low)|not enough (balance|quota|credit)|pre_consume_token_quota|_lifetime|billing_hard_limit|out of credit|arrears|arrearage|AccountOverdue|额度不足|余额不足|额度已用尽|预扣费额度失败|欠费|^1008 /i;
 const policy =
@@ -129,8 +129,8 @@ const byStatus: Record<number, ErrorCode> = {
 };
 
 /**
- * The error code of a message and a status; the message takes precedence. Of long words the
- * beginning counts.
+ * Returns the error code for a message and a status. The message takes precedence. Examines only the start of a long
+ * message.
  */
 export function classify(text: string, status: number): ErrorCode {
   const words = text.slice(0, longestMessage + 2 * longestId);
@@ -145,22 +145,22 @@ export function classify(text: string, status: number): ErrorCode {
     byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
   );
 }
-// The longest text taken from a page, UTF-16 code units.
+// The maximum part of a page that is examined, in UTF-16 code units.
 const longestPage = 64 * 1024;
 
-/** True if a body is a web page or other markup: what proxies, and gateways with a wrong path, answer. */
+/** Whether a body is a web page or other markup, as from proxies or for a wrong path. */
 export function isMarkup(text: string): boolean {
   return /^\s*<(!doctype|!--|\?xml|[a-z][\w:-]*[\s/>])/i.test(text.slice(0, 1024));
 }
 
-/** The text of a page on one line: its title, or all its visible text if it has none. '' if it shows nothing. */
+/** Returns the text of a page on one line: its title, else its visible text; '' if there is none. */
 export function markupText(page: string): string {
   const head = page.slice(0, longestPage);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
   return plain(title) || plain(shownText(head));
 }
 
-// The text between the tags; scripts are not shown.
+// Returns the text between the tags, without scripts.
 function shownText(page: string): string {
   const [start = '', ...parts] = page.split('<');
   const texts = parts.map((part) =>
@@ -187,33 +187,33 @@ const byCode: Partial<Record<ErrorCode, string>> = {
   balance: 'Top up the account of the key, or use the key of another one.',
 };
 
-/** What to do about a refusal that says no more than its class (specification 5.1); undefined if that is open. */
+/** Returns advice for a class of refusals (specification 5.1); undefined if there is none. */
 export function adviceFor(code: ErrorCode): string | undefined {
   return byCode[code];
 }
 
-/** A gateway's message as a sentence, followed by advice if there is any. */
+/** Returns a gateway's message as a sentence, followed by the advice, if any. */
 export function withAdvice(message: string, advice: string | undefined): string {
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }
 
-/** A text that ends like a sentence, so that another one can follow it. */
+/** Ends a text like a sentence, so that another one can follow. */
 export function asSentence(text: string): string {
   const end = text.trimEnd();
   return /[.!?。！？]$/.test(end) ? end : `${end}.`;
 }
 
-/** Returns the sentence that says when the gateway wants the next try, with a space before it; empty if it did not say. */
+/** Returns a sentence with the gateway's requested delay, after a space; '' if it requested none. */
 export function retryHint({ retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
   return retryAfterMs > 0 ? ` Try again in ${Math.ceil(retryAfterMs / 1000)} s.` : '';
 }
 
-// No time takes more to say, UTF-16 code units.
+// The maximum length of a header that is parsed, in UTF-16 code units.
 const longest = 100;
 
 /**
- * The least time to wait before another try, ms, as `Retry-After` (seconds or an HTTP date), `retry-after-ms`
- * or Google's `RetryInfo` say it; undefined if none is given or readable. Never negative.
+ * Returns the minimum delay before a retry in ms, from `Retry-After` (seconds or an HTTP date), `retry-after-ms` or
+ * Google's `RetryInfo`; undefined if none is valid. Never negative.
  */
 export function retryAfter(
   headers: Record<string, string>,
@@ -233,7 +233,7 @@ export function retryAfter(
 
 function headerValue(value: string, now: number): number | undefined {
   if (/^\s*-?[\d.]+(e\d+)?\s*$/i.test(value)) return number(value, 1000);
-  // Without a time of day it is no HTTP date, though the engine makes one of any word and number.
+  // An HTTP date has a time of day. Date.parse would accept almost any word and number.
   const date = /\d\d:\d\d:\d\d/.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(date) ? undefined : date - now;
 }

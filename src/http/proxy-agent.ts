@@ -3,10 +3,13 @@ import connect from 'undici/lib/api/api-connect.js';
 import Dispatcher from 'undici/lib/dispatcher/dispatcher.js';
 import EnvHttpProxyAgent from 'undici/lib/dispatcher/env-http-proxy-agent.js';
 
-// undici's index lends dispatchers their calls; a proxy agent needs the one that opens a tunnel.
+// undici's index adds methods to dispatchers. A proxy agent needs the one that opens a tunnel.
 Object.assign(Dispatcher.prototype, { connect });
 
-/** Sends requests by tunnels through a proxy, with TLS as `secure` says; directly to what NO_PROXY names. */
+/**
+ * Creates an agent that sends requests through tunnels of a proxy, with the TLS options `secure`, and directly to hosts
+ * in NO_PROXY.
+ */
 export function proxyAgent(
   proxy: string,
   secure: buildConnector.BuildOptions,
@@ -22,7 +25,7 @@ export function proxyAgent(
   });
 }
 
-// undici would leave out a user without a password.
+// undici would omit a user without a password.
 function tokenFor({ username, password }: URL): string | undefined {
   if (username === '') return undefined;
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;

@@ -4,8 +4,8 @@ import ipaddr from 'ipaddr.js';
 import { isLoopbackHost } from '../exchange.ts';
 
 /**
- * Where a host is: on the public internet, in a private network, or on this machine. `never` is what no result is
- * fetched from: link-local (where clouds keep their secrets), reserved, or hidden inside an IPv6 address.
+ * The network of a host: the public internet, a private network, or this machine. `never`: no result is fetched from
+ * it, because it is link-local (where clouds have their secrets), reserved, or hidden in an IPv6 address.
  */
 export type Reach = 'public' | 'private' | 'loopback' | 'never';
 
@@ -18,7 +18,9 @@ const reachOfRange: Partial<Record<string, Reach>> = {
 };
 const privateName = /(^|\.)(localdomain|local|internal|lan|home\.arpa)$/;
 
-/** Where a host is, by its name or address as it is written, with or without IPv6's brackets. Nothing is looked up. */
+/**
+ * Returns the network of a host by its written name or address, with or without IPv6's brackets. Makes no DNS lookup.
+ */
 export function reachOf(host: string): Reach {
   const bare = bareHost(host);
   if (isAddress(bare)) return reachOfAddress(ipaddr.parse(bare));
@@ -26,10 +28,10 @@ export function reachOf(host: string): Reach {
   return !bare.includes('.') || privateName.test(bare) ? 'private' : 'public';
 }
 
-/** True for a host that is an address, with or without IPv6's brackets. */
+/** Whether a host is an IP address, with or without IPv6's brackets. */
 export function isAddress(host: string): boolean {
   const bare = bareHost(host);
-  // To find that a name is none the library makes an error.
+  // For a name, the library creates an error, which is slow.
   return mayBeAddress.test(bare) && ipaddr.isValid(bare);
 }
 
@@ -45,7 +47,7 @@ function reachOfAddress(address: ipaddr.IPv4 | ipaddr.IPv6): Reach {
   return reachOfRange[address.range()] ?? 'never';
 }
 
-// An IPv4 address that is mapped into an IPv6 one, or translated to it (NAT64, 6to4).
+// Returns an IPv4 address that is mapped or translated to an IPv6 one (NAT64, 6to4).
 function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefined {
   if (!(address instanceof ipaddr.IPv6)) return undefined;
   if (address.isIPv4MappedAddress()) return address.toIPv4Address();
@@ -55,8 +57,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * True if an answer of the gateway may lead to a host: to the base URL's own, to the public internet, and no nearer
- * to this machine than the base URL itself leads, by its name or by what DNS says of it.
+ * Whether a response of the gateway may refer to a host: the host of the base URL, the public internet, or a network
+ * that is no nearer to this machine than the base URL, by its name or its DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, own] = [bareHost(host), bareHost(baseUrl.hostname)];
@@ -68,7 +70,7 @@ export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean
   return led === 'loopback' || led === reach;
 }
 
-// Inside a company its gateway's public name may lead to a private address.
+// In a company, the public name of the gateway may resolve to a private address.
 async function reachOfGateway(own: string): Promise<Reach> {
   const written = reachOf(own);
   if (written !== 'public' || isAddress(own)) return written;
@@ -79,7 +81,7 @@ async function reachOfGateway(own: string): Promise<Reach> {
   );
 }
 
-/** Why a host is not connected to. */
+/** Returns the error for a host in a network that must not be connected to. */
 export function privateAddressError(host: string): Error {
   const message = `${host} is in a private network, and the base URL is not`;
   return Object.assign(new Error(message), { code: 'MGW_PRIVATE' });
@@ -88,8 +90,8 @@ export function privateAddressError(host: string): Error {
 type Callback = (error: Error | null, address: string | LookupAddress[], family?: number) => void;
 
 /**
- * A look-up for connections to what an answer names: it fails where DNS gives an address that is not within reach, so
- * that a public name cannot lead to a private address.
+ * Returns a DNS lookup for hosts from responses. It fails if an address is not within reach, so that a public name
+ * cannot lead to a private address.
  */
 export function lookupWithin(
   baseUrl: URL,
@@ -115,22 +117,22 @@ async function addressesWithin(
   return addresses;
 }
 
-/** A URL's host without the brackets of IPv6. */
+/** Returns a URL's host without the brackets of IPv6. */
 export function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-/** True if a host, without the brackets of IPv6, is this machine's loopback, by name or by address. */
+/** Whether a host, without the brackets of IPv6, is loopback, by name or by address. */
 export function isLoopback(host: string): boolean {
   return host === '::1' || host.endsWith('.localhost') || isLoopbackHost(host);
 }
 
 /**
- * The environment's proxy for a URL, '' for none; loopback has none. The caller applies NO_PROXY.
- * @throws Error if it is of a kind that is not known.
+ * Returns the environment's proxy for a URL; '' for none, and for loopback. The caller applies NO_PROXY.
+ * @throws Error if its protocol is not http or https.
  */
 export function proxyFor(url: URL): string {
-  // undici would take the proxy of http for https, too, and speak to kinds of proxies that know no tunnel.
+  // undici would use the http proxy for https too, and accept proxies that do not support tunnels.
   const name = url.protocol.replace(':', '_proxy');
   const value = isLoopback(hostOf(url)) ? '' : process.env[name] || process.env[name.toUpperCase()] || '';
   if (value === '' || /^https?:\/\//i.test(value)) return value;

@@ -3,13 +3,13 @@ import { TransportError } from './transport-error.ts';
 
 type Redact = (text: string) => string;
 
-/** So much of a refusal's body is read; none that is meant to be read is longer. Bytes. */
+/** The maximum size of a refusal's body that is read, in bytes. */
 const longestRefusal = 1024 * 1024;
 
 /**
- * A client whose responses hold no secret: gateways quote keys, and no reader needs them. It is taken out before
- * anybody cuts a text to a length, since half a Base64 key is not recognised. A stream of success passes as it is;
- * a reader that makes text of it calls its `clean`.
+ * Returns a client that removes secrets from responses, because gateways quote keys. Removes them before any text is
+ * shortened, because half of a Base64 key is not recognised. Does not change a successful stream. A reader that
+ * converts it to text calls its `clean`.
  */
 export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {
   return {
@@ -26,12 +26,12 @@ export function redactingClient(client: GatewayClient, redact: Redact): GatewayC
   };
 }
 
-/** Headers without the secrets in their values. */
+/** Returns headers without the secrets in their values. */
 export function cleanHeaders(headers: Record<string, string>, redact: Redact): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
 }
 
-// All that came is given out, also if the body breaks off then.
+// Passes on everything that arrived before a break.
 async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;

@@ -4,21 +4,21 @@ import type { Reply } from '../exchange.ts';
 import { readFailure } from './failures.ts';
 import { TransportError } from './transport-error.ts';
 
-/** How a read is repeated. */
+/** Options of {@link readWithRetries}. */
 export interface RetryOptions {
   clock: Clock;
   retries: number;
-  /** The number of retries if no connection can be made, if that is less. */
+  /** The number of retries if no connection can be made; `retries` by default. */
   unsentRetries?: number;
-  /** No try begins after it. */
+  /** No attempt begins after it. */
   deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
 }
 
 /**
- * Repeats a read (never a submission) with exponential backoff while the response is 429 or 5xx, is cut, or does
- * not arrive (specification 7). Returns the last response, whatever it is.
+ * Repeats a read (never a submission) with exponential backoff while the response is 429 or 5xx, is incomplete, or does
+ * not arrive (specification 7). Returns the last response of any status.
  * @throws MgwError('unreachable') if the last try got no response; the signal's reason if it is aborted.
  */
 export async function readWithRetries(call: () => Promise<Reply>, options: RetryOptions): Promise<Reply> {
@@ -59,8 +59,8 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
   }
 }
 /**
- * How long to wait before the next try, ms: doubling from `baseMs` up to `capMs`, with a quarter of jitter either
- * way, and never less than what the gateway asked for.
+ * Returns the delay before the next attempt in ms: doubles from `baseMs` up to `capMs`, with 25 % jitter, and is never
+ * less than `floorMs`, which the gateway requested.
  */
 export function backoffMs(
   tries: number,
@@ -72,8 +72,8 @@ export function backoffMs(
 }
 
 /**
- * The pause before the n-th further poll, ms: it grows from `intervalMs` to twice that, with jitter inside that
- * band (5 to 10 s by default: specification 8).
+ * Returns the pause before the n-th further poll in ms: grows from `intervalMs` to twice that, with jitter in that
+ * range (5 to 10 s by default: specification 8).
  */
 export function pollPauseMs(polls: number, intervalMs: number, random: () => number = Math.random): number {
   const top = Math.min(2, 1.15 ** polls);

@@ -1,7 +1,7 @@
 import { messageOf, systemCode } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
-/** Why no whole answer came. */
+/** Why no complete response arrived. */
 export type TransportReason =
   | 'unreachable'
   | 'certificate'
@@ -12,8 +12,8 @@ export type TransportReason =
   | 'aborted_before_send';
 
 /**
- * A call that got no whole answer. `unsent`: no byte of the request left this machine, so it may be repeated.
- * `sent`: a byte may have left, so the gateway may have handled it.
+ * A call without a complete response. `unsent`: no byte of the request was sent, so it may be repeated. `sent`: a byte
+ * may have been sent, so the gateway may have handled it.
  */
 export class TransportError extends Error {
   override readonly name = 'TransportError';
@@ -26,7 +26,7 @@ export class TransportError extends Error {
     this.reason = reason;
   }
 
-  /** A connection that could not be made. */
+  /** Returns the error of a connection that could not be made. */
   static unsent(cause: unknown, url: URL): TransportError {
     if (cause instanceof TransportError) return cause;
     const reason = reasonOf(cause);
@@ -34,12 +34,12 @@ export class TransportError extends Error {
     return new TransportError('unsent', reason, `cannot reach ${url.host}${hint}: ${wordsOf(cause)}`, cause);
   }
 
-  /** A request that was kept back at the last moment, directly before its first byte. */
+  /** Returns the error of a request that was stopped immediately before its first byte. */
   static abortedBeforeSend(why: string): TransportError {
     return new TransportError('unsent', 'aborted_before_send', why);
   }
 
-  /** A connection that broke, or a time that ran out, after the first byte may have left. */
+  /** Returns the error of a connection that broke or timed out after the first byte may have been sent. */
   static sent(cause: unknown, url: URL, reason: TransportReason = 'broken'): TransportError {
     if (cause instanceof TransportError) return cause;
     return new TransportError(
@@ -60,10 +60,10 @@ function reasonOf(cause: unknown): TransportReason {
   return code === 'MGW_PRIVATE' ? 'private_address' : 'unreachable';
 }
 
-// An AggregateError (every address of a name failed) has an empty message of its own.
+// An AggregateError (every address of a name failed) has an empty message.
 function wordsOf(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
-  // OpenSSL's own words give the file and line of its source.
+  // OpenSSL's messages contain the file and line of its source.
   const code = systemCode(cause) ?? '';
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)$/.test(code))
     return 'what answers there does not speak TLS (is it an http:// address?)';

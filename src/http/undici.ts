@@ -3,16 +3,16 @@ import symbols from 'undici/lib/core/symbols.js';
 import Client from 'undici/lib/dispatcher/client.js';
 import Pool from 'undici/lib/dispatcher/pool.js';
 
-// These are a quarter of undici: its index loads proxies, WebSocket, caches and a fetch of its own as well, at every start.
+// A quarter of undici. Its index would also load proxies, WebSocket, caches and fetch at every start.
 export { buildConnector, Client, Pool };
 
-/** The member of a connection that is the parser of its answers. */
+/** The symbol of a connection's response parser. */
 export const { kParser } = symbols;
 
-/** What of that parser is of use here. */
+/** The used members of that parser. */
 export interface Parser {
   /** Resumes reading after a pause. */
   resume(): void;
-  /** False if the connection's end may be the answer's. */
+  /** False if the end of the connection may be the end of the response. */
   shouldKeepAlive: boolean;
 }

@@ -40,7 +40,7 @@ export class WireResponse extends Readable {
 
   constructor(
     readonly statusCode: number,
-    /** Names are in lower case. The values of a repeated header are joinValues by `, `. */
+    /** Names are in lower case. The values of a repeated header are joined by `, `. */
     readonly headers: Record<string, string>,
     controller: Controller,
     { maxBuffered, hasExcess }: { maxBuffered: number; hasExcess: () => boolean },

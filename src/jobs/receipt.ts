@@ -57,8 +57,7 @@ function reading<Value>(path: string, read: (file: number) => Value): Value {
 }
 
 /**
- * Returns where a video differs from what its request names. Properties that the request leaves open are never a
- * mismatch.
+ * Returns the differences between a video and its request. A property that the request leaves open is never a mismatch.
  */
 export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protocol): Mismatch[] {
   const { width, height } = delivered;

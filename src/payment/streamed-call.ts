@@ -4,7 +4,7 @@ import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.t
 import { withIdleTimeout } from '../http/deadline.ts';
 import { readBounded } from '../http/body.ts';
 
-/** In bytes. */
+/** The maximum size of a refusal's body in bytes. */
 const longestErrorBody = 1024 * 1024;
 
 /** A call whose response head decides about the submission, and whose body is then read as a stream. */

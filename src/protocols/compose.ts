@@ -47,10 +47,10 @@ export function longName(flag: Flag): string {
 }
 
 /**
- * The body of a submission from all its parts (design 1): `--set` wins over flags, flags over `--body`, and the
- * defaults of the config fill only missing fields. Flags that share one field (two kinds of reference) have
- * their lists joined in the order of the table. Aliases are left alone and nothing is checked: `normalise` and
- * `check` come after this.
+ * Composes the body of a submission (design 1): `--set` takes precedence over flags, flags over `--body`, and
+ * configured defaults fill only missing fields. The lists of flags that share a field (two kinds of reference) are
+ * joined in the order of the table. Does not resolve aliases or check anything; `normalise` and `check` do that
+ * afterwards.
  * @throws MgwError('usage') naming the flag, or `--set` and its path.
  */
 export function compose(protocol: Protocol, input: ComposeInput): JsonObject {
@@ -136,8 +136,8 @@ function refused(flag: Flag, name: string, value: string, allowed: string): MgwE
 }
 
 /**
- * Puts the values of `--set` (`path=value` in native spelling, a list's entry as `.0` or `[0]`) into a body; a value
- * that is JSON is taken as such.
+ * Sets the values of `--set` in a body (`path=value` in native spelling, a list's entry as `.0` or `[0]`). A value that
+ * is JSON is parsed.
  * @throws MgwError('usage') naming the path.
  */
 export function applySets(body: JsonObject, sets: readonly string[]): void {
@@ -196,17 +196,17 @@ function asGiven(value: unknown, flag: Flag): unknown {
   return typeof value === 'number' ? String(value) : value;
 }
 
-// A body is walked by recursion.
+// Bodies are processed recursively.
 const maxSteps = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** A path as it is read here: `FileInfos[0].Url` is `FileInfos.0.Url`. */
+/** Normalizes a path: `FileInfos[0].Url` becomes `FileInfos.0.Url`. */
 export function dottedPath(path: string): string {
   return path.replace(/\[(\d+)\](?=[.[]|$)/g, '.$1');
 }
 
 /**
- * The steps of a field's path: `instances.0.prompt`.
+ * Splits the path of a field: `instances.0.prompt`.
  * @throws Error if there are too many, or one is empty or would reach what an object inherits.
  */
 export function fieldSteps(path: string): string[] {
@@ -218,7 +218,7 @@ export function fieldSteps(path: string): string[] {
   return steps;
 }
 
-/** True if there is a value at a path, or something on the way that has no members. */
+/** Whether a path has a value, or passes through a value without members. */
 export function hasField(body: JsonObject, steps: readonly string[]): boolean {
   let current: Json | undefined = body;
   for (const step of steps) {
@@ -230,9 +230,8 @@ export function hasField(body: JsonObject, steps: readonly string[]): boolean {
 }
 
 /**
- * Puts a value at a path, in place. What is missing on the way is made: a list if the next step is a number,
- * an object otherwise.
- * @throws Error if something on the way is neither, or an index is beyond the end of its list.
+ * Sets the value at a path, in place. Creates missing parents: a list if the next step is a number, else an object.
+ * @throws Error if a parent is neither, or an index is beyond the end of its list.
  */
 function setField(body: JsonObject, steps: readonly string[], value: Json): void {
   let container: Json = body;

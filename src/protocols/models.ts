@@ -6,7 +6,7 @@ import type { Model } from '../exchange.ts';
 import type { Protocol } from './protocol.ts';
 import { protocols } from './registry.ts';
 
-/** The exchange that lists the models of the key (specification 4.5). */
+/** Returns the request that lists the models of the key (specification 4.5). */
 export function listModels(): Exchange {
   return { method: 'GET', path: '/v1/models', headers: {} };
 }
@@ -47,7 +47,7 @@ function refusalUnder200(reply: Reply): Failure {
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
 }
 
-// It may be larger than all that is read: it is not parsed to find that out.
+// A listing that is too long is not parsed.
 function cut(reply: Reply): Failure {
   const message = `the model listing broke off, or is too long: ${reply.text.length} characters came`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
@@ -95,7 +95,7 @@ function createdOf(entry: JsonObject): number | undefined {
   return typeof seconds === 'number' && Number.isFinite(seconds) ? seconds : undefined;
 }
 
-// One entry for each version is a way to list them: nothing that an entry tells is lost.
+// Some listings have one entry for each version. Merges all their data.
 function merged(models: Model[]): Model[] {
   const byId = new Map<string, Model[]>();
   for (const model of models) {
@@ -121,7 +121,7 @@ function unique<T>(values: T[]): T[] {
   return [...new Set(values)];
 }
 
-// The specification says that an entry marks its protocol, and not in which field or by which word (2.7).
+// The specification says that an entry marks its protocol, but not the field or the word (2.7).
 const protocolFields = ['protocol', 'protocols', 'supported_protocols', 'video_protocol', 'video_protocols'];
 const endpointFields = [
   'supported_endpoint_types',

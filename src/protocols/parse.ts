@@ -1,16 +1,16 @@
 import type { Flag } from './protocol.ts';
 
-/** The row of a flag that takes one value: by default, non-empty text. */
+/** Defines a flag with one value, by default non-empty text. */
 export function valueFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
   return { flags, field, description, kind: 'text', parse: text, ...more };
 }
 
-/** The row of a flag that may be repeated; each value is parsed by itself. */
+/** Defines a flag that may be repeated. Each value is parsed separately. */
 export function listFlag(flags: string, field: string, description: string, more: Partial<Flag> = {}): Flag {
   return { flags, field, description, kind: 'list', parse: text, ...more };
 }
 
-/** The row of a flag that has a `--no-` form too. */
+/** Defines a flag that also has a `--no-` form. */
 export function switchFlag(
   flags: string,
   field: string,
@@ -45,7 +45,7 @@ export function text(value: string | boolean): string {
   return value;
 }
 
-/** A parser that takes one of some words, spelled exactly. */
+/** Returns a parser that accepts one of the words, with exact spelling. */
 export function oneOf(...words: readonly string[]): (value: string | boolean) => string {
   return (value) => {
     if (typeof value !== 'string' || !words.includes(value)) throw new Error(words.join(', '));

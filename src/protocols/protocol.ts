@@ -7,7 +7,7 @@ import type { Json, JsonObject } from '../json.ts';
  * help, the defaults of the config and the error messages are all read from it.
  */
 export interface Flag {
-  /** As commander takes it: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
+  /** In commander's syntax: `--duration <seconds>`, `--reference-image <url...>`, `--audio`. */
   flags: string;
   description: string;
   /** Path of the field in the body: `parameters.durationSeconds`, `instances.0.prompt`. */
@@ -89,7 +89,7 @@ export interface Quantity {
 export type Source =
   /** On the gateway itself, below the base URL; the key is sent. */
   | { kind: 'gateway'; path: string }
-  /** An absolute address; `own-site` sends the key where design 6 allows it, `never` sends none. */
+  /** An absolute URL. `own-site` sends the key if design 6 allows it; `never` sends none. */
   | { kind: 'url'; url: string; key: 'own-site' | 'never' }
   /** Inside the poll answer: `Reply.spooled[index]`. */
   | { kind: 'inline'; index: number };
@@ -169,7 +169,7 @@ export interface Protocol {
   /** Whether assets are sent as Base64 in the body, so that no store is needed. */
   readonly inlineAssets?: true;
 
-  /** Members of a poll answer whose long Base64 strings are media and are decoded while they stream. */
+  /** Members of a poll's response whose long Base64 strings are media, and are decoded while they stream. */
   readonly inlineMedia?: readonly string[];
   /** Names of the equivalent paths of a submission, the default first, if there are several. */
   readonly endpoints?: readonly string[];
@@ -210,8 +210,8 @@ export interface Protocol {
   /** Reads the response to a status query; never throws. */
   readQuery(reply: Reply, handle: string): QueryVerdict;
   /**
-   * Reads an answer of a result's source that is not the media itself: true if it says that the result is
-   * not ready yet (specification 4.3), so that it is asked again.
+   * Whether a response that is not media says that the result is not ready yet (specification 4.3), so that it is
+   * requested again.
    */
   notReady(reply: Reply): boolean;
 }

@@ -4,7 +4,7 @@ import { isObject, parseCutJson, type Json } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
 import { strayTaskIdIn } from './task-id.ts';
 
-/** True for an answer under 2xx, whatever it says. */
+/** Whether the status of a response is 2xx. */
 export function isSuccess({ status }: Reply): boolean {
   return status >= 200 && status < 300;
 }
@@ -95,7 +95,7 @@ export function taskFailure(reply: Reply, body: Json, message: string, nativeCod
   return { code, message, nativeCode, requestId: requestIdOf(reply, body) };
 }
 
-/** A 2xx answer in which nothing could be read. */
+/** Returns the failure of a 2xx response that is unreadable. */
 export function unreadable(reply: Reply, what: string): Failure {
   const shown = reply.text.trim().slice(0, 200);
   const message = shown === '' ? `an empty answer instead of ${what}` : `no ${what} in the answer: ${shown}`;

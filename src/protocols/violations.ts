@@ -1,6 +1,6 @@
 import type { Violation } from './protocol.ts';
 
-/** Shown in place of a value that was read from a file: no error quotes a file. */
+/** Replaces a value from a file, because errors never quote files. */
 export const valueInFile = 'the value in the file';
 
 const limit = 60;
@@ -23,7 +23,7 @@ export function shownValue(value: unknown): string {
   return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
 }
 
-/** How many characters a text has, counted as code points, as the limits of prompts do. */
+/** Returns the number of characters of a text in code points, the unit of the limits of prompts. */
 export function charactersIn(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
 }
@@ -32,7 +32,7 @@ function looksLikeText(value: string): boolean {
   return value.trim() === value && !/^(|true|false|null|-?\d+(\.\d+)?)$/.test(value);
 }
 
-// Only the head is looked at: what is shown is short, and a value may be a whole file.
+// Examines only the start, because the shown text is short, and a value may be a whole file.
 function printable(value: string): string {
   return value
     .slice(0, 4 * limit)

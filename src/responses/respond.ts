@@ -20,23 +20,22 @@ import {
   responsesExchange,
 } from './wire.ts';
 
-/** What a call works with. */
+/** Dependencies of a call. */
 interface RespondDeps extends Omit<PayDeps, 'signals'> {
-  /** Ends the call at once: there is no job that would go on. */
+  /** Aborts the call immediately, because there is no job that could continue. */
   signal: AbortSignal;
-  /** How long a stream may be silent, ms; five minutes if absent, since models think. */
+  /** How long a stream may be silent, in ms; default five minutes, because models think. */
   idleTimeoutMs?: number;
 }
 
-/** The default time in ms until the head of the answer must arrive. */
+/** The default time limit for the head of the response, in ms. */
 const headTimeoutMs = 600_000;
 const defaultIdleMs = 300_000;
 
 /**
  * Makes one call of the Responses endpoint (specification 4.5). It costs money and leaves no job behind.
- *
- * @param onText takes the text of the answer as it arrives
- * @param deadline when trying and reading end
+ * @param onText called with the text of the response as it arrives
+ * @param deadline the deadline of attempts and of reading
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 130/143 interrupted.
  */
 export async function respond(
@@ -49,7 +48,7 @@ export async function respond(
   const call = new StreamedCall(idleMs, deadline, maxBytes);
   const payment = {
     exchange: responsesExchange(body),
-    // Its tokens are counted when it is over, and nothing bounds them before.
+    // The tokens are counted at the end, and are not limited before.
     purchase: { name: 'response', what: 'a response' },
     auth: bearer,
     read: readHead,
@@ -66,7 +65,7 @@ export async function respond(
   return end;
 }
 
-// There is nothing that could be resumed.
+// It cannot be resumed.
 function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
   return interrupted(signal, charged, 'Interrupted: the answer was given up.').with({ retry: 'never' });
 }
@@ -82,13 +81,12 @@ function readHead(reply: Reply): SubmitVerdict {
   return { kind: 'rejected', failure: { ...failure, message } };
 }
 
-/** The most of an answer that is read, or held before it is, bytes. */
+/** The maximum size of a response in bytes, and of its unread part. */
 const maxBytes = 64 * 1024 * 1024;
 
 /**
- * Reads the answer of a call that was accepted: a response, or the events of one.
- *
- * @param onText takes the text as it arrives
+ * Reads the body of an accepted call: a response, or its events.
+ * @param onText called with the text as it arrives
  */
 async function readAnswer(
   answer: StreamedReply,
@@ -103,8 +101,8 @@ async function readAnswer(
 }
 
 /**
- * The first character decides, since relays name the wrong type: no event begins with a brace, and no document with
- * a letter. The type counts for an empty body alone.
+ * The first character decides, because relays declare the wrong type: no event begins with a brace, and no document
+ * with a letter. The declared type counts only for an empty body.
  */
 async function readEither(
   body: AsyncGenerator<Uint8Array, void>,
@@ -114,7 +112,7 @@ async function readEither(
   for (;;) {
     const next = await body.next();
     if (next.done === true) return isDocument ? readResponse(undefined) : new ResponseStream(onText).finish();
-    // Blank beginnings and a byte order mark (its bytes) say nothing, and are left out.
+    // Skips white space and the bytes of a byte order mark.
     const first = /[^\s\xef\xbb\xbf]/.exec(Buffer.from(next.value).toString('latin1'))?.[0];
     if (first === undefined) continue;
     return (/[{[<]/.test(first) ? readWhole : readEvents)(withFirst(next.value, body), onText);
@@ -169,11 +167,11 @@ async function readEvents(
 const largestEvent = 16 * 1024 * 1024;
 
 /**
- * Reads server-sent events of a response, in chunks that are cut anywhere. Each piece of text is handed out as it
- * comes; the end is known from a terminal event alone, and nothing after it is looked at.
+ * Reads the server-sent events of a response, in chunks that may be cut anywhere. Passes on each piece of text as it
+ * arrives. Only a terminal event proves the end, and nothing after it is read.
  */
 export class ResponseStream {
-  /** How the response ended, once that is known. */
+  /** How the response ended, if known. */
   end: ResponseEnd | undefined;
   readonly #onText: (text: string) => void;
   readonly #decoder = new TextDecoder();

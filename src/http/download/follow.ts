@@ -19,7 +19,7 @@ export interface DownloadGateway extends TrustedGateway {
   trace?: (line: string) => void;
 }
 
-/** How an address is openFor. */
+/** Options of {@link follow}. */
 export interface FollowOptions {
   gateway: DownloadGateway;
   headers: Record<string, string>;

@@ -12,7 +12,7 @@ const brand =
   (head: Buffer) =>
     text(4, 'ftyp')(head) && names.includes(head.toString('latin1', 8, 12));
 
-// How the files of each type begin.
+// The first bytes of each file type.
 const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
   ['image/png', text(0, '\x89PNG\r\n\x1a\n')],
   ['image/jpeg', text(0, '\xff\xd8\xff')],
@@ -25,7 +25,7 @@ const signatures: [mime: string, begins: (head: Buffer) => boolean][] = [
 ];
 const types = signatures.map(([mime]) => mime);
 
-/** The MIME type that the first bytes of an image show (64 are enough), or undefined for none that is known. */
+/** Returns the MIME type of an image from its first 64 bytes; undefined if it is unknown. */
 export function imageType(head: Uint8Array): string | undefined {
   const bytes = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, 64));
   return signatures.find(([, begins]) => begins(bytes))?.[0];
