@@ -1,14 +1,14 @@
 import { defineConfig } from 'vitest/config';
 import { SlowestFirst } from './test/support/slowest-first.ts';
 
-// They replace a module of Node, which whoever shares their process would get as well.
+// They replace a module of Node, which other tests in the same process would get too.
 const alone = [
   'test/http/connections.test.ts',
   'test/http/download/part.test.ts',
   'test/files/publish.test.ts',
 ];
 
-// A machine may have other things to do: nothing is told by how long it takes.
+// The machine may be busy, so a test's duration proves nothing.
 const common = {
   testTimeout: 120_000,
   hookTimeout: 120_000,

@@ -1,9 +1,7 @@
-// The download engine against curl (design 12): 1 GiB on loopback, hashed and synced by mgw, neither by curl.
-//
-//   npx rolldown bench/download.ts --platform node --dir "$TMPDIR/bench" && node "$TMPDIR/bench/download.js" [FOLDER]
-//
-// FOLDER is where the files go (default: the system's temporary one). Both run in turn, five times; each ratio is
-// that of one turn. `curl+sha256sum` does what mgw does: the bytes, then their hash.
+// The download engine against curl (design 12): 1 GiB on loopback, hashed and synced by mgw, neither by curl. npx
+// rolldown bench/download.ts --platform node --dir "$TMPDIR/bench" && node "$TMPDIR/bench/download.js" [FOLDER] FOLDER
+// is the output folder (default: the system's temporary folder). Both run in turn, five times; each ratio is that of
+// one turn. `curl+sha256sum` does what mgw does: the bytes, then their hash.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';

@@ -1,10 +1,8 @@
-// Protocol A's inline results (design 12): a poll answer with a Base64 video becomes a file on disk.
-//
-//   npx rolldown bench/inline.ts --platform node --file "$TMPDIR/inline.mjs" && node "$TMPDIR/inline.mjs" [FOLDER]
-//
-// FOLDER is where the output goes (default: the system's temporary one). Each measurement is a process of its
-// own, on one core where `taskset` is there. Prints MB of JSON for each second of wall time and of CPU time, the
-// peak of resident memory, and at 256 MiB the ratio to reading the whole body, JSON.parse and Buffer.from.
+// Protocol A's inline results (design 12): a poll answer with a Base64 video becomes a file on disk. npx rolldown
+// bench/inline.ts --platform node --file "$TMPDIR/inline.mjs" && node "$TMPDIR/inline.mjs" [FOLDER] FOLDER is the
+// output folder (default: the system's temporary folder). Each measurement is a process of its own, on one core if
+// `taskset` is installed. Prints MB of JSON for each second of wall time and of CPU time, the peak of resident memory,
+// and at 256 MiB the ratio to reading the whole body, JSON.parse and Buffer.from.
 import { spawnSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -66,7 +64,7 @@ function whole(size: number, path: string): number {
   return media.length;
 }
 
-// The process's own peak; what getrusage tells is inherited from the parent on Linux.
+// The process's own peak; on Linux, the value of getrusage is inherited from the parent.
 function peakMib(): number {
   try {
     return Number(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]) / 1024;

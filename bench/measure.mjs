@@ -1,7 +1,6 @@
-// One measured run of a program: wall time, CPU time and the peak of resident memory.
-//
-// bash times it, since Node does not tell what a child took; /proc tells the peak of memory while the program runs
-// (Linux only). Both are of the program alone and what it started, not of bash.
+// One measured run of a program: wall time, CPU time and the peak of resident memory. bash times it, since Node does
+// not report the CPU time of a child; /proc shows the peak of memory while the program runs (Linux only). Both are of
+// the program alone and what it started, not of bash.
 import { Buffer } from 'node:buffer';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -82,7 +81,7 @@ export function peakOf(pid) {
   return kib && (Number(kib) * 1024) / 1e6;
 }
 
-/** The seconds of user and system that a running process has taken; Linux counts hundredths. */
+/** The CPU time of a running process, user and system, in seconds; Linux counts hundredths. */
 export function cpuOf(pid) {
   const fields = read(`/proc/${pid}/stat`).split(') ').pop().split(' ');
   return (Number(fields[11]) + Number(fields[12])) / 100;
@@ -125,7 +124,7 @@ export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
   };
 }
 
-/** The CPU that writing 1 GiB has taken at best, microseconds. */
+/** The lowest CPU time for writing 1 GiB, in microseconds. */
 let atBest = Infinity;
 
 /**

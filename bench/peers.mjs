@@ -8,8 +8,7 @@ const folder = join(import.meta.dirname, '.peers');
 
 /**
  * A package of npm, by a range of versions.
- *
- * @returns {{ path: string, version: string }} where it stands, to be imported by, and what it is
+ * @returns {{ path: string, version: string }} the path to import it by, and its version
  */
 export function npmPackage(name, range) {
   const own = join(folder, `${name.replace(/\W+/g, '-')}@${range}`);
@@ -41,8 +40,8 @@ function stands(name) {
 }
 
 /**
- * Nodes of other major versions, from the packages in which npm carries its programs; the running one stands for its own.
- *
+ * Nodes of other major versions, from the packages in which npm carries its programs; the running one is used for its
+ * own version.
  * @returns {{ major: number, version: string, path: string }[]}
  */
 export function nodes(majors) {

@@ -17,11 +17,11 @@ import { cpus, release, totalmem } from 'node:os';
  *   the unit of the value
  */
 
-/** How much more than the bound may be taken where the bound itself misses the target. */
+/** The allowed excess over the bound, if the bound itself misses the target. */
 const nearBound = 1.2;
 
 /**
- * How a row stands to its target; undefined if it has none. `bound`: nothing that does the work meets it on this
+ * Compares a row with its target; undefined if it has none. `bound`: nothing that does the work meets it on this
  * machine, and mgw is near the least possible.
  * @returns {'met' | 'bound' | 'MISSED' | undefined}
  */

@@ -20,9 +20,10 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
  * What loads the modules of a folder, which require each other as `./NAME` and nothing else but Node's own.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
- * @param {string} use the first of them is kept once for each use: it has what all commands need, and one needs little
- * @param {(name: string) => Buffer} [asset] returns an asset of the executable, which carries the files of the folder, and in
- * `compiled/` what V8 made of most; throws if there is none
+ * @param {string} use the first file is cached once for each use: it has the code of all commands, and one command
+ * needs little of it
+ * @param {(name: string) => Buffer} [asset] returns an asset of the executable, which carries the files of the folder,
+ * and in `compiled/` what V8 made of most; throws if there is none
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
  */
 exports.loader = (folder, cache, use, asset) => {
@@ -101,7 +102,7 @@ function writeEntry(entry, data) {
 
 /**
  * The folder of a version's cache, made if there is none; undefined if it cannot be made, or others may write to it.
- * @param {string} version of mgw; what other versions kept is removed
+ * @param {string} version of mgw; the caches of other versions are removed
  * @param {NodeJS.ProcessEnv} env
  */
 exports.openCache = (

@@ -23,7 +23,7 @@ else {
   let exitCode = 1;
   process.on('exit', () => {
     process.exitCode = exitCode;
-    // A word that is no command would be kept as one.
+    // A word that is not a command would be cached as one.
     if (exitCode !== 2) keep();
   });
   void main(process.argv.slice(2)).then((code) => {

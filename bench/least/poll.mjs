@@ -1,6 +1,5 @@
-// The least that a program does to look at tasks: the same number of GETs a second by the global fetch, each answer read
-// as JSON. Tells what each takes, ms of CPU.
-//   node poll.mjs URL JOBS POLLS_A_SECOND SECONDS
+// The least that a program does to look at tasks: the same number of GETs a second by the global fetch, each answer
+// read as JSON. Prints the CPU time of each in ms. node poll.mjs URL JOBS POLLS_A_SECOND SECONDS
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 

@@ -18,7 +18,7 @@ interface Inode {
   unsynced: { order: number; name: string; inode: Inode | undefined }[];
 }
 
-/** What `stat` tells. */
+/** The result of `stat`. */
 export interface Status {
   kind: 'file' | 'folder';
   ino: number;

@@ -16,7 +16,7 @@ export interface Response {
   pieces: Buffer[];
 }
 
-/** The gateway of a simulation: it makes at once what is asked for, and keeps count of it. */
+/** The gateway of a simulation: it completes tasks immediately, and counts them. */
 export class Gateway {
   readonly created: Created[] = [];
   readonly #polls = new Map<string, number>();

@@ -46,7 +46,7 @@ async function replay(plan: Plan): Promise<void> {
     throw new Error(`Seed ${plan.seed} does not replay exactly.`);
 }
 
-// The first that breaks a promise is told as a story; of more, how they break it is enough.
+// Prints the first broken promise as a story, and only the kind of the others.
 async function report(plan: Plan, { violations, log }: Played): Promise<void> {
   console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
   if (words.includes('--trace')) console.log(log.join('\n'));

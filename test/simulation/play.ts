@@ -5,7 +5,7 @@ import type { Threads } from './threads.ts';
 
 /** What a schedule came to. */
 export interface Played {
-  /** Broken promises, in words; empty if all were kept. */
+  /** Describes the broken promises; empty if there are none. */
   violations: string[];
   log: string[];
 }
@@ -101,7 +101,7 @@ interface People {
   machine: Machine;
   violations: string[];
   incidents: readonly Incident[];
-  /** How often one of them said that nothing was created, and was wrong: of speech nobody can know. */
+  /** How often a user wrongly said that nothing was created, which cannot be known for speech. */
   guesses: number;
 }
 
@@ -156,7 +156,7 @@ async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
   return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
-/** Nothing is charged more often than people asked for it. */
+/** Nothing is charged more often than users requested it. */
 function charges(
   { traffic: { gateway } }: Machine,
   commands: readonly string[][],
@@ -229,7 +229,7 @@ async function budgets(machine: Machine, removals: number, isCut: boolean): Prom
   return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
 }
 
-/** Nothing is left over next to the outputs, if all commands ended well and no process is in doubt. */
+/** No leftovers are next to the outputs, if all commands succeeded and no process is in doubt. */
 function leftovers({ disk }: Machine): string[] {
   const left = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
   return left.length === 0 ? [] : [`left over: ${left.map(([path]) => path).join(', ')}`];

@@ -27,7 +27,7 @@ export class Program {
   ended: number[] = [];
   #process: Process | undefined;
   readonly #main: (args: string[]) => Promise<number>;
-  // They undo what a process left in the modules.
+  // They reset the state of the modules.
   readonly #resets: (() => void)[] = [];
 
   constructor(bundle: string) {
@@ -130,7 +130,7 @@ class Process implements System {
     };
   }
 
-  /** Tells of an event. */
+  /** Reports an event. */
   tell(id: number, value: unknown, error?: { code: string }): void {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }

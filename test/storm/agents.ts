@@ -23,7 +23,7 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that one agent after another wants once. */
+/** A text that several agents request, one after the other, and that must be made once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
@@ -238,7 +238,7 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   return found;
 }
 
-// The events of the jobs of a text, for whoever looks into a finding.
+// The events of the jobs of a text, to investigate a violation.
 function recordsOf(user: User, text: string): string[] {
   const folder = join(user.env['MGW_STATE_DIR'] ?? '', 'jobs');
   const records = readdirSync(folder).map((file) => readFileSync(join(folder, file), 'utf8'));

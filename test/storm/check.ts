@@ -52,7 +52,7 @@ function doubleCharges(world: World, tasks: readonly Task[], ended: readonly End
   });
 }
 
-/** The handle by which a task is asked for (specification 4). */
+/** The handle by which a task is queried (specification 4). */
 function handleOf({ area, id, model }: Task): string {
   return area === 'a' ? `models/${model}/operations/${id}` : id;
 }
@@ -111,7 +111,7 @@ function speechOf(n: number): Uint8Array {
   return Buffer.concat([...speechChunks({ text: tokenOf(n), format: 'mp3', sampleRate: 24_000 })]);
 }
 
-/** The key as it is, in hexadecimal and in Base64 (the middle of it, whatever stands around). */
+/** The key as it is, in hexadecimal and in Base64 (its middle, which does not depend on the text around it). */
 const spellings = [stormKey, Buffer.from(stormKey).toString('hex')].concat(
   [0, 1, 2].map((offset) =>
     Buffer.from('x'.repeat(offset) + stormKey)
@@ -143,7 +143,8 @@ function bugs(world: World): string[] {
 // Every exit code that a storm can end in; any other is a mistake of the client or of the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
-    // Killed after its last word, a command has ended well: its file stands there, and it says so before it pays.
+    // A command that was killed after its last output has succeeded: its file exists, and a rerun says so before it
+    // pays.
     const isDelivered = jobs.some(
       (job) => intentOf(job) === plan.n && job.record.goals.some((goal) => goal.deliveredAt !== undefined),
     );

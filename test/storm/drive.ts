@@ -66,7 +66,7 @@ async function apart(plan: Plan, world: World, run: Run): Promise<number> {
 
 /**
  * Repeats a command line for as long as a script would; gives the exit code of the last run, -1 without an end.
- * `hasIt` tells of a killed run that it had printed all that it was asked for.
+ * `hasIt`: whether a killed run had printed its whole output.
  */
 export async function untilEnded(
   plan: Plan,

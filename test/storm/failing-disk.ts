@@ -14,8 +14,9 @@ export interface Part {
 }
 
 /**
- * Lets an operation on the disk fail in a run of a scenario, and another one in the next, until a run is through before:
- * then, in another process, the same command is run on what that left, until it ends. `worker` is the built one.
+ * Lets an operation on the disk fail in a run of a scenario, and another one in the next, until a run is through
+ * before: then, in another process, the same command is run again on that disk, until it ends. `worker` is the built
+ * one.
  */
 export function sweepFailures(
   scenario: Scenario,

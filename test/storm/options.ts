@@ -13,7 +13,9 @@ export interface StormOptions {
   powerCut: boolean;
 }
 
-/** Reads the command line. Undefined where help was asked for or words are wrong (exit code 2): all is said then. */
+/**
+ * Reads the command line. Undefined after --help, or if arguments are invalid (exit code 2); the message was printed.
+ */
 export function readOptions(argv: readonly string[]): StormOptions | undefined {
   try {
     return program()

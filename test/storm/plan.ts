@@ -24,7 +24,7 @@ export interface Plan {
 /** When a run is killed: so many ms after it began, or at one of its operations on the disk. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
-/** How many runs of one process are in danger; what comes after is left in peace, so that every job ends. */
+/** The number of runs with faults. Later runs have none, so that every job ends. */
 const inDanger = 6;
 
 /** The whole schedule: equal for equal seeds, and each job's own whatever the number of jobs. */

@@ -72,13 +72,13 @@ function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   return (call) => {
     const { length } = call.gateway.created;
     if (typeof answer === 'function') answer(call);
-    // Before the answer leaves, since the client's next step stands behind it.
+    // Before the response is sent, because the client's next step depends on it.
     if (call.gateway.created.length === length) record({ kind: 'declined' });
     if (typeof answer !== 'function') reply(call.response, answer);
   };
 }
 
-// A file that was written by a call that the recorder does not know would be taken for one that was never written.
+// A file that was written by a call that the recorder does not know would look as if it was never written.
 function expectAllSeen({ moments }: Recording, folder: string): void {
   const [last, ...others] = moments.toReversed();
   const seen = JSON.stringify(listing(last?.disk('kept') ?? {}));

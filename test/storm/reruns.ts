@@ -56,7 +56,7 @@ export async function prepared(scenario: Scenario, stage: Stage): Promise<Played
   return { args, before: gateway.created.map((handle) => ({ handle, body: bodyOfLast(gateway) })) };
 }
 
-/** Has `told` called for each task that the gateway creates, until that which is returned is called. */
+/** Calls `told` for each task that the gateway creates, until the returned function is called. */
 export function onCreated(gateway: FaultGateway, told: (created: Created) => void): () => void {
   const create = gateway.create.bind(gateway);
   gateway.create = (...named) => {
@@ -71,7 +71,7 @@ function bodyOfLast(gateway: FaultGateway): string {
   return gateway.submissions.at(-1)?.body ?? '';
 }
 
-/** A disk as a run left it that was struck at some point. */
+/** The disk after a run that was interrupted at some point. */
 export interface Found {
   /** The point, in words. */
   where: string;
@@ -87,7 +87,7 @@ export interface Found {
 /** The ledger's content, read independently of the code that wrote it. */
 interface Ledger {
   text: string;
-  /** An attempt has been claimed or recorded: a request may have left. */
+  /** An attempt was claimed or recorded, so a request may have been sent. */
   mayHaveSent: boolean;
   hasHandle: boolean;
   hasReply: boolean;
@@ -138,7 +138,7 @@ export class Reruns {
     // A command that was through is typed again for a second take.
     if (found.isDelivered && !saves && !isKeyed) return broken;
     const codes = this.#codesFor(found);
-    // A piece or a whole that stands there, and could not be recorded, is not known again: it is left alone.
+    // An existing piece or output that could not be recorded is not recognised, and is left alone.
     if (this.#scenario.protocol === 'tts' && said !== '') codes.push(10);
     const { code, stderr } = await this.#untilEnded();
     if (code === 7 && (await this.#untilEnded()).code !== 7) broken.push('the doubt ended by itself');
@@ -159,7 +159,7 @@ export class Reruns {
     if (!found.mayHaveSent || (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)))
       return [0];
     if (this.#scenario.protocol !== 'tts') return found.hasHandle ? [0] : [0, 7];
-    // A stream that broke off cannot be taken up again; one that ended is there.
+    // A stream that broke off cannot be resumed; the result of a complete one exists.
     if (this.#scenario.pieces === undefined && found.hasEnded) return [0];
     return found.hasReply ? [0, 9, ...(this.#scenario.pieces === undefined ? [] : [7])] : [0, 7];
   }
@@ -184,7 +184,7 @@ export class Reruns {
     const text = lines.join('\n');
     const has = (type: string): boolean => text.includes(`"type":"${type}"`);
     const mayHaveSent = has('sending') || claims.some((name) => name.startsWith('send.'));
-    // Of pieces each is delivered by itself; what they make is, once it is told.
+    // Each piece is delivered separately; the output is delivered once it was reported.
     const isDelivered = this.#scenario.pieces === undefined ? has('delivered') : printed !== '';
     const hasHandle = created.some(
       ({ handle }) => text.includes(`"${handle}"`) || text.includes(`\\"${handle}\\"`),
@@ -225,7 +225,7 @@ function namesIn(folder: string): string[] {
   return lstatSync(folder, { throwIfNoEntry: false })?.isDirectory() ? readdirSync(folder) : [];
 }
 
-// A line that was torn tells nothing to anybody.
+// A torn line contains no information.
 function wholeLines(path: string): string[] {
   return readFileSync(path, 'utf8').split('\n').slice(0, -1);
 }

@@ -6,11 +6,11 @@ import type { Stage } from './reruns.ts';
 export interface Scenario {
   name: string;
   protocol: Area;
-  /** The command line; where it saves a file, it saves it at `out`. */
+  /** The command line. It saves its file, if any, at `out`. */
   command: (out: string) => string[];
   saves: boolean;
   isKeyed?: boolean;
-  /** How many pieces it is spoken in; absent where the whole is one job. */
+  /** The number of pieces of speech; absent if the text is one job. */
   pieces?: number;
   /** How the gateway answers every call. */
   setUp?: (gateway: FaultGateway) => void;

@@ -24,7 +24,7 @@ export interface StormResult {
   /** How many runs it took, and how many of them were killed. */
   runs: number;
   killed: number;
-  /** Kept where something was violated; undefined if it was removed. */
+  /** Kept if there was a violation; undefined if it was removed. */
   root?: string;
 }
 

@@ -32,7 +32,7 @@ export type Contents = ReadonlyMap<string, Buffer>;
 
 const empty = Buffer.alloc(0);
 
-/** Reads a folder; `onContent` is told of what each file holds. */
+/** Reads a folder; `onContent` is called with the content of each file. */
 export function treeOf(folder: string, onContent: (hash: string, bytes: Buffer) => void): Tree {
   const tree: Tree = {};
   const visit = (path: string): string => {
@@ -59,7 +59,7 @@ export function treeOf(folder: string, onContent: (hash: string, bytes: Buffer) 
   return tree;
 }
 
-/** What tells an inode from every other, also from one that has its number later. */
+/** Identifies an inode, and distinguishes it from a later one with the same number. */
 export function identityOf({ ino, birthtimeNs }: BigIntStats): string {
   return `${ino}.${birthtimeNs}`;
 }
@@ -69,7 +69,7 @@ export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex').slice(0, 20);
 }
 
-/** The content at each path; equal for trees that cannot be told apart. */
+/** The content at each path; equal for equal trees. */
 export function listing(tree: Tree): Record<string, string> {
   const paths: Record<string, string> = {};
   const visit = (id: string, path: string): void => {

@@ -18,9 +18,9 @@ export class UnsyncedDisk {
   #now: Tree;
   /** Each inode at its last sync. */
   readonly #synced: Map<string, Inode>;
-  /** Each inode as it was seen last, also where its last name has gone. */
+  /** The last state of each inode, also after its last name was removed. */
   readonly #seen: Map<string, Inode>;
-  /** Names that were taken away, as `folder/name/inode`. */
+  /** Removed names, as `folder/name/inode`. */
   readonly #removed: Set<string>;
 
   constructor(tree: Tree, from?: UnsyncedDisk) {
@@ -30,12 +30,12 @@ export class UnsyncedDisk {
     this.#removed = new Set(from === undefined ? [] : from.#removed);
   }
 
-  /** This disk as it is now; it stays so. */
+  /** A snapshot of this disk. */
   copy(): UnsyncedDisk {
     return new UnsyncedDisk(this.#now, this);
   }
 
-  /** An operation found the disk as `before` and left it as `after`. */
+  /** An operation changed the disk from `before` to `after`. */
   change(before: Tree, after: Tree, isRemoval: boolean): void {
     this.#now = after;
     for (const [id, inode] of Object.entries(after)) this.#seen.set(id, inode);

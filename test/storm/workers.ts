@@ -8,7 +8,7 @@ export interface Ran {
   code: number;
   stdout: string;
   stderr: string;
-  /** How many operations on the disk there were, where a crash was armed and the process lived to tell. */
+  /** The number of disk operations, if a crash was armed but the process survived. */
   operations: number;
 }
 
@@ -32,7 +32,7 @@ export class Workers {
   async run(task: Task, killAfterMs?: number): Promise<Ran> {
     const child = this.#idle.pop() ?? this.#start();
     const ran = await inChild(child, task, killAfterMs);
-    // What went wrong may have left its marks in that process: a rerun of a shell would come from another one.
+    // The failure may have changed the state of that process, and a user's rerun would be a new process.
     if (ran.code !== 0 || task.crash !== undefined) child.kill('SIGKILL');
     else this.#idle.push(child);
     return ran;

@@ -123,7 +123,7 @@ function altNames(hosts: readonly string[]): Buffer {
 function der(type: number, ...contents: Uint8Array[]): Buffer {
   const body = Buffer.concat(contents);
   if (body.length < 0x80) return Buffer.concat([Buffer.from([type, body.length]), body]);
-  // DER wants the shortest form of a length: one byte up to 255.
+  // DER requires the shortest form of a length: one byte up to 255.
   const length = Buffer.from(body.length.toString(16).padStart(body.length < 0x100 ? 2 : 4, '0'), 'hex');
   return Buffer.concat([Buffer.from([type, 0x80 | length.length]), length, body]);
 }

@@ -48,7 +48,7 @@ export interface Running {
 /** The key that tests use; no output may ever show it. */
 export const canaryKey = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
 
-/** A fresh user, who knows a gateway where `baseUrl` is given. */
+/** A new user, with a configured gateway if `baseUrl` is given. */
 export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
   const home = mkdtempSync(join(tmpdir(), 'mgw-test-'));
   const env: NodeJS.ProcessEnv = {

@@ -18,7 +18,7 @@ interface Pair {
   server: Socket;
   /** The answer of what was passed on last is not passed on: its end cuts the connection, or the client does. */
   losing?: 'answer' | 'patience';
-  /** Messages that came while everything was held. */
+  /** Messages that arrived while the proxy was paused. */
   held: Buffer[];
 }
 
@@ -60,7 +60,7 @@ export class CuttingProxy {
     this.#watch = { at, seen };
   }
 
-  /** Resets all connections; the next ones are taken again. */
+  /** Resets all connections, and accepts new ones. */
   cutAll(but?: Pair): void {
     for (const pair of this.#pairs) if (pair !== but) this.#destroy(pair);
   }
@@ -71,7 +71,7 @@ export class CuttingProxy {
     this.cutAll(but);
   }
 
-  /** Passes everything on again, also what was held. */
+  /** Passes everything on again, including paused messages. */
   up(): void {
     this.#isDown = false;
     this.#isHeld = false;
@@ -96,7 +96,7 @@ export class CuttingProxy {
     this.#delayMs = ms;
   }
 
-  /** Tells all clients that nothing more will come, while what they send is still taken. */
+  /** Ends the stream to all clients, but still accepts their data. */
   halfClose(): void {
     for (const { client } of this.#pairs) client.end();
   }

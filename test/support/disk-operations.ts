@@ -6,7 +6,7 @@ import { syncBuiltinESMExports } from 'node:module';
 export interface DiskOperation {
   /** As Node names it, without `Sync` and the `f` of descriptors: open, write, sync, link, … */
   name: string;
-  /** What it is about; of two names the one that it makes. Undefined for a file that nobody saw being opened. */
+  /** The path of the operation; of two paths the created one. Undefined for a file that was opened unobserved. */
   path: string | undefined;
   /** The open file that it is about, if it is about one. */
   descriptor?: number | undefined;
@@ -14,7 +14,7 @@ export interface DiskOperation {
   half?: (() => unknown) | undefined;
 }
 
-/** Stands around every operation: runs it, or not; gives what the caller is to get, a promise where `run` does. */
+/** Wraps every operation: runs it or not, and returns the caller's result, a promise if `run` returns one. */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 
 let watcher: Watcher | undefined;
@@ -54,7 +54,7 @@ type Call = (this: unknown, ...args: unknown[]) => unknown;
 type Holder = Record<string, Call | undefined>;
 type Describe = (self: unknown, args: unknown[]) => DiskOperation | undefined;
 
-/** Where what is open was found: by its handle, and by its descriptor. */
+/** The paths of open files, by handle and by descriptor. */
 const handlePaths = new WeakMap<object, string>();
 const descriptorPaths = new Map<unknown, string>();
 

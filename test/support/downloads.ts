@@ -26,7 +26,7 @@ import { TestClock } from './test-clock.ts';
 export interface Downloads {
   folder: string;
   target: string;
-  /** The path of the `.part` file of `target`, unless that name is taken. */
+  /** The path of the `.part` file of `target`, unless that name exists. */
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;

@@ -77,7 +77,7 @@ class Child extends EventEmitter implements Launched {
 
   constructor(path: string) {
     super();
-    // In this sequence, by which the launcher tells them apart.
+    // In this order, by which the launcher distinguishes them.
     this.stdin = connect(path);
     this.stdout = connect(path);
     this.stderr = connect(path);

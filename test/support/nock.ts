@@ -9,8 +9,8 @@ nock.restore();
 export const nockKey = 'sk-canary-1c7a9e0b3d5f2486';
 
 /**
- * A gateway whose answers come without a socket, for what is decided by an answer alone. The test fails where an
- * answer that was prepared is not asked for, and so does a request for which none was.
+ * A gateway whose answers come without a socket, for tests of the response alone. A prepared response that is not
+ * requested fails the test. A request without a prepared response fails.
  */
 export function nockGateway(options: Partial<ClientOptions> = {}): {
   gateway: nock.Scope;

@@ -29,7 +29,7 @@ export async function runHere(
 /** How many times quicker the pauses of a command in this process pass. */
 export const hurry = 10;
 
-/** A clock whose pauses pass `times` times as quickly, and are seen to have taken all of their time. */
+/** A clock whose pauses are `times` times shorter, but seem to last their full time. */
 export function hurried(times = hurry): Clock {
   let skipped = 0;
   return {
@@ -85,7 +85,7 @@ export async function runAtNewHome(args: string[]): Promise<CliResult> {
   }
 }
 
-// Each run in this process listens to its signals, and would be told of a leak by the eleventh.
+// Each run in this process listens to its signals, and the eleventh would cause a warning about a leak.
 process.setMaxListeners(0);
 
 class Gathered extends Writable {

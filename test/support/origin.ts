@@ -15,7 +15,7 @@ export type Answer =
   | { status?: number; body?: unknown; headers?: Record<string, string> }
   | ((request: Seen, response: ServerResponse) => void);
 
-/** One listening origin and everything that it was asked. */
+/** A listening origin, and all its requests. */
 export interface Origin {
   url: string;
   requests: Seen[];
@@ -64,7 +64,7 @@ export function play(answer: Answer, seen: Seen, response: ServerResponse): void
   json(response, answer.body ?? {}, answer.status, answer.headers);
 }
 
-/** Answers with JSON, or with a text as it is. */
+/** Responds with JSON, or with an unchanged text. */
 export function json(
   response: ServerResponse,
   body: unknown,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { hasPostgres } from './postgres.ts';
 import { folderOfServer, freePort, programOf, ServerProcess } from './server-process.ts';
 
-/** False where PgBouncer is not installed: its tests are skipped. */
+/** False if PgBouncer is not installed: its tests are skipped. */
 export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 
 type PoolMode = 'transaction' | 'statement' | 'session';

@@ -5,7 +5,7 @@ import pg from 'pg';
 import { onEnd } from './clean-ups.ts';
 import { folderOfServer, freePort, programOf, ServerProcess, userOfServer } from './server-process.ts';
 
-/** False where PostgreSQL is not installed: its tests are skipped. */
+/** False if PostgreSQL is not installed: its tests are skipped. */
 export const hasPostgres = programOf('initdb') !== undefined && process.platform === 'linux';
 
 // Committed data are in the system's cache, and survive a kill -9 of the server.
@@ -49,7 +49,7 @@ export class PostgresServer {
     return server;
   }
 
-  /** The address of a database; with the port of a proxy or a pool that stands before the server. */
+  /** The address of a database; with the port of a proxy or a pool in front of the server. */
   url(database: string, port = this.port): string {
     return `postgres://postgres@127.0.0.1:${port}/${database}`;
   }
@@ -73,7 +73,7 @@ export class PostgresServer {
       connectionString: this.url(database),
       types: { getTypeParser: () => String },
     });
-    // A connection that ends is told by the call that it ends.
+    // The call that fails reports the end of its connection.
     client.on('error', () => undefined);
     try {
       await client.connect();

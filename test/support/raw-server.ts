@@ -2,7 +2,7 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from './certificates.ts';
 
-/** A request as it came, its head taken apart. */
+/** A request as it arrived, with its head parsed. */
 export interface Asked {
   method: string;
   path: string;
@@ -13,7 +13,7 @@ export interface Asked {
 /** Answers a request with raw bytes, and closes the connection itself. */
 export type Answer = (asked: Asked, socket: Socket) => void;
 
-/** A raw server on loopback: it says exactly what a test tells it to, lies included. */
+/** A raw server on loopback: it sends exactly the bytes of the test, valid or not. */
 export class RawServer {
   readonly asked: Asked[] = [];
   /** How many connections were made. */
@@ -100,7 +100,7 @@ export interface Served {
   lastModified?: string;
   /** False ignores `Range`. */
   ranges?: boolean;
-  /** The offset in the whole file at which the connection is closed, where it comes. */
+  /** The offset in the whole file at which the connection is closed, if the response reaches it. */
   cutAt?: number;
   type?: string;
 }

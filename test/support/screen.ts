@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream';
 import { main } from '../../src/cli/main.ts';
 
-/** A terminal's output, or a pipe's where `columns` is absent. */
+/** The output of a terminal, or of a pipe if `columns` is absent. */
 class Shown extends Writable {
   text = '';
   readonly isTTY: boolean;
@@ -26,7 +26,7 @@ export interface ScreenRun {
   stderr: string;
 }
 
-/** Runs `mgw` in this process, at a terminal of so many columns, or into pipes where `columns` is absent. */
+/** Runs `mgw` in this process, on a terminal of `columns` columns, or with pipes if `columns` is absent. */
 export async function runOnScreen(
   args: string[],
   env: NodeJS.ProcessEnv,

@@ -13,7 +13,7 @@ export function programOf(name: string): string | undefined {
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-// Where Debian's package has the server's programs, the newest version first.
+// The folders of the server's programs in Debian's package, newest version first.
 function debianFolders(): string[] {
   const root = '/usr/lib/postgresql';
   const versions = existsSync(root) ? readdirSync(root) : [];
@@ -53,10 +53,7 @@ export class ServerProcess {
     void ended.then(() => process.off('exit', atExit));
   }
 
-  /**
-   * Starts a server, returning when it says that it is ready.
-   * @throws Error with what it said where it ends before that.
-   */
+  /** Starts a server, returning when it says that it is ready. @throws Error with its output if it ends before that */
   static async start(program: string, args: string[], cwd: string, ready: RegExp): Promise<ServerProcess> {
     const child = spawn(program, args, { ...userOfServer(), cwd, stdio: ['ignore', 'ignore', 'pipe'] });
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));

@@ -15,8 +15,8 @@ const slowest = [
 ];
 
 /**
- * The order of test files: after those that need a process of their own come the slowest, so that no worker is left alone
- * with one at the end. On a fresh machine nothing else tells how long a file takes.
+ * The order of test files: after those that need a process of their own come the slowest, so that no worker ends with a
+ * slow one. On a new machine there is no other measure of a file's duration.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

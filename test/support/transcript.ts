@@ -50,7 +50,7 @@ function linePattern(line: string): string {
   return escaped.replace(/<(\w+)>/g, (word, name: string) => fits[name] ?? word);
 }
 
-/** Output as a pattern is held against it. */
+/** Normalizes output for comparison with a pattern. */
 export function withoutBlankLines(text: string): string {
   return text
     .split('\n')
