@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi, type MockInstance } from 'vitest';
 import { createClient, MgwError, type Client, type ClientOptions } from '../../src/library/library.ts';
+import { renderSpeech } from '../../src/sandbox/media/speech.ts';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { end } from '../speech/frames.ts';
 import { speechServer } from '../speech/harness.ts';
@@ -416,15 +418,21 @@ describe('speech', () => {
   });
 
   it('is saved as an object, and fetched from the bucket', async () => {
-    const [server, store] = [await speechServer([hello, world, end]), await s3Server()];
+    const mp3 = Buffer.from(renderSpeech({ text: 'Hello.', format: 'mp3', sampleRate: 24_000 }));
+    const [server, store] = [await speechServer([mp3, end]), await s3Server()];
     const env = { ...user.env, ...account, AWS_ENDPOINT_URL_S3: store.url };
     const client = clientOf({ baseUrl: server.url, env });
-    const { job, file } = await client.speak({ text: 'Hello.', output: 's3://bucket/{id}.mp3' });
-    expect(file.path).toBe(`s3://bucket/${job.id}.mp3`);
-    expect(store.objects.get(`/bucket/${job.id}.mp3`)?.toString()).toBe('hello, world');
+    const { job, file } = await client.speak({ text: 'Hello.', output: 's3://bucket/{id}.mp3', mark: true });
+    expect(file).toMatchObject({
+      path: `s3://bucket/${job.id}.mp3`,
+      unmarked_sha256: createHash('sha256').update(mp3).digest('hex'),
+    });
+    const object = store.objects.get(`/bucket/${job.id}.mp3`) ?? Buffer.alloc(0);
+    expect(object.subarray(-mp3.length).equals(mp3)).toBe(true);
+    expect(object.toString('latin1')).toContain('trainedAlgorithmicMedia');
     const copy = join(freshFolder(), 'copy.mp3');
     await client.fetch(job.id, { output: copy });
-    expect(readFileSync(copy, 'utf8')).toBe('hello, world');
+    expect(readFileSync(copy).equals(object)).toBe(true);
   });
 
   it('is given as it arrives, the first piece before the second is sent', async () => {
