@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
  * Runs what follows the printed outcome of a command that ran jobs: reports to a workflow, notifies the user, opens the
  * file. Never throws, and does not change the outcome.
  */
-export async function afterwards(outcome: Outcome, context: Context): Promise<void> {
+export async function runAfterwards(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
   const deps = {
     env: io.env,

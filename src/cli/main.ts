@@ -70,7 +70,7 @@ async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
   if (globals.notify || globals.open || (outcome.isRun && isTold))
-    await (await import('./afterwards.ts')).afterwards(outcome, context);
+    await (await import('./afterwards.ts')).runAfterwards(outcome, context);
 }
 
 async function outcomeOf(

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { type Act, list, type ListedCommand, Misuse, read, readAll, type Run } from './command-tree.ts';
 import { addGlobals, type Globals } from './options.ts';
-import { fitted, helpStyle, pages, type Screen } from './help/format.ts';
+import { fitHelp, helpStyle, pages, type Screen } from './help/format.ts';
 import { topics } from './help/topics.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
@@ -142,7 +142,7 @@ export interface Program {
  */
 export function createProgram(argv: readonly string[], act: Act, screens = pages): Program {
   let printed = '';
-  const take = (text: string, { width }: Screen): void => void (printed += fitted(text, width));
+  const take = (text: string, { width }: Screen): void => void (printed += fitHelp(text, width));
   const root = new Command('mgw')
     .description('Video and speech on a media gateway. Never pays twice, never loses a handle.')
     .version(version, '-V, --version', 'print the version')

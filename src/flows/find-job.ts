@@ -3,7 +3,7 @@ import { lostProtocol, type Job } from '../job.ts';
 import { showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
-import { findJob, importHandle, missing } from '../jobs/ref.ts';
+import { findJob, importHandle, noSuchJob } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
@@ -31,7 +31,7 @@ export async function findJobHere(
 ): Promise<FoundJob> {
   const found = await findJob(deps.ledger, ref, protocol?.name);
   if (found === undefined) {
-    if (protocol === undefined) return words[0] === 'video' ? unknownHandle(ref) : missing(ref);
+    if (protocol === undefined) return words[0] === 'video' ? unknownHandle(ref) : noSuchJob(ref);
     const configured = deps.configured(protocol);
     return { job: await importHandle(ref, configured, deps), protocol: configured };
   }

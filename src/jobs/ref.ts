@@ -18,11 +18,11 @@ import { recordedBody } from './order.ts';
  */
 export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
-  if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? missing(ref);
-  if (jobIdForm.test(ref)) return (await lostJob(ledger, ref)) ?? missing(ref);
+  if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? noSuchJob(ref);
+  if (jobIdForm.test(ref)) return (await lostJob(ledger, ref)) ?? noSuchJob(ref);
   const byHandle = await firstJob(ledger, await ledger.lookup('handle', ref), (job) => job.handle === ref);
   const found = byHandle ?? (await byPart(ledger, ref));
-  return found === undefined && ref.startsWith('job_') ? missing(ref) : found;
+  return found === undefined && ref.startsWith('job_') ? noSuchJob(ref) : found;
 }
 
 /**
@@ -139,7 +139,7 @@ async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
 
 async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<Job> {
   const fits = (job: Job): boolean => protocol === undefined || job.protocol === protocol;
-  return (await firstJob(ledger, await ledger.listed(), fits)) ?? missing('@last');
+  return (await firstJob(ledger, await ledger.listed(), fits)) ?? noSuchJob('@last');
 }
 
 async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
@@ -160,11 +160,11 @@ async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): 
 
 /** Returns the job of a REF in the ledger. @throws MgwError('usage') if there is none, as {@link findJob} does. */
 export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
-  return (await findJob(ledger, ref)) ?? missing(ref);
+  return (await findJob(ledger, ref)) ?? noSuchJob(ref);
 }
 
 /** Throws the error for a REF that names no job. */
-export function missing(ref: string): never {
+export function noSuchJob(ref: string): never {
   throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }
 
@@ -181,7 +181,7 @@ export async function importHandle(handle: string, protocol: Protocol, deps: Job
     { type: 'prepared', protocol: protocol.name, base_url: gateway, fingerprint: '', account },
     { type: 'accepted', handle },
   ]);
-  const job = (await ledger.read(id)) ?? missing(handle);
+  const job = (await ledger.read(id)) ?? noSuchJob(handle);
   return recordSeen(job, seen, deps);
 }
 

@@ -2,7 +2,7 @@ import type { Job, JobFile, Rating } from '../job.ts';
 import { isObject } from '../json.ts';
 import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { missing } from './ref.ts';
+import { noSuchJob } from './ref.ts';
 
 /** A job as users see it: without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
@@ -56,7 +56,7 @@ export const longestNote = 4000;
  * @throws MgwError('usage') if there is no such job, MgwError('local_io') if it cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {
-  const job = (await ledger.read(id)) ?? missing(id);
+  const job = (await ledger.read(id)) ?? noSuchJob(id);
   const kept = note === undefined || note.trim() === '' ? undefined : note.trim().slice(0, longestNote);
   if (job.rating === rating && job.note === kept) return job;
   await ledger.append(id, { type: 'rated', rating, note: kept });

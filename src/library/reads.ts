@@ -4,7 +4,7 @@ import { fetch as fetchResult, planFetches, waitFor } from '../flows/fetch.ts';
 import { findJobHere } from '../flows/find-job.ts';
 import { fetchModels } from '../flows/models.ts';
 import type { Job } from '../job.ts';
-import { missing, recordedJob } from '../jobs/ref.ts';
+import { noSuchJob, recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { depsOf, shownJob, type Calls, checkNames, targetOf } from './calls.ts';
@@ -54,7 +54,7 @@ export function fetch(calls: Calls, ref: string, given: FetchOptions = {}): Prom
     const deps = await depsOf(call);
     const refs = [checkedRef(ref)];
     const [planned] = (await planFetches(refs, output, deps, ['jobs', 'fetch'], protocolOf(given))).values();
-    if (planned === undefined || 'error' in planned) throw planned?.error ?? missing(ref);
+    if (planned === undefined || 'error' in planned) throw planned?.error ?? noSuchJob(ref);
     const { job, files, delivered } = await fetchResult(planned, { force, deadline, strict, mark }, deps);
     await delivered();
     return { job: shownJob(job), files };

@@ -68,7 +68,7 @@ export interface PaymentRecord {
 }
 
 /** Records nothing, for calls that leave no job. */
-export const unrecorded: PaymentRecord = {};
+export const noRecord: PaymentRecord = {};
 
 /** The result of a payment. */
 export interface PaymentResult {

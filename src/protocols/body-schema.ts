@@ -19,7 +19,7 @@ export function text(allowed = 'a text that is not empty'): z.ZodMiniString {
 }
 
 /** A whole number within limits. */
-export function whole(allowed: string, least?: number, most?: number): z.ZodMiniNumberFormat {
+export function wholeNumber(allowed: string, least?: number, most?: number): z.ZodMiniNumberFormat {
   const limits = [
     ...(least === undefined ? [] : [z.minimum(least, { error: allowed })]),
     ...(most === undefined ? [] : [z.maximum(most, { error: allowed })]),
@@ -28,7 +28,7 @@ export function whole(allowed: string, least?: number, most?: number): z.ZodMini
 }
 
 /** True or false. */
-export function either(): z.ZodMiniBoolean {
+export function trueOrFalse(): z.ZodMiniBoolean {
   return z.boolean({ error: 'true or false' });
 }
 
@@ -44,11 +44,11 @@ export function assetUrl(): z.ZodMiniString {
     const problem = checkAssetUrl(url);
     return problem === undefined ? undefined : `${allowed} (this one ${problem})`;
   };
-  return z.string({ error: allowed }).check(judged(judge));
+  return z.string({ error: allowed }).check(validated(judge));
 }
 
 /** A check of a value that returns what is allowed, or undefined if the value is valid. */
-export function judged<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
+export function validated<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
   return ({ value, issues }) => {
     const message = judge(value);
     if (message !== undefined) issues.push({ code: 'custom', message, input: value });
@@ -56,7 +56,7 @@ export function judged<T>(judge: (value: T) => string | undefined): z.core.Check
 }
 
 /** A schema whose fields have the descriptions of the flags that set them. */
-export function described<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
+export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
     const steps = field.split('.');
     const found = shapeAt(schema, steps.slice(0, -1))?.[steps.at(-1) ?? ''];

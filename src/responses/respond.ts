@@ -8,7 +8,7 @@ import { readBounded } from '../http/body.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
 import { interrupted, notAccepted } from '../payment/errors.ts';
-import { type PayDeps, payOnce, unrecorded } from '../payment/pay-once.ts';
+import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
 import { StreamedCall } from '../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import {
@@ -56,7 +56,7 @@ export async function respond(
     deadline,
   };
   const payDeps = { ...deps, requestTimeoutMs, signals: { soft: signal, hard: signal } };
-  const { verdict, tries } = await payOnce(payment, unrecorded, payDeps);
+  const { verdict, tries } = await payOnce(payment, noRecord, payDeps);
   if (verdict.kind === 'unknown' && signal.aborted) throw givenUp(signal, 'maybe');
   if (verdict.kind !== 'accepted') throw notAccepted(verdict, tries);
   if (call.stream === undefined) return { kind: 'cut', why: 'there is no answer' };

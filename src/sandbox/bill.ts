@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type Area, sumOf } from './models.ts';
 import { appendRecords, isObject, readRecords, readRecordsFrom } from './state.ts';
 import { statSync } from 'node:fs';
-import { limitExceeded, type Call, type Exceeded, type Limits, RefusedCall } from './exchange.ts';
+import { limitExceeded, type Call, type ExceededLimit, type Limits, RefusedCall } from './exchange.ts';
 
 export { reset } from './state.ts';
 
@@ -60,7 +60,7 @@ export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
 }
 
 /** Appends the bill of another state directory, which is about to be removed. */
-export function takeOverBill(stateDir: string, other: string): void {
+export function importBill(stateDir: string, other: string): void {
   const entries = readRecords(billPath(other), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
 }
@@ -136,7 +136,7 @@ function chargeWithin(
   limits: Limits,
   line: BillLine,
   refundAt?: number,
-): Exceeded | undefined {
+): ExceededLimit | undefined {
   const { task } = line;
   const refund: BillEntry[] = refundAt === undefined ? [] : [{ kind: 'refund', task, at: refundAt }];
   appendToBill(stateDir, { kind: 'charge', line }, ...refund);
@@ -146,7 +146,7 @@ function chargeWithin(
   return exceeded;
 }
 
-function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits): Exceeded | undefined {
+function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits): ExceededLimit | undefined {
   const { balance = Infinity, concurrency = Infinity, perMinute = Infinity } = limits;
   const recent = before.filter(({ at }) => at > line.at - MINUTE_MS);
   const oldest = recent.at(-perMinute);

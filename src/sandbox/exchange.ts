@@ -14,7 +14,7 @@ export interface Limits {
 }
 
 /** The limit that a paid call exceeds; `retryAfter` in seconds. */
-export type Exceeded =
+export type ExceededLimit =
   { limit: 'balance' } | { limit: 'concurrency' } | { limit: 'rate'; retryAfter: number };
 
 /** The state of a gateway. Two gateways with one state directory share its tasks. */
@@ -41,7 +41,7 @@ export interface Gateway {
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
-  chance: (call: Chanced) => FaultHit | undefined;
+  chance: (call: FaultSubject) => FaultHit | undefined;
 }
 
 /** A complete request. Its key is '' on routes without one. */
@@ -109,7 +109,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
 }
 
 /** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
-export interface Chanced {
+export interface FaultSubject {
   kind: RouteKind;
   area: Route['area'];
   subject: string;
@@ -165,7 +165,7 @@ export function actionError(code: string, message: string, requestId: string): R
 }
 
 /** The response to a call that exceeds a limit: HTTP 429, or each area's error for a low balance. */
-export function limitExceeded(area: Area, exceeded: Exceeded, requestId: string): Reply {
+export function limitExceeded(area: Area, exceeded: ExceededLimit, requestId: string): Reply {
   if (exceeded.limit === 'balance') return insufficientBalance(area, requestId);
   if (exceeded.limit === 'rate') {
     const reply = gatewayError(429, 'Too many requests, please try again later', { requestId });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Chanced, Route, RouteKind } from './exchange.ts';
+import type { FaultSubject, Route, RouteKind } from './exchange.ts';
 import { canStrike, type FaultHit, type FaultName, FAULTS } from './fault-catalogue.ts';
 import { claim, listFolder } from './state.ts';
 
@@ -36,7 +36,7 @@ export function parseFaults(texts: readonly string[]): Fault[] {
  * Counts and returns one occurrence of a fault. Undefined if the fault is not configured, has struck as often as it
  * should, or is declined by `fits`. Counts are files, so that processes with the same state directory share them.
  */
-export function takeFault(
+export function useFault(
   stateDir: string,
   faults: readonly Fault[],
   name: FaultName,
@@ -115,7 +115,7 @@ function distance(left: string, right: string): number {
 }
 
 /** Decides at random whether and how a call fails; `probability` is a percentage. */
-type Chaos = (call: Chanced, probability: number) => FaultHit | undefined;
+type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
 /** The faults from which `chaos` chooses for each kind of call, by the start of their names. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {

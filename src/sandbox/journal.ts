@@ -38,13 +38,13 @@ export function readJournal(stateDir: string): JournalEntry[] {
 /**
  * Returns the response to a paid call, and records when it was sent. A client that never got it cannot know the task.
  */
-export function tell({ gateway }: Call, task: string, reply: Reply): Reply {
+export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
   return whenOver(reply, (_, whole) => whole && act());
 }
 
 /** Returns a response that fails after a successful start, and records it as soon as any of it was sent. */
-export function tellFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
+export function recordFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
   const entry: JournalEntry = { kind: 'broke-off', at: gateway.now(), task, ...subjectOf(text) };
   return whenOver(reply, (bytes) => bytes > 0 && note(gateway.stateDir, entry));
 }

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { authenticate, DEFAULT_KEY, issueKeys } from './auth.ts';
 import { readBody } from './body.ts';
-import { type Fault, parseFaults, startChaos, takeFault } from './faults.ts';
+import { type Fault, parseFaults, startChaos, useFault } from './faults.ts';
 import {
   invalidKey,
   unknownPath,
@@ -146,7 +146,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const faults = parseFaults(options.faults ?? []);
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   issueKeys(stateDir, options.keys ?? []);
-  const take: Gateway['take'] = (name, fits) => takeFault(stateDir, faults, name, fits);
+  const take: Gateway['take'] = (name, fits) => useFault(stateDir, faults, name, fits);
   const chance = chanceOf(faults, take, seed);
   const addresses = { url: '', fileUrl: '' };
   const gateway: Gateway = {

@@ -44,7 +44,7 @@ export interface AudioStream {
   deadline: Deadline;
 }
 
-type StreamEnd = Ending | { kind: 'unwritable'; error: unknown };
+type StreamEnd = StreamOutcome | { kind: 'unwritable'; error: unknown };
 type Broken = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
@@ -157,7 +157,7 @@ function errorFor(end: Broken, job: Job, kept: string | undefined, deps: SpeechD
 }
 
 /** How a stream of speech ended (specification 3.4). */
-type Ending =
+type StreamOutcome =
   | { kind: 'whole'; usage?: JsonObject }
   /** An error frame, possibly after audio. */
   | { kind: 'failed'; failure: Failure }
@@ -181,7 +181,7 @@ export async function receive(
   body: AsyncIterable<Uint8Array>,
   write: (audio: Uint8Array) => Promise<void>,
   limits: StreamLimits,
-): Promise<Ending> {
+): Promise<StreamOutcome> {
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
   let why: string | undefined;
   try {
@@ -199,7 +199,7 @@ async function readAudio(
   body: AsyncIterable<Uint8Array>,
   write: (audio: Uint8Array) => Promise<void>,
   splitter: FrameSplitter,
-): Promise<Ending | undefined> {
+): Promise<StreamOutcome | undefined> {
   let hasAudio = false;
   let usage: JsonObject | undefined;
   for await (const chunk of body) {
@@ -219,13 +219,13 @@ interface ChunkContent {
   audio: Buffer;
   /** The latest usage received, before the end frame or with it (specification 2.6). */
   usage?: JsonObject;
-  ending?: Ending;
+  ending?: StreamOutcome;
 }
 
 function readFrames(splitter: FrameSplitter, chunk: Uint8Array): ChunkContent {
   const audio = new Audio();
   let usage: JsonObject | undefined;
-  let ending: Ending | undefined;
+  let ending: StreamOutcome | undefined;
   for (const frame of splitter.push(chunk)) {
     const read = readFrame(frame, audio.room);
     if ('bytes' in read && read.bytes !== undefined) audio.add(read.bytes);
@@ -262,7 +262,7 @@ class Audio {
   }
 }
 
-function endingOf(frame: Frame): Ending | undefined {
+function endingOf(frame: Frame): StreamOutcome | undefined {
   if (frame.kind === 'end') return { kind: 'whole' };
   if (frame.kind === 'error') return { kind: 'failed', failure: frame.failure };
   return frame.kind === 'fault' ? { kind: 'cut', why: frame.why } : undefined;

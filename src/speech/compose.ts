@@ -3,7 +3,13 @@ import * as z from 'zod/mini';
 import type { Settings } from '../config/resolve.ts';
 import { usageError } from '../errors.ts';
 import { at, isObject, type JsonObject } from '../json.ts';
-import { type BodySchema, checkShape, described, text, whole } from '../protocols/body-schema.ts';
+import {
+  type BodySchema,
+  checkShape,
+  withDescriptions,
+  text,
+  wholeNumber,
+} from '../protocols/body-schema.ts';
 import { applySets } from '../protocols/compose.ts';
 import type { Violation } from '../protocols/protocol.ts';
 import { valueInFile, violationMessage } from '../protocols/violations.ts';
@@ -75,7 +81,7 @@ const formats =
 const notWav = z.regex(/^(?!wav$)/, { error: formats });
 
 /** The body of specification 2.6, which leaves its formats and sample rates open. */
-export const schema: BodySchema = described(
+export const schema: BodySchema = withDescriptions(
   z.strictObject({
     req_params: z.strictObject(
       {
@@ -89,7 +95,7 @@ export const schema: BodySchema = described(
               format: z.optional(
                 text(formats).check(notWav, z.describe('mp3, pcm, ogg_opus or another one')),
               ),
-              sample_rate: z.optional(whole('a whole number of hertz, 1 to 1000000', 1, 1_000_000)),
+              sample_rate: z.optional(wholeNumber('a whole number of hertz, 1 to 1000000', 1, 1_000_000)),
             },
             { error: 'an object' },
           ),

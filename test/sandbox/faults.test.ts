@@ -7,7 +7,7 @@ import {
   forgetFaults,
   parseFaults,
   startChaos,
-  takeFault,
+  useFault,
 } from '../../src/sandbox/faults.ts';
 import { freshState, sandbox } from './harness.ts';
 
@@ -76,29 +76,29 @@ describe('counting', () => {
   test('a fault strikes as often as it should, also when another process counts along', () => {
     const state = freshState();
     const [here, there] = [parseFaults(['poll-502x3']), parseFaults(['poll-502x3'])];
-    const hits = [here, there, here, there, here].map((faults) => takeFault(state, faults, 'poll-502')?.name);
+    const hits = [here, there, here, there, here].map((faults) => useFault(state, faults, 'poll-502')?.name);
     expect(hits).toEqual(['poll-502', 'poll-502', 'poll-502', undefined, undefined]);
   });
 
   test('a fault that is declined is not used up', () => {
     const state = freshState();
     const faults = parseFaults(['download-cutx1@40%']);
-    expect(takeFault(state, faults, 'download-cut', (percent) => percent > 40)).toBeUndefined();
-    expect(takeFault(state, faults, 'download-cut')).toEqual({ name: 'download-cut', percent: 40 });
-    expect(takeFault(state, faults, 'download-cut')).toBeUndefined();
+    expect(useFault(state, faults, 'download-cut', (percent) => percent > 40)).toBeUndefined();
+    expect(useFault(state, faults, 'download-cut')).toEqual({ name: 'download-cut', percent: 40 });
+    expect(useFault(state, faults, 'download-cut')).toBeUndefined();
   });
 
   test('starts anew once it is forgotten', () => {
     const state = freshState();
     const faults = parseFaults(['poll-502x1']);
-    expect(takeFault(state, faults, 'poll-502')).toBeDefined();
+    expect(useFault(state, faults, 'poll-502')).toBeDefined();
     forgetFaults(state);
-    expect(takeFault(state, faults, 'poll-502')).toBeDefined();
-    expect(takeFault(state, faults, 'poll-502')).toBeUndefined();
+    expect(useFault(state, faults, 'poll-502')).toBeDefined();
+    expect(useFault(state, faults, 'poll-502')).toBeUndefined();
   });
 
   test('a fault that was not asked for never strikes', () => {
-    expect(takeFault(freshState(), parseFaults(['poll-502']), 'poll-503')).toBeUndefined();
+    expect(useFault(freshState(), parseFaults(['poll-502']), 'poll-503')).toBeUndefined();
   });
 });
 

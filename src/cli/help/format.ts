@@ -75,7 +75,7 @@ export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfigurati
 }
 
 /** Wraps help. Examples remain valid shell commands; paragraphs and other lines are broken at spaces. */
-export function fitted(help: string, width: number): string {
+export function fitHelp(help: string, width: number): string {
   const isLong = (line: string): boolean => line.length > width && !line.includes('\x1b');
   const fit = (line: string): string =>
     line.startsWith('  $ ')

@@ -1,6 +1,6 @@
 import type { Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
 import { terminalProgress } from './spinner.ts';
-import { elapsed, jobText, leftText, size, transferText, waitingText } from './wording.ts';
+import { elapsed, jobText, remainingText, size, transferText, waitingText } from './wording.ts';
 import { printableLine } from '../../printable.ts';
 
 /** A terminal with room gets a spinner and a bar; anything else gets plain lines without control codes. */
@@ -78,7 +78,7 @@ function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progress {
 }
 
 function waitedText(jobs: readonly Waiting[], after: string, now: number): string {
-  return `${waitingText(jobs)}${after}${leftText(jobs, now)}`;
+  return `${waitingText(jobs)}${after}${remainingText(jobs, now)}`;
 }
 
 function beginText({ what = 'downloading', total }: Transfer): string {

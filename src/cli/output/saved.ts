@@ -7,7 +7,7 @@ import type { Ledger } from '../../ledger/ledger.ts';
 import { elapsed, size } from './wording.ts';
 
 /** The facts for a command's final line. */
-export interface Delivered {
+export interface SavedSummary {
   files: readonly JobFile[];
   /** Duration, ms. */
   ms: number;
@@ -18,7 +18,7 @@ export interface Delivered {
 }
 
 /** Describes a saved file: its path, size, time taken and, if known, cost. */
-export function savedText({ files, ms, cost, isOld = false }: Delivered): string {
+export function savedText({ files, ms, cost, isOld = false }: SavedSummary): string {
   const [only, ...others] = files;
   if (only === undefined) return '';
   const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));

@@ -3,7 +3,7 @@ import { printableLine } from '../../printable.ts';
 import type * as TextWidth from '../help/wrap.ts';
 import type { Count, Progress, ProgressOptions, Transfer, Waiting } from './progress.ts';
 import { wrapped, type Measure } from '../help/wrap.ts';
-import { countLines, elapsed, leftText, transferLines, waitingLines } from './wording.ts';
+import { countLines, elapsed, remainingText, transferLines, waitingLines } from './wording.ts';
 
 // A shorter wait needs no spinner.
 const callShownAfterMs = 100;
@@ -88,7 +88,7 @@ function linesOf(
   const after = ` after ${elapsed(ms)}`;
   if (moving !== undefined)
     return 'done' in moving ? countLines(moving, after) : transferLines(moving, after);
-  if (jobs.length > 0) return waitingLines(jobs, after, leftText(jobs, now));
+  if (jobs.length > 0) return waitingLines(jobs, after, remainingText(jobs, now));
   return calls.slice(-1).flatMap((call) => [`${call}${after}`, call]);
 }
 

@@ -37,7 +37,7 @@ function percentText({ percent }: Waiting): string {
 const lateMs = 10_000;
 
 /** Describes when the single job may be ready; '' if unknown. `now` in ms since 1970. */
-export function leftText([job, ...others]: readonly Waiting[], now: number): string {
+export function remainingText([job, ...others]: readonly Waiting[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
   const left = job.expectedAt - now;
   if (left >= 1000) return `, about ${elapsed(left)} left`;

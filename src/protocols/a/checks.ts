@@ -1,6 +1,14 @@
 import * as z from 'zod/mini';
 import { at, type JsonObject } from '../../json.ts';
-import { adviseOfUnlisted, checkShape, described, either, judged, text, whole } from '../body-schema.ts';
+import {
+  adviseOfUnlisted,
+  checkShape,
+  withDescriptions,
+  trueOrFalse,
+  validated,
+  text,
+  wholeNumber,
+} from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
 import { flags, contentFault, deniedType } from './flags.ts';
 import { isModelName } from './wire.ts';
@@ -10,7 +18,7 @@ const modelWords = 'the name of a model, as `mgw models --protocol a` lists it';
 const image = z
   .strictObject(
     {
-      bytesBase64Encoded: text('Base64 of the image').check(judged(contentFault)),
+      bytesBase64Encoded: text('Base64 of the image').check(validated(contentFault)),
       mimeType: text('the MIME type of the image'),
     },
     { error: 'an object with bytesBase64Encoded and mimeType' },
@@ -29,21 +37,21 @@ const instance = z.strictObject(
 // Ranges and allowed words differ between models, so the model checks them.
 const parameters = z.strictObject(
   {
-    sampleCount: z.optional(whole('a whole number, 1 or more', 1)),
-    durationSeconds: z.optional(whole('a whole number of seconds, 1 or more', 1)),
+    sampleCount: z.optional(wholeNumber('a whole number, 1 or more', 1)),
+    durationSeconds: z.optional(wholeNumber('a whole number of seconds, 1 or more', 1)),
     aspectRatio: z.optional(text()),
     resolution: z.optional(text()),
     negativePrompt: z.optional(z.string({ error: 'a text' })),
     personGeneration: z.optional(text()),
-    seed: z.optional(whole('a whole number')),
-    enhancePrompt: z.optional(either()),
-    generateAudio: z.optional(either()),
+    seed: z.optional(wholeNumber('a whole number')),
+    enhancePrompt: z.optional(trueOrFalse()),
+    generateAudio: z.optional(trueOrFalse()),
   },
   { error: 'an object' },
 );
 
 /** The body of specification 2.1, with the model that travels in the path. */
-export const schema = described(
+export const schema = withDescriptions(
   z.strictObject({
     model: z.string({ error: modelWords }).check(z.refine(isModelName, { error: modelWords })),
     instances: z.array(instance, { error: 'a list of objects' }).check(z.minLength(1)),

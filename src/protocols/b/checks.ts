@@ -5,12 +5,12 @@ import {
   adviseOfUnlisted,
   assetUrl,
   checkShape,
-  described,
-  either,
-  judged,
+  withDescriptions,
+  trueOrFalse,
+  validated,
   oneOfWords,
   text,
-  whole,
+  wholeNumber,
 } from '../body-schema.ts';
 import { longName, violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
@@ -26,7 +26,7 @@ function listedWord(name: keyof typeof listed): z.ZodMiniString {
   const words = listed[name];
   const meant = (value: string): string | undefined =>
     words.includes(value) ? undefined : words.find((word) => word.toLowerCase() === value.toLowerCase());
-  return text(words.join(', ')).check(judged(meant));
+  return text(words.join(', ')).check(validated(meant));
 }
 
 const file = z.strictObject(
@@ -47,7 +47,7 @@ const output = z.strictObject(
   {
     StorageMode: z.optional(oneOfWords(['Temporary'])),
     Resolution: z.optional(text(resolution).check(z.regex(/^(?!\d+[pk]$)/, { error: resolution }))),
-    Duration: z.optional(whole('a whole number of seconds, at least 1', 1)),
+    Duration: z.optional(wholeNumber('a whole number of seconds, at least 1', 1)),
     AspectRatio: z.optional(
       text(ratio).check(z.regex(/^([1-9]\d{0,3}:[1-9]\d{0,3}|[a-zA-Z]+)$/, { error: ratio })),
     ),
@@ -57,7 +57,7 @@ const output = z.strictObject(
 );
 
 /** The body of specification 2.3, and mgw's own `ReturnUsage`. */
-export const schema = described(
+export const schema = withDescriptions(
   z.strictObject({
     ModelName: text('the name of a model of the listing'),
     ModelVersion: text("one of the model's versions, as text"),
@@ -66,7 +66,7 @@ export const schema = described(
     FileInfos: z.optional(z.array(file, { error: 'a list of objects with Type, Url, Category and Usage' })),
     OutputConfig: z.optional(output),
     ExtInfo: z.optional(z.any()),
-    ReturnUsage: z.optional(either()),
+    ReturnUsage: z.optional(trueOrFalse()),
   }),
   flags,
 );

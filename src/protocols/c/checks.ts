@@ -4,9 +4,9 @@ import {
   adviseOfUnlisted,
   assetUrl,
   checkShape,
-  described,
-  either,
-  judged,
+  withDescriptions,
+  trueOrFalse,
+  validated,
   oneOfWords,
   text,
   type BodySchema,
@@ -25,7 +25,7 @@ const maxPrompt = 30_000;
 const promptWords = `a text of 1 to ${maxPrompt} characters`;
 const isTooLong = (prompt: string) => (charactersIn(prompt) > maxPrompt ? promptWords : undefined);
 const longPrompt = () => {
-  const schema = text(promptWords).check(judged(isTooLong));
+  const schema = text(promptWords).check(validated(isTooLong));
   return schema.register(z.globalRegistry, { maxLength: maxPrompt });
 };
 
@@ -55,7 +55,7 @@ function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.
   const digits = z.string().check(z.refine(isInRange, { error: allowed }));
   const ratio = () =>
     family === selfHosted ? oneOfWords(ratios) : text('a ratio such as 16:9, or adaptive');
-  return described(
+  return withDescriptions(
     z.strictObject({
       model,
       prompt: z.optional(z.string({ error: 'a text' })),
@@ -68,7 +68,7 @@ function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.
       ratio: native('aspect_ratio', ratio()),
       generation_mode: z.optional(oneOfWords(['t2v', 'i2v', 'r2v'])),
       mode: native('generation_mode', oneOfWords(['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])),
-      prompt_optimization: z.optional(either()),
+      prompt_optimization: z.optional(trueOrFalse()),
       image: z.optional(assetUrl()),
       last_frame_image_url: z.optional(assetUrl()),
       input_reference: z.optional(imageSource),

@@ -11,7 +11,7 @@ import {
   type Route,
 } from '../exchange.ts';
 import { serveVideo, videoOf } from '../files.ts';
-import { note, notePoll, tell } from '../journal.ts';
+import { note, notePoll, recordSent } from '../journal.ts';
 import { videoSize } from '../media/video.ts';
 import { findModel, type Model, cost, priceFor } from '../models.ts';
 import {
@@ -45,7 +45,7 @@ function submit(call: Call, name: string): Reply {
   const body = declaresJson(call) ? jsonObject(call) : undefined;
   if (body === undefined) return operationError(400, 'INVALID_ARGUMENT', 'The body must be a JSON object.');
   const task = acceptOrder(call, 'a', orderA(call, model, body));
-  return tell(call, task.id, json(200, { name: nameOf(task), done: false }));
+  return recordSent(call, task.id, json(200, { name: nameOf(task), done: false }));
 }
 
 function showOperation(call: Call, model: string, id: string): Reply {

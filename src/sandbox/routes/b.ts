@@ -10,7 +10,7 @@ import {
   unknownPath,
   type Gateway,
 } from '../exchange.ts';
-import { notePoll, tell, note } from '../journal.ts';
+import { notePoll, recordSent, note } from '../journal.ts';
 import { orderB } from '../orders/b.ts';
 import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../tasks.ts';
 import { createHmac } from 'node:crypto';
@@ -50,7 +50,7 @@ function act(call: Call): Reply {
 
 function create(call: Call, body: Record<string, unknown>): Reply {
   const task = acceptOrder(call, 'b', orderB(call, body));
-  return tell(call, task.id, json(200, { Response: { TaskId: task.id, RequestId: call.requestId } }));
+  return recordSent(call, task.id, json(200, { Response: { TaskId: task.id, RequestId: call.requestId } }));
 }
 
 function describe(call: Call, { TaskId: id, ...others }: Record<string, unknown>): Reply {

@@ -11,7 +11,7 @@ import {
   RefusedCall,
 } from '../exchange.ts';
 import { serveVideo } from '../files.ts';
-import { notePoll, tell } from '../journal.ts';
+import { notePoll, recordSent } from '../journal.ts';
 import { findModel } from '../models.ts';
 import { orderC } from '../orders/c.ts';
 import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../tasks.ts';
@@ -44,7 +44,7 @@ function submit(call: Call): Reply {
   const accepted = { id, task_id: id, object: 'video', model: model.id, status: 'queued', progress: 0 };
   const ratios = { seconds: order.declaredSeconds, resolution: order.resolution === '2K' ? 2 : 1 };
   const answer = { ...accepted, created_at: seconds(createdAt) };
-  return tell(call, task.id, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
+  return recordSent(call, task.id, json(200, answer, { 'X-New-Api-Other-Ratios': JSON.stringify(ratios) }));
 }
 
 function showTask(call: Call, id: string): Reply {

@@ -4,7 +4,7 @@ import { isObject } from '../state.ts';
 import { chargeFor } from '../bill.ts';
 import { insufficientQuota, modelNotFound, type Call, json, type Reply, type Route } from '../exchange.ts';
 import type { FaultHit } from '../fault-catalogue.ts';
-import { tell, tellFailure } from '../journal.ts';
+import { recordSent, recordFailure } from '../journal.ts';
 import { findModel, cost, priceFor } from '../models.ts';
 
 /** The Responses endpoint (specification 4.5), with and without a stream. */
@@ -39,7 +39,9 @@ function respond(call: Call): Reply {
   chargeFor(call, { ...service, body, text: input });
   const cut = body.stream === true ? call.gateway.take('responses-cut') : undefined;
   const reply = body.stream === true ? streamed(call, answer, cut) : whole(call, answer);
-  return cut || answer.status === 'failed' ? tellFailure(call, task, input, reply) : tell(call, task, reply);
+  return cut || answer.status === 'failed'
+    ? recordFailure(call, task, input, reply)
+    : recordSent(call, task, reply);
 }
 
 function invalid(message: string, param: string | null): Reply {

@@ -10,7 +10,7 @@ import {
   type Reply,
   type Route,
 } from '../exchange.ts';
-import { tell, tellFailure } from '../journal.ts';
+import { recordSent, recordFailure } from '../journal.ts';
 import { isSpeechFormat, speechChunks, type SpeechOptions } from '../media/speech.ts';
 import { cost, priceFor } from '../models.ts';
 import { isObject } from '../state.ts';
@@ -102,7 +102,7 @@ function begun(call: Call, headers: Record<string, string>): Reply {
   if (end.kind !== 'error' || end.percent > 0) bill(call, { task, body, text, characters });
   const reply = { status: 200, headers: streamHeaders, body: speechStream(options, end, usage) };
   const counted = countStream(call, reply);
-  return end.kind === 'well' ? tell(call, task, counted) : tellFailure(call, task, text, counted);
+  return end.kind === 'well' ? recordSent(call, task, counted) : recordFailure(call, task, text, counted);
 }
 
 function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {

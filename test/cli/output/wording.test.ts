@@ -3,7 +3,7 @@ import type { Waiting } from '../../../src/cli/output/progress.ts';
 import {
   countLines,
   elapsed,
-  leftText,
+  remainingText,
   size,
   transferLines,
   transferText,
@@ -36,13 +36,13 @@ describe('leftText', () => {
     [-10_000, ''],
     [-10_001, ', longer than usual'],
   ])('says %i ms before the usual end: %j', (left, text) => {
-    expect(leftText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
+    expect(remainingText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
   });
 
   it('says nothing if nothing is known, of several jobs, and of one that has ended', () => {
-    expect(leftText([job], 0)).toBe('');
-    expect(leftText([{ ...job, expectedAt: 9000 }, job], 0)).toBe('');
-    expect(leftText([{ ...job, state: 'succeeded', expectedAt: 9000 }], 0)).toBe('');
+    expect(remainingText([job], 0)).toBe('');
+    expect(remainingText([{ ...job, expectedAt: 9000 }, job], 0)).toBe('');
+    expect(remainingText([{ ...job, state: 'succeeded', expectedAt: 9000 }], 0)).toBe('');
   });
 });
 

@@ -12,7 +12,7 @@ import type { CallOptions, StreamedReply } from '../../../http/client.ts';
 import { readFailure, asSentence, retryHint } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
-import { payOnce, unrecorded, type PayDeps } from '../../../payment/pay-once.ts';
+import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
 import { StreamedCall } from '../../../payment/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
@@ -160,7 +160,7 @@ export async function apiCall(
     send: call.send.bind(call),
     deadline,
   };
-  const { verdict, reply, tries } = await payOnce(payment, unrecorded, deps);
+  const { verdict, reply, tries } = await payOnce(payment, noRecord, deps);
   if (reply !== undefined) return { reply, stream: call.stream, verdict };
   if (verdict.kind === 'accepted') throw new MgwError('internal', 'an accepted response is missing');
   throw notAccepted(verdict, tries);

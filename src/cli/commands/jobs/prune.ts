@@ -16,7 +16,7 @@ import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Job } from '../../../job.ts';
-import { findJob, missing } from '../../../jobs/ref.ts';
+import { findJob, noSuchJob } from '../../../jobs/ref.ts';
 import { waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { readRefs } from '../../input.ts';
@@ -114,7 +114,8 @@ function notRemoved(job: Job, obstacle: Obstacle): MgwError {
 async function rm(context: Context, refs: string[], options: { force?: boolean }): Promise<Outcome> {
   const ledger = await context.ledger();
   const jobs: Job[] = [];
-  for (const ref of await readRefs(refs, context.io)) jobs.push((await findJob(ledger, ref)) ?? missing(ref));
+  for (const ref of await readRefs(refs, context.io))
+    jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
   const { force = false } = options;
   for (const job of force ? [] : jobs) {
     const obstacle = await obstacleOf(ledger, job);

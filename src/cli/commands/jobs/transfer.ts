@@ -7,7 +7,7 @@ import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
-import { namedJob, findJob, missing } from '../../../jobs/ref.ts';
+import { namedJob, findJob, noSuchJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
 import { enrol } from '../../../ledger/chain.ts';
@@ -30,7 +30,7 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   const ledger = await context.ledger();
   const jobs: Job[] = [];
   for (const ref of refs.length > 0 ? await readRefs(refs, context.io) : await ledger.ids()) {
-    jobs.push((await findJob(ledger, ref)) ?? missing(ref));
+    jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
   }
   const lines: Record<string, unknown>[] = [];
   for (const job of jobs) {

@@ -59,8 +59,8 @@ async function exec(context: Context, argv: string[], options: ExecOptions): Pro
     const exitCode = await served(context, argv, options, folder, own);
     return await judged(own, exitCode, context, options);
   } finally {
-    const { takeOverBill } = await import('../../../sandbox/bill.ts');
-    takeOverBill(shared, own);
+    const { importBill } = await import('../../../sandbox/bill.ts');
+    importBill(shared, own);
     await rm(folder.path, { recursive: true, force: true });
   }
 }

@@ -37,7 +37,7 @@ export async function composedVideo(
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
   const { set, check, dryRun, endpoint, checkAssets } = options;
-  const body = await givenBody(context, options.body);
+  const body = await bodyFromOptions(context, options.body);
   if (options.body?.startsWith('@') && options.body !== '@-') fromFiles.push('body');
   const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => readInputFile(path, `--${flag}`);
   const parts = { body, flags, set, fromFiles, check, dryRun, endpoint, checkAssets, readLocalFile };
@@ -75,7 +75,7 @@ async function promptFromStdin(context: Context): Promise<string> {
 }
 
 /** Reads the argument of `--body`. @throws MgwError('usage') if it is not a JSON object. */
-export async function givenBody(
+export async function bodyFromOptions(
   context: Context,
   source: string | undefined,
 ): Promise<JsonObject | undefined> {

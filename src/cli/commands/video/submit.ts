@@ -8,7 +8,14 @@ import { isObjectUrl } from '../../../store-url.ts';
 import { ledgerFolder } from '../../../flows/settings.ts';
 import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
-import { addFlags, composedVideo, missingPrompt, type BodyOptions, camelCase, givenBody } from './body.ts';
+import {
+  addFlags,
+  composedVideo,
+  missingPrompt,
+  type BodyOptions,
+  camelCase,
+  bodyFromOptions,
+} from './body.ts';
 import { dryRun, withCost } from './dry-run.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
@@ -223,7 +230,7 @@ async function modelOfBody(
 ): Promise<string | undefined> {
   if (source === '@-' || source === '-')
     throw usageError('--body @-: the protocol follows from the model, so give --model too.');
-  const body = await givenBody(context, source);
+  const body = await bodyFromOptions(context, source);
   const models = all.map((protocol) =>
     protocol.modelOf(protocol.normalise(compose(protocol, { body, flags: {}, set }))),
   );
