@@ -176,7 +176,7 @@ const always = [
     'cli/wait-options',
     'cli/input',
   ),
-  sources('cli/output/outcome', 'flows/session', 'flows/settings', 'jobs/deps', 'jobs/view'),
+  sources('cli/output/outcome', 'flows/session', 'flows/settings', 'jobs/order', 'jobs/view'),
   sources('http/failures', 'http/transport-error'),
 ];
 const network = [

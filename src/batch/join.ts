@@ -8,7 +8,7 @@ import { checkOutput, publish } from '../files/publish.ts';
 import type { WholeFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { absoluteOutput } from '../store-url.ts';
-import type { JobDeps } from '../jobs/deps.ts';
+import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError } from '../jobs/errors.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
 import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';

@@ -1,6 +1,6 @@
 import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
-import type { JobDeps } from '../jobs/deps.ts';
+import type { JobDeps } from '../jobs/order.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import type { ObjectStore } from '../store/object-store.ts';
 

@@ -1,8 +1,8 @@
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent, type Life, type Owner } from '../job.ts';
-import { findJobById, follow, type FoundJob as FoundJob, type Link } from '../ledger/chain.ts';
+import { findJobById, follow, type FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText, readHolder } from '../ledger/names.ts';
-import type { JobDeps } from './deps.ts';
+import { type JobDeps, fingerprintOf, recordedBody, type Order } from './order.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
   continuesWith,
@@ -17,7 +17,6 @@ import {
 } from './liveness.ts';
 import { checkNoSecret } from '../key-name.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
-import { fingerprintOf, recordedBody, type Order } from './order.ts';
 import { shownState } from './reconcile.ts';
 
 /** The part of an order that identifies a submission. */

@@ -12,7 +12,7 @@ import type { Job, JobFile } from '../job.ts';
 import { isObject } from '../json.ts';
 import { isFolder } from '../files/make-folder.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps } from './order.ts';
 import { fetchCommand } from './errors.ts';
 import { lockOutput, identityOf, removeJobLeftovers, bestEffort } from './lock-output.ts';
 import { inlineMedia } from './inline-media.ts';

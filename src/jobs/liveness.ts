@@ -1,8 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { isOpenFor, type Goal, type Job, type Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { JobDeps } from './deps.ts';
-import type { Order } from './order.ts';
+import type { JobDeps, Order } from './order.ts';
 import { reconcile, shownState } from './reconcile.ts';
 import { interruptedError, pendingError, withoutHandle } from './errors.ts';
 

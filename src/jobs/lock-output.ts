@@ -3,7 +3,7 @@ import { messageOf, MgwError } from '../errors.ts';
 import { removeLeftovers, acquireOutputLock, type Claimant, type OutputLock } from '../files/output-lock.ts';
 import type { Job } from '../job.ts';
 import { interruptedError, pendingError } from './errors.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps } from './order.ts';
 
 /** The result to lock, its job, and the deadline. */
 export interface LockRequest {

@@ -7,7 +7,7 @@ import { MediaSpool, type MediaSink } from '../media/media-spool.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { Job, JobEvent } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
-import { queryTimeoutMs, type JobDeps } from './deps.ts';
+import { queryTimeoutMs, type JobDeps } from './order.ts';
 import { fetchCommand } from './errors.ts';
 import { redactTexts, recordOf } from './reconcile.ts';
 

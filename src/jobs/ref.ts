@@ -4,12 +4,11 @@ import { type Job, type JobKind, lostFingerprint } from '../job.ts';
 import { jobIdForm, type Ids } from '../ledger/job-id.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import type { JobDeps } from './deps.ts';
+import { type JobDeps, recordedBody } from './order.ts';
 import { query, recordSeen } from './observe.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
 import { resolveCommand, showCommand } from './errors.ts';
-import { recordedBody } from './order.ts';
 
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps } from './order.ts';
 import { withoutHandle } from './errors.ts';
 
 /** The result of a run. */

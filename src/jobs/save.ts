@@ -10,7 +10,7 @@ import { isIntact, type SealedFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps } from './order.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { observe } from './observe.ts';
 import { markedCopy } from './mark.ts';

@@ -4,7 +4,7 @@ import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.t
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
 import { abandonClaim, attemptClaim, nextAttempt } from './charge-outcome.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps, Order } from './order.ts';
 import {
   interruptedError,
   pendingError,
@@ -15,7 +15,6 @@ import {
 import { eventOfEndedProcess } from './forget.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
-import type { Order } from './order.ts';
 import { eventOf, redactTexts, reconcile } from './reconcile.ts';
 
 const longestRecordedReply = 64 * 1024;

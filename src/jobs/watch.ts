@@ -5,7 +5,7 @@ import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
 import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
-import type { JobDeps } from './deps.ts';
+import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
 /** How long "not found" proves nothing after a submission, ms (design 6). */

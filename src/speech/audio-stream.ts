@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { StreamedReply } from '../http/client.ts';
 import type { Job, JobError, JobEvent, JobFile } from '../job.ts';
-import type { JobDeps } from '../jobs/deps.ts';
+import type { JobDeps } from '../jobs/order.ts';
 import { bestEffort } from '../jobs/lock-output.ts';
 import { recordOf } from '../jobs/reconcile.ts';
 import { failedSpeechError, incompleteError, unrecordedError, unwritableError } from './errors.ts';

@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
 import { isRunning } from '../jobs/liveness.ts';
-import type { JobDeps } from '../jobs/deps.ts';
+import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import { shownState } from '../jobs/reconcile.ts';

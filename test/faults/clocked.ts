@@ -4,7 +4,7 @@ import { createClient } from '../../src/http/client.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { fetchResults } from '../../src/jobs/fetch.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import type { JobDeps } from '../../src/jobs/deps.ts';
+import type { JobDeps } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { protocolNamed } from '../../src/protocols/registry.ts';

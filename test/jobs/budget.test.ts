@@ -5,7 +5,7 @@ import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
-import type { JobDeps } from '../../src/jobs/deps.ts';
+import type { JobDeps } from '../../src/jobs/order.ts';
 import { forget } from '../../src/jobs/forget.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import { newJobId } from '../../src/ledger/job-id.ts';

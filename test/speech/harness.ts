@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../../src/clock.ts';
 import { createClient } from '../../src/http/client.ts';
-import type { JobDeps } from '../../src/jobs/deps.ts';
+import type { JobDeps } from '../../src/jobs/order.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { secretRedactor } from '../../src/redact.ts';

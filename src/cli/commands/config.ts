@@ -124,11 +124,11 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
     ]);
   const path = keyPath(key);
   if (path[0] === 'defaults') {
-    const { checkDefault } = await import('./check-setting.ts');
+    const { checkDefault } = await import('./edit-config.ts');
     await checkDefault(path, words);
   }
   if (isPrice(path)) {
-    const { checkPrice } = await import('./check-setting.ts');
+    const { checkPrice } = await import('./edit-config.ts');
     checkPrice(path, words);
   }
   const { io } = context;

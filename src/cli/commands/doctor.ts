@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';
-import { attempt, type Check, fail, ok, warn } from '../doctor/check.ts';
+import { attempt, type Check, fail, ok, warn } from '../doctor/local.ts';
 import { columnsOf } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';

@@ -3,7 +3,7 @@ import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
 import { parseDuration } from '../../duration.ts';
 import { exitCodes, usageError } from '../../errors.ts';
-import type { JobDeps } from '../../jobs/deps.ts';
+import type { JobDeps } from '../../jobs/order.ts';
 import { withBudget } from '../../flows/budgets.ts';
 import type { Run } from '../command-tree.ts';
 import type { Context } from '../context.ts';

@@ -55,7 +55,7 @@ async function responses(
   const settings = await context.settings();
   if (options.dryRun) {
     const [{ dryRun }, { responsesExchange }] = await Promise.all([
-      import('../video/dry-run.ts'),
+      import('../video/body.ts'),
       import('../../../responses/wire.ts'),
     ]);
     return dryRun(responsesExchange(body), bearer, settings);

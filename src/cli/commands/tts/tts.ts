@@ -84,7 +84,7 @@ async function tts(context: Context, text: string | undefined, options: TtsOptio
 /** The requests that would be sent, with the key redacted; nothing is sent. */
 async function dryRunSpeech({ bodies }: PreparedSpeech, context: Context): Promise<Outcome> {
   const [{ dryRun, withCost }, { speechExchange }, settings] = await Promise.all([
-    import('../video/dry-run.ts'),
+    import('../video/body.ts'),
     import('../../../speech/wire.ts'),
     context.settings(),
   ]);

@@ -15,8 +15,9 @@ import {
   type BodyOptions,
   camelCase,
   bodyFromOptions,
+  dryRun,
+  withCost,
 } from './body.ts';
-import { dryRun, withCost } from './dry-run.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
