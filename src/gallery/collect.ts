@@ -13,18 +13,18 @@ import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 /** `changed`: the path leads to something that the job did not write. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
-/** What the items of a page are made with. */
+/** The dependencies for building the items of a page. */
 export interface CollectDeps {
-  /** Takes secrets out of a text: the key, and what signs an address. */
+  /** Removes secrets from a text: the key, and the signatures of URLs. */
   redact: (text: string) => string;
   /** The address of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;
-  /** Whether a file holds what its job recorded; nothing else is linked. */
+  /** Whether a file has the recorded content. No other file is linked. */
   fileState: (file: JobFile) => FileState;
   peaksOf: (file: JobFile) => Promise<string | undefined>;
-  /** A command as it is typed. */
+  /** Formats a command for a shell. */
   commandText: (words: readonly string[]) => string;
-  /** Folders whose names are taken out of texts, in addition to those of the files. */
+  /** Folders whose names are removed from texts, in addition to those of the files. */
   folders: readonly string[];
   /** The name of the currency. */
   currency: string;
@@ -65,7 +65,7 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // The row says it too, if it has one: a page holds it once.
+    // Its row, if it has one, contains the prompt too. The page stores it once.
     prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: requestedText(job, 'seed'),
     duration: requestedText(job, 'duration'),
@@ -82,7 +82,7 @@ async function itemOf(
   };
 }
 
-// What a row of a manifest says to be shown or spoken.
+// The prompt or the text of a manifest's row.
 function sayer(row: Record<string, unknown>): unknown {
   return row['prompt'] ?? row['text'];
 }
@@ -121,7 +121,7 @@ function reasonOf(
   return withoutPlaces(withoutQueries(redact(printable(job.error.message, 1000))), folders);
 }
 
-// An address stays known without what may sign it.
+// A URL stays, without a possible signature.
 function withoutQueries(text: string): string {
   return text.replace(/[^\s"'<>]+/g, (word) => {
     const [address = ''] = word.split('?', 1);
@@ -174,7 +174,7 @@ function foldersOf(job: Job): string[] {
   return job.files.map(({ path }) => dirname(path));
 }
 
-/** The command that gets a job on, as an argument vector; undefined if there is nothing to do. */
+/** Returns the next command for a job, as an argument vector; undefined if there is nothing to do. */
 function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undefined {
   switch (state) {
     case 'succeeded':

@@ -1,12 +1,12 @@
-/** What a page knows, as the JSON in it has it. It holds no key, no signed address and no absolute path. */
+/** The data of a page, as JSON inside it. Contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
   /** mgw's version. */
   mgw: string;
   /** When the page was made, ISO 8601 in UTC. */
   made: string;
-  /** Where ratings are saved as they are made; absent in a page that is a file. */
+  /** The URL that saves ratings; absent in a page that is a file. */
   save?: { path: string; token: string };
-  /** The command that takes `ratings.json` in, and the one that makes again what `redo.jsonl` holds. */
+  /** The command that imports `ratings.json`, and the one that runs `redo.jsonl`. */
   commands: { rate: string; redo: string };
   items: GalleryItem[];
 }
@@ -33,14 +33,14 @@ export interface GalleryItem {
   state: ShownState;
   /** ISO 8601 in UTC. */
   created: string;
-  /** What was asked for. */
+  /** The prompt or the text. */
   prompt?: string;
   seed?: string;
-  /** As asked for; the media tell how long they are. */
+  /** The requested length; the media have the real one. */
   duration?: string;
   resolution?: string;
   tags?: string[];
-  /** What it cost at most, an exact decimal in plain digits. */
+  /** The maximum cost, an exact decimal in plain digits. */
   price?: string;
   /** The name of the price's currency. */
   currency?: string;
@@ -48,7 +48,7 @@ export interface GalleryItem {
   charge?: 'spent' | 'failed' | 'doubt';
   /** Why there is no result. */
   reason?: string;
-  /** What to type to get on. */
+  /** The next command. */
   command?: string;
   files: GalleryFile[];
   /** 1 to 5. */
@@ -56,12 +56,12 @@ export interface GalleryItem {
   note?: string;
   /** When it was rated, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that makes it again; if there is none, why. */
+  /** The row of a manifest that makes it again, or why there is none. */
   redo?: Record<string, unknown>;
   noRedo?: string;
 }
 
-/** A file of a job that is there. */
+/** An existing file of a job. */
 export interface GalleryFile {
   /** Relative address. */
   href: string;
@@ -70,13 +70,13 @@ export interface GalleryFile {
   bytes: number;
   /** What was delivered, such as `2 s, 640x360, 24 fps, no sound`. */
   delivered?: string;
-  /** Where it differs from the request, each such as `duration 2 s instead of 4 s`. */
+  /** The differences from the request, such as `duration 2 s instead of 4 s`. */
   mismatches?: string[];
   /** How loud the sound is from its beginning to its end, a digit from 0 to 9 for each of equal parts. */
   peaks?: string;
 }
 
-/** What a page exports of one job, and what `mgw jobs rate --import` takes in. */
+/** The exported rating of a job, which `mgw jobs rate --import` imports. */
 export interface ExportedRating {
   job: string;
   rating?: number;

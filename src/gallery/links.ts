@@ -3,7 +3,7 @@ import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:
 import type { JobFile } from '../job.ts';
 import type { FileState } from './collect.ts';
 
-/** Gives the relative addresses of files from the folder of a page. */
+/** Builds the relative URLs of files from the folder of a page. */
 export class Links {
   readonly #from: string;
   readonly #folders = new Map<string, string | undefined>();
@@ -14,8 +14,8 @@ export class Links {
   }
 
   /**
-   * The address of a file from the page, each part of its path percent-encoded; undefined if none can be told without
-   * telling where on this machine it is: from another drive, or if the two have only the root in common.
+   * Returns the URL of a file relative to the page, percent-encoded. Undefined if it would reveal the location on this
+   * machine: on another drive, or if the two share only the root folder.
    */
   to(path: string): string | undefined {
     const folder = this.#realFolder(dirname(path));
@@ -46,7 +46,7 @@ function real(folder: string): string | undefined {
   }
 }
 
-/** The state of a file by its size alone: for a page whose files are hashed when they are served. */
+/** Returns the state of a file by its size alone, for a page whose files are hashed when they are served. */
 export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
   try {
     const found = statSync(path, { throwIfNoEntry: false });

@@ -9,7 +9,7 @@ import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
 import { stateBySize } from './links.ts';
 
-/** The absolute path of the page that `-o` names: a folder, or a file whose name ends in `.html`. */
+/** Returns the absolute path of the page for `-o`: a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
   return extname(given).toLowerCase() === '.html' && !/[\\/]$/.test(given)
     ? resolve(given)
@@ -94,7 +94,7 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
   return copies;
 }
 
-/** By what a page of mgw's is known, so that no other is overwritten. */
+/** Identifies a page of mgw, so that no other file is overwritten. */
 const generator = '<meta name="generator" content="mgw gallery">';
 
 /**
@@ -123,7 +123,7 @@ ${generator}
 `;
 }
 
-// Nothing is fetched from elsewhere: media come from where the page does, which for a file is the disk.
+// Nothing is loaded from another origin than that of the page, which is the disk for a file.
 function policy(): string {
   return [
     "default-src 'none'",

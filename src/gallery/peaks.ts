@@ -4,7 +4,7 @@ import { systemCode } from '../errors.ts';
 import { loudness } from './data.ts';
 
 const sampleRate = 8000;
-/** No more of a sound is read. */
+/** The maximum part of a sound that is read. */
 const maxBytes = 64 * 1024 * 1024;
 /** How often ffmpeg is started for one page at most: each takes a moment. */
 const maxStarts = 200;

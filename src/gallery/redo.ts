@@ -36,7 +36,7 @@ function hasSignedAddress(text: string): boolean {
 
 const longestName = 96;
 
-// Of a row that was made again its first name, so that names do not grow.
+// For a row that was made again, its first name, so that names do not grow.
 function redoId({ id, key }: Job): string {
   const name = key?.split('/')[1] ?? key;
   const chance = id.slice(-8);
@@ -136,7 +136,7 @@ function prefixed(
     .map(([name, value]) => [`${path}.${name}`, value]);
 }
 
-// A WAV is asked for as PCM, and its name tells.
+// A WAV is requested as PCM, and recognised by its file name.
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
@@ -149,7 +149,7 @@ export function requestedText(job: Job, name: string): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** The body of a job as it was recorded, if it is one. */
+/** Returns the recorded body of a job, if it is complete. */
 function requestOf({ request }: Job): JsonObject | undefined {
   return isObject(request) ? request : undefined;
 }

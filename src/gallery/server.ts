@@ -17,7 +17,7 @@ import {
 import type { ExportedRating, GalleryData } from './data.ts';
 import { readRating } from './ratings-file.ts';
 
-/** What a served gallery shows and takes. */
+/** Options of a served gallery. */
 interface GalleryDeps {
   page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
   fileOf(job: string, index: number): Promise<JobFile | undefined>;
@@ -35,9 +35,10 @@ const maxRatingBytes = 64 * 1024;
 const ratingsPath = 'ratings';
 
 /**
- * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its address holds a token made at random, so that neither another user of
- * the machine nor a page of another origin can read or rate; requests under any other host name are refused.
- * @throws MgwError('usage') if the port is taken.
+ * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its address holds a token made at random, so that neither
+ * another user of the machine nor a page of another origin can read or rate; requests under any other host name are
+ * refused.
+ * @throws MgwError('usage') if the port is in use.
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
   const token = randomBytes(24).toString('base64url');
@@ -171,7 +172,7 @@ async function sendFile(
     if (request.method === 'HEAD' || size === 0) response.end();
     else await pipeline(file.createReadStream({ start, end: end - 1, autoClose: false }), response);
   } catch (error) {
-    // A player that has seen enough goes away.
+    // A player may close the connection early.
     if (systemCode(error) !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
   } finally {
     await file?.close();

@@ -6,10 +6,10 @@ import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '
 export type ResponseEnd =
   /** `text` is that of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
-  /** The model was stopped before it had said all. */
+  /** The model was stopped before the end of its text. */
   | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
   | { kind: 'failed'; failure: Failure; response?: JsonObject }
-  /** Accepted, and made in the background. */
+  /** Accepted, and processed in the background. */
   | { kind: 'pending'; status: string; response: JsonObject }
   /** Nothing proves that this is the whole answer. */
   | { kind: 'cut'; why: string };
@@ -21,7 +21,7 @@ export function responsesExchange(body: JsonObject): Exchange {
   return { method: 'POST', path: '/v1/responses', headers, body: jsonBody(body) };
 }
 
-/** Reads a whole response, as it comes without a stream or in a stream's last event. Never throws. */
+/** Reads a complete response, without a stream or from a stream's last event. Never throws. */
 export function readResponse(json: Json | undefined): ResponseEnd {
   if (!isObject(json)) return { kind: 'cut', why: 'the answer is no response' };
   const { status } = json;
@@ -44,7 +44,7 @@ function saidIn(json: JsonObject): string {
 /** One event of a stream, read. */
 export type ResponseEvent =
   | { kind: 'text'; delta: string; place: string }
-  /** The whole text of a part whose deltas may have come or not. */
+  /** The complete text of a part, with or without earlier deltas. */
   | { kind: 'part'; text: string; place: string }
   | { kind: 'refusal'; delta: string }
   | { kind: 'end'; end: ResponseEnd }

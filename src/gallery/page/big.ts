@@ -5,7 +5,7 @@ import { release } from './posters.ts';
 import { lengthText, mismatchesOf, nameOf, priceText, promptOf, timeText } from './select.ts';
 import { peaksOf, waveform } from './sound.ts';
 
-/** What the big view asks of the page. */
+/** The callbacks of the big view. */
 export interface BigDeps {
   marks: Marks;
   step: (by: number) => void;
@@ -83,7 +83,7 @@ export class BigView {
     if (this.#item !== undefined) marks.set(this.#item.id, { again: !marks.of(this.#item.id).again });
   }
 
-  // What was typed counts however the view is left.
+  // Saves the typed note in whichever way the view is closed.
   #keepNote(): void {
     if (this.#item === undefined || this.#note === undefined) return;
     const note = this.#note.value.trim();
@@ -236,7 +236,7 @@ function playerOf(file: GalleryFile): Player {
   return { element: make('div', { class: 'hearing' }, wave, media), media };
 }
 
-// One of several players says which file it plays.
+// Each of several players shows the name of its file.
 function captioned(element: HTMLElement, name: string): HTMLElement {
   return make('figure', { class: 'one' }, element, make('figcaption', {}, foreign(name)));
 }

@@ -150,7 +150,7 @@ export class CompareView {
     this.#said({ again: !this.#marks.of(id).again });
   }
 
-  // None begins before all can: a late one would be behind from the first frame on.
+  // No player starts before all are ready, because a late one would lag from the first frame.
   #start(): void {
     const shown = this.#shown;
     const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));

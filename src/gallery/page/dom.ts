@@ -1,9 +1,11 @@
-/** What an element is made with: attributes, a listener for each `on…`, and for switches `true` or `false`. */
+/**
+ * The properties of an element: attributes, a listener for each `on…`, and `true` or `false` for boolean attributes.
+ */
 type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
 
 /**
- * Makes an element. Texts become text nodes and attributes are set one by one: nothing is ever read as HTML, whatever a prompt
- * or a file name says.
+ * Creates an element. Texts become text nodes and attributes are set one by one, so that no prompt or file name is ever
+ * parsed as HTML.
  */
 export function make<K extends keyof HTMLElementTagNameMap>(
   name: K,
@@ -20,7 +22,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A text whose writing direction is unknown. */
+/** Creates a text with an unknown writing direction. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
@@ -38,7 +40,7 @@ function isTypedInto(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** What the keys do, by the key. */
+/** The actions of keys. */
 type Keys = Record<string, () => unknown>;
 
 /** Listens to the keys of an element, except while text is typed or a modifier is held. */

@@ -3,7 +3,7 @@ import { make, mark } from './dom.ts';
 import type { Mark } from './select.ts';
 import { tileOf, type Tile, type TileDeps } from './tile.ts';
 
-/** Rows above and below what is seen that are there already. */
+/** The number of rendered rows above and below the visible ones. */
 const spareRows = 2;
 const narrowest = 232;
 const gap = 14;
@@ -125,12 +125,12 @@ export class Grid {
     const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
     const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
     const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
-    // What has the focus stays: the keys of a tile that is gone would be lost.
+    // The focused tile stays, because the keys of a removed tile would have no effect.
     const current = this.current;
     if (current !== undefined && this.element.contains(document.activeElement))
       seen.set(current.id, this.#current);
     for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
-    // From the last to the first: each is put before the one that comes after it, as it is read.
+    // From the last to the first: each is inserted before its successor.
     let next: Element | null = null;
     for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
       next = this.#put(id, place, next) ?? next;

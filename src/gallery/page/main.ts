@@ -9,7 +9,7 @@ import { chosen, hashOf, relatives, type View, viewOf, nameOf, ratingsText, redo
 import { SoundPlayer } from './sound.ts';
 import { Toolbar } from './toolbar.ts';
 
-/** Takes out what was said: the ratings, and a manifest of what to make again. */
+/** Exports the ratings, and a manifest of the jobs to make again. */
 class ExportView {
   readonly element = make('dialog', { class: 'export', 'aria-label': 'Export' });
   readonly #data: GalleryData;
@@ -136,7 +136,8 @@ function go(change: Partial<View>): void {
   show(next);
 }
 
-// What was opened in this page is closed by going back, so that the browser's own way back does not open it again.
+// A view that was opened in this page is closed by going back in the history, so that the browser's back button does
+// not open it again.
 function leave(change: Partial<View>): void {
   const isOwn = canGoBack;
   canGoBack = false;

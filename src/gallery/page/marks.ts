@@ -9,8 +9,8 @@ interface Kept extends Mark {
 const prefix = 'mgw:';
 
 /**
- * What a person said of the items. It is kept in the browser, for each job by itself, so that two pages or windows lose nothing of
- * each other's; if the page is served, also in the ledger. What is newer counts.
+ * The user's ratings and notes. They are stored in the browser, separately for each job, so that two pages or windows
+ * lose nothing. If the page is served, they are also in the ledger. The latest one counts.
  */
 export class Marks {
   readonly #items: Map<string, GalleryItem>;
@@ -34,7 +34,7 @@ export class Marks {
     });
   }
 
-  /** What was said of an item; the same function every time. */
+  /** Returns the rating and note of an item. Always the same function. */
   readonly of = (id: string): Mark => {
     const item = this.#items.get(id);
     const kept = this.#kept.get(id);
@@ -43,7 +43,7 @@ export class Marks {
     return { rating: item?.rating, note: item?.note, again: kept.again };
   };
 
-  /** Says something of an item in addition to what was said. */
+  /** Adds to the rating and note of an item. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
@@ -79,7 +79,7 @@ export class Marks {
       const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
       if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
-      // A browser that keeps nothing says so when something is to be kept.
+      // A browser without storage throws when something is stored.
     }
   }
 

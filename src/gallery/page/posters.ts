@@ -1,6 +1,6 @@
-/** How many posters are made at once: each takes a decoder. */
+/** The number of posters made concurrently. Each needs a decoder. */
 const atOnce = 3;
-/** How many posters are kept; of those that were not seen for longest the first go. */
+/** The maximum number of cached posters; the least recently seen are removed. */
 const maxKept = 400;
 const width = 480;
 const patienceMs = 15_000;
@@ -19,7 +19,7 @@ export class Posters {
   readonly #queue: Wanted[] = [];
   #busy = 0;
 
-  /** Asks for a poster; `done` is called once, unless it is given up before. @returns gives it up */
+  /** Requests a poster. `done` is called once, unless the request is cancelled. @returns a function that cancels it */
   request(href: string, done: Wanted['done']): () => void {
     const kept = this.#kept.get(href);
     if (kept !== undefined) {
@@ -40,7 +40,7 @@ export class Posters {
 
   #next(): void {
     if (this.#busy >= atOnce) return;
-    // Tiles are made from the last to the first, and those that were scrolled to last are seen now.
+    // Tiles are created from the last to the first, and the latest ones are visible.
     const wanted = this.#queue.pop();
     if (wanted === undefined) return;
     this.#busy += 1;
@@ -94,7 +94,7 @@ function event(video: HTMLVideoElement, name: string, begin: () => void): Promis
   });
 }
 
-/** Gives back the decoder and the file of a player that is no longer needed. */
+/** Releases the decoder and the file of a player. */
 export function release(media: HTMLMediaElement): void {
   media.pause();
   media.removeAttribute('src');

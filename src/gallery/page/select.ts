@@ -1,6 +1,6 @@
 import type { ExportedRating, GalleryItem } from '../data.ts';
 
-/** What is shown of all items, and how: what the page's address holds. An empty text leaves a filter open. */
+/** The filters and the view, as they are in the page's URL. An empty text is no filter. */
 export interface View {
   text: string;
   state: string;
@@ -16,7 +16,7 @@ export interface View {
   compare: string;
 }
 
-/** What a person said of an item in the page. */
+/** The user's marks of an item. */
 export interface Mark {
   rating?: number;
   note?: string;
@@ -24,7 +24,7 @@ export interface Mark {
   again?: boolean;
 }
 
-/** The view if the address names none. */
+/** The default view. */
 export const plainView: View = {
   text: '',
   state: '',
@@ -38,14 +38,14 @@ export const plainView: View = {
   compare: '',
 };
 
-/** The view that an address says, `#text=boat&rating=4`. */
+/** Parses the view in a URL, `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
   const given = new URLSearchParams(hash.replace(/^#/, ''));
   const members = Object.entries(plainView).map(([name, value]) => [name, given.get(name) ?? String(value)]);
   return Object.fromEntries(members) as View;
 }
 
-/** The address of a view: what differs from {@link plainView}. */
+/** Returns the URL of a view: its differences from {@link plainView}. */
 export function hashOf(view: View): string {
   const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
   return String(new URLSearchParams(members as [string, string][]));
@@ -115,20 +115,22 @@ function holds(item: GalleryItem, { note = '' }: Mark, wanted: readonly string[]
   return wanted.every((word) => text.includes(word));
 }
 
-/** What an item was asked to show or to say. */
+/** Returns the prompt or the text of an item. */
 export function promptOf({ prompt, redo }: GalleryItem): string {
   const said = prompt ?? redo?.['prompt'] ?? redo?.['text'];
   return typeof said === 'string' ? said : '';
 }
 
-/** What an item is called: its row, its key or its id. */
+/** Returns the name of an item: its row, its key or its id. */
 export function nameOf({ id, key }: GalleryItem): string {
   if (key === undefined) return id;
   const [, row, take] = key.split('/');
   return row === undefined ? key : take === undefined ? row : `${row}, take ${take}`;
 }
 
-/** What can be compared with an item: the takes of its prompt, and the same row of other batches. It comes first. */
+/**
+ * Returns the items to compare: first the item itself, then the takes of its prompt, and the same row of other batches.
+ */
 export function relatives(item: GalleryItem, items: readonly GalleryItem[]): GalleryItem[] {
   const [prompt, row] = [promptOf(item), item.key?.split('/')[1]];
   const others = items.filter(
@@ -141,7 +143,7 @@ export function relatives(item: GalleryItem, items: readonly GalleryItem[]): Gal
   return [item, ...others];
 }
 
-/** Where the files of an item differ from its request. */
+/** Returns the differences of an item's files from its request. */
 export function mismatchesOf({ files }: GalleryItem): string[] {
   return [...new Set(files.flatMap(({ mismatches = [] }) => mismatches))];
 }

@@ -79,7 +79,7 @@ export class SoundPlayer {
   #href = '';
   #box: HTMLElement | undefined;
 
-  /** Plays from a place (0 to 1), or ends what is playing. */
+  /** Plays from a position (0 to 1), or stops. */
   toggle(href: string, box: HTMLElement, place = 0): void {
     const isOwn = this.#href === href && this.#audio?.paused === false;
     this.stop();

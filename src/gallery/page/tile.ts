@@ -4,7 +4,7 @@ import { release, type Posters } from './posters.ts';
 import { factsOf, lengthText, type Mark, mismatchesOf, nameOf, promptOf } from './select.ts';
 import { soundOf, type SoundPlayer } from './sound.ts';
 
-/** What tiles are made with. */
+/** The dependencies of tiles. */
 export interface TileDeps {
   posters: Posters;
   sounds: SoundPlayer;
@@ -17,12 +17,12 @@ export interface TileDeps {
 /** A tile on the page. */
 export interface Tile {
   element: HTMLElement;
-  /** What takes the focus. */
+  /** The element that gets the focus. */
   focus: HTMLElement;
   show(mark: Mark, isCompared: boolean): void;
   /** Plays the item, or ends that. */
   toggle(): void;
-  /** Gives back what it holds. */
+  /** Releases its resources. */
   remove(): void;
 }
 
@@ -140,7 +140,7 @@ function still(element: HTMLElement): TileMedia {
 function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
-  // What is only scrolled past is not decoded.
+  // A tile that is only scrolled past is not decoded.
   let giveUp = (): void => clearTimeout(wanted);
   const wanted = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {

@@ -2,7 +2,7 @@ import type { GalleryItem } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { orders, plainView, ratings, type View } from './select.ts';
 
-/** What the toolbar is about. */
+/** The dependencies of the toolbar. */
 export interface ToolbarDeps {
   change: (change: Partial<View>) => void;
   compare: () => void;

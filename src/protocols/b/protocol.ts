@@ -34,7 +34,7 @@ export const b: Protocol = {
   readSubmission,
   query,
   readQuery,
-  // The result is a plain file on another host: nothing there tells that it will come later.
+  // The result is a plain file on another host, which never says that it is not ready yet.
   notReady: () => false,
 };
 
@@ -46,7 +46,7 @@ function normalise(body: JsonObject): JsonObject {
   return merged === undefined ? body : { ...rest, ExtInfo: merged };
 }
 
-/** What a body asks for at most. A length that is left out is the model's to choose (specification 2.3). */
+/** Returns the maximum that a body requests. Without a length, the model chooses one (specification 2.3). */
 function quantityOf(body: JsonObject): Quantity {
   const seconds = at(body, 'OutputConfig.Duration');
   const isLengthOpen = seconds === undefined;
@@ -67,7 +67,7 @@ function referenceImagesIn(files: Json | undefined): number {
 
 const maxShown = 12;
 
-/** The versions that the listing gives for a model; empty if it knows no such model or gives none. */
+/** Returns the versions of a model in the listing; empty if it has no such model or no versions. */
 export function versionsOf(model: string, models: readonly Model[]): string[] {
   return models.find(({ id }) => id === model)?.model_versions ?? [];
 }

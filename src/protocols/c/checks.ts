@@ -195,7 +195,7 @@ export function advise(body: JsonObject): string[] {
   return [...due, ...adviseOfAssets(body), ...adviseOfUnlisted(schemaOf(body), body)];
 }
 
-/** What a mode does with each kind of asset: needs it (true), does not take it (false), or may take it (absent). */
+/** Whether a mode requires (true), refuses (false) or allows (absent) each kind of asset. */
 interface ModeAssets {
   first?: boolean;
   last?: boolean;

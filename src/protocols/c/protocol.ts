@@ -54,7 +54,10 @@ function normalise(body: JsonObject): JsonObject {
   return { ...rest, aspect_ratio: ratio };
 }
 
-/** What a body asks for at most: the declared seconds, which are billed whatever is made of them (specification 8). */
+/**
+ * Returns the maximum that a body requests: the declared seconds, which are billed even if the video is shorter
+ * (specification 8).
+ */
 function quantityOf(body: JsonObject): Quantity {
   const whole: JsonObject = { ...familyOf(body)?.defaults, ...body, ...billedResolution(body) };
   const asked = body['duration'] ?? body['seconds'];

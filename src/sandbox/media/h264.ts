@@ -196,7 +196,9 @@ export function pictureParameterSet(): Uint8Array {
   return nalUnit(NAL.pictureParameters, bits);
 }
 
-/** A picture that needs no other. `ordinal` counts such pictures: two in a row must differ in `idr_pic_id`. */
+/**
+ * Encodes a picture independently of others. `ordinal` counts such pictures: two in a row must differ in `idr_pic_id`.
+ */
 export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number): Uint8Array {
   const bits = new BitWriter();
   bits.ue(0).ue(SLICE_TYPE.i).ue(0).bits(0, FRAME_NUM_BITS);

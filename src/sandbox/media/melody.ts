@@ -1,8 +1,8 @@
-/** What a text sounds like: one short note for each character, none for what is not spoken. */
+/** The melody of a text: one short note for each character, and a rest for a character that is not spoken. */
 export interface Melody {
   /** How long it lasts, in seconds. */
   readonly seconds: number;
-  /** The pitch at a moment, in hertz; 0 in a rest and after the end. Quickest where moments follow each other. */
+  /** The pitch at a moment, in hertz; 0 in a rest and after the end. Fastest if moments are in order. */
   pitchAt(seconds: number): number;
 }
 

@@ -4,14 +4,14 @@ export interface VideoSample {
   key: boolean;
 }
 
-/** What a player must know of MP3 frames: `frameSamples` each, at `sampleRate` a second, mono. */
+/** A mono track of MP3 frames with `frameSamples` samples each, at `sampleRate` samples a second. */
 export interface AudioTrack {
   sampleRate: number;
   frameSamples: number;
   frames: readonly Uint8Array[];
 }
 
-/** What a player must know of an H.264 track before its samples, and the sound that goes with it. */
+/** An H.264 track with its parameters and samples, and its sound. */
 export interface Film {
   width: number;
   height: number;
