@@ -97,7 +97,7 @@ function read(path) {
 
 /**
  * Runs each of the contenders once in every round, one after the other, so that a busy machine is busy for all of them.
- * What the one before has left for the disk is written first, since whoever syncs would wait for that as well, and every
+ * What the one before has left for the disk is written first, since the next sync would wait for that as well, and every
  * other round goes backwards.
  *
  * @param {number} rounds

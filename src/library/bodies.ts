@@ -39,7 +39,7 @@ export type BodyA = {
 export type BodyB = {
   /** The model as mgw models --protocol b lists it; letter case counts. */
   ModelName: string;
-  /** One of the model's versions; may be left out where the listing gives just one. */
+  /** One of the model's versions; may be omitted if the listing has just one. */
   ModelVersion?: string;
   /** What the video shows; required without --first-frame and --reference. */
   Prompt?: string;

@@ -55,7 +55,7 @@ export class BoxWalk {
     return this.bytes(box, 1)?.[0] === 1;
   }
 
-  /** Visits the entries of a table: a count, then `skipped` bytes, then the entries. Ends where the box does. */
+  /** Visits the entries of a table: a count, then `skipped` bytes, then the entries. Ends at the end of the box. */
   entries(table: Content, size: number, visit: (entry: Buffer) => void, skipped = 0): void {
     const count = this.bytes(table, 4)?.readUInt32BE(0) ?? 0;
     const first = table.start + 4 + skipped;

@@ -38,7 +38,7 @@ export interface BatchGateway extends Origin {
   polls: number;
   /** Told of each request, which is answered after that. */
   before: (seen: Seen) => Promise<void> | void;
-  /** Tasks that were accepted, that somebody knows of, and that are not finished. */
+  /** Accepted tasks that a client knows of and that are not finished. */
   underWay: () => number;
   /** Videos that a task of Protocol A makes. */
   samples: number;

@@ -251,7 +251,7 @@ describe('a budget that processes share', () => {
   });
 });
 
-/** A budget that nobody else uses; `outcomes` is what the ledger proves, by id. */
+/** A budget that no other process uses; `outcomes` is what the ledger proves, by id. */
 function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome> = {},

@@ -45,7 +45,7 @@ function fill(path: string, bytes: number): void {
   }
 }
 
-/** True where this user may mount file systems; the rows of full disks are skipped elsewhere. */
+/** Whether this user may mount file systems; the rows of full disks are skipped elsewhere. */
 export const canMount = ((): boolean => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-mount-'));
   try {

@@ -29,7 +29,7 @@ export interface Listener {
   start(): Promise<void>;
 }
 
-/** Starts a listener; TCP, then TLS where a certificate is given, then HTTP. */
+/** Starts a listener; TCP, then TLS if a certificate is given, then HTTP. */
 export async function listen(options: ListenerOptions): Promise<Listener> {
   const { host = '127.0.0.1', tls, onTcp = [] } = options;
   const http = createHttp(options.answer);

@@ -183,7 +183,7 @@ describe.concurrent('an expired URL', () => {
     if (protocol === 'b') expect(new Set(asked).size).toBe(2);
   });
 
-  it.for(protocols)('for ever: exit 9, and the job stays succeeded (%s)', async (protocol, { open }) => {
+  it.for(protocols)('always: exit 9, and the job stays succeeded (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.content = { status: 410, body: 'gone' };
     await expectUnpublished(scene, 9);

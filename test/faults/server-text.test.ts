@@ -121,7 +121,7 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails where a terminal would obey something in a text, or if there is too much of it. */
+/** Fails if a terminal would obey something in a text, or if there is too much of it. */
 function expectHarmless(text: string, most: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,

@@ -260,7 +260,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
 });
 
 describe.concurrent('a temporary refusal that does not end', () => {
-  it.for(protocols)('429 for ever: exit 6, nothing created (%s)', async (protocol, { open }) => {
+  it.for(protocols)('always 429: exit 6, nothing created (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
     const run = await scene.submit('--retries', '1');

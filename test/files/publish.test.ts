@@ -302,9 +302,12 @@ describe('checkOutput', () => {
     });
   });
 
-  it.runIf(process.platform === 'linux')('refuses a folder that takes no files, whoever asks', async () => {
-    await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
-  });
+  it.runIf(process.platform === 'linux')(
+    'refuses a folder that accepts no files, for every user',
+    async () => {
+      await expect(checked('/proc/a.mp4', once)).rejects.toMatchObject({ ...refusal, code: 'local_io' });
+    },
+  );
 
   it('refuses a name that leaves no room for the ending of the part', async () => {
     await expect(checked(join(folder, 'n'.repeat(250)), once)).rejects.toMatchObject({

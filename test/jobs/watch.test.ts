@@ -280,7 +280,7 @@ describe('a task that is not found', () => {
   });
 
   it.each([0, -24])(
-    'for ever: exit 9 once 60 s have passed, without a POST (clock set by %i hours)',
+    'without end: exit 9 once 60 s have passed, without a POST (clock set by %i hours)',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(100, missing));

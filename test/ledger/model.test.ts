@@ -115,7 +115,7 @@ function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] 
   return day === 'busy' ? 'prepared' : 'unknown';
 }
 
-/** True where the next submission carries on with the job and sends nothing (design 4). */
+/** Whether the next submission continues with the job and sends nothing (design 4). */
 function resumes({ key, state, isSettled: settled }: Model): boolean {
   if (state === 'accepted' || state === 'succeeded') return key !== undefined || !settled;
   return state === 'failed' && key !== undefined;

@@ -10,7 +10,7 @@ export interface JsonSchema {
   not?: object;
 }
 
-/** The TypeScript type of a JSON Schema; `optional` names members that may be left out all the same. */
+/** The TypeScript type of a JSON Schema; `optional` names members that may be absent anyway. */
 export function typeText(schema: JsonSchema, optional: readonly string[] = []): string {
   if (schema.not !== undefined) return 'never';
   if (schema.enum !== undefined) return schema.enum.map((word) => `'${word}'`).join(' | ');

@@ -14,7 +14,7 @@ export function costOf(act: () => unknown, runs = 3): number {
 const least = 4;
 
 /**
- * True where the work grows with the text: twice the text never takes much more than twice the time. The text is
+ * Whether the work grows with the text: twice the text never takes much more than twice the time. The text is
  * doubled from `from` to `to` UTF-16 code units; what is quadratic takes four times as long each time, and is
  * told by two such steps in a row, long before it would hang the test.
  */

@@ -22,7 +22,7 @@ interface Pair {
   held: Buffer[];
 }
 
-/** A proxy before PostgreSQL (or PgBouncer), which reads enough of the protocol to cut where it hurts. No TLS. */
+/** A proxy before PostgreSQL (or PgBouncer), which reads enough of the protocol to cut at the worst points. No TLS. */
 export class CuttingProxy {
   readonly #server: Server;
   readonly #target: number;

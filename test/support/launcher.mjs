@@ -28,7 +28,7 @@ process.on('message', (order) => {
   carryOut();
 });
 
-// What comes through a connection is for the process that gets it. Once nobody orders any more, this ends by itself.
+// What comes through a connection is for the process that gets it. It ends when no process sends orders any more.
 const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (stream) => {
   streams.push(stream);
   carryOut();

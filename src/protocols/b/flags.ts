@@ -14,7 +14,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '--model-version <version>',
     'ModelVersion',
-    "one of the model's versions; may be left out where the listing gives just one",
+    "one of the model's versions; may be omitted if the listing has just one",
   ),
   valueFlag(
     '--prompt <text>',

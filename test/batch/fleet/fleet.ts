@@ -108,7 +108,7 @@ export class Fleet {
       this.#running.set(number, running);
       const { code, stderr } = await running.result;
       this.#running.delete(number);
-      // 6: nothing was sent, such as where the database was away.
+      // 6: nothing was sent, for example because the database was down.
       isAgain = code === 137 || code === 6;
       if (code !== 0 && code !== 137)
         this.#trial.say?.(`runner ${number}: exit ${code}\n${stderr.slice(-600)}`);

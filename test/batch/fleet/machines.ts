@@ -7,7 +7,7 @@ import { clips } from '../scene.ts';
 // Makes a process one of another machine, as far as names go.
 const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST;\n`;
 
-/** Machines of a fleet: each has a name and folders of its own, all the same state and gateway. */
+/** Machines of a fleet: each has its own name and folders; all share the state and the gateway. */
 export class Machines {
   /** The folder that all machines can write to. */
   readonly shared = mkdtempSync(join(tmpdir(), 'mgw-shared-'));

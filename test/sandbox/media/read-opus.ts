@@ -12,7 +12,7 @@ export function packetsOf(stream: Uint8Array): Buffer[] {
 
 /**
  * The period, in samples of 48 kHz, of the pitch filter of a CELT packet (RFC 6716 4.3), or undefined for one that is
- * silent. Throws where the packet is of another kind, or says other than that every band is as loud as expected.
+ * silent. Throws if the packet is of another kind, or says other than that every band is as loud as expected.
  */
 export function readOpusPitch(packet: Buffer): number | undefined {
   if (packet[0] !== 0x98) throw new Error('not 20 ms of CELT, 4 kHz, mono, in one frame');
