@@ -89,7 +89,7 @@ export function addOutputOptions(
 
 /** Adds the flags of fetching; `name` is the default file name. */
 export function addFetchOptions(command: Command, name: string): void {
-  command.option('--no-wait', 'exit 8 where a job has not finished');
+  command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(
     command,
     `a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else ${name} here)`,

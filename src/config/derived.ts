@@ -65,7 +65,7 @@ export function resolvePollInterval(
   const interval = read(rules.pollIntervalMs, layers);
   const loopback = sandbox || base === undefined || isLoopbackHost(new URL(base.value).hostname);
   if (interval.value >= rules.pollIntervalMs.fallback || loopback) return interval;
-  const allowed = new Error('5s or more; less only where the base URL is loopback');
+  const allowed = new Error('5s or more; less only if the base URL is loopback');
   throw badSetting('poll_interval', interval, `${interval.value}ms`, allowed);
 }
 

@@ -31,7 +31,7 @@ export function registerExec(command: Command, run: Run): void {
     .argument('<command...>', 'the command and its arguments, after --')
     .option(
       '--verify',
-      'exit 5 where the script paid twice, polled too fast, sent the key to the file host, or ended with 0 without what it paid for',
+      'exit 5 if the script paid twice, polled too fast, sent the key to the file host, or ended with 0 without what it paid for',
     )
     .addOption(
       single(
