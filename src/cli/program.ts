@@ -80,7 +80,7 @@ const commands: Record<string, ListedCommand> = {
   },
   auth: {
     group: 'Set-up',
-    about: 'keep the API key, look where it comes from, remove it',
+    about: 'store the API key, show its source, remove it',
     load: async () => (await import('./commands/auth/auth.ts')).registerAuth,
   },
   config: {

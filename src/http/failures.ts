@@ -183,7 +183,7 @@ function plain(text: string): string {
 }
 
 const byCode: Partial<Record<ErrorCode, string>> = {
-  auth: 'Check the key: "mgw auth status" tells where it comes from, and "mgw auth login" keeps another.',
+  auth: 'Check the key: "mgw auth status" shows where it comes from, and "mgw auth login" stores another.',
   balance: 'Top up the account of the key, or use the key of another one.',
 };
 

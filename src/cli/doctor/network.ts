@@ -135,7 +135,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   if ('failure' in read) {
     const { code, message, requestId } = read.failure;
     const hint =
-      code === 'auth' ? '"mgw auth login" keeps another key.' : 'This is what GET /v1/models answered.';
+      code === 'auth' ? '"mgw auth login" stores another key.' : 'This is what GET /v1/models answered.';
     return fail('key', new MgwError(code, hide(message), { requestId }), hint);
   }
   const count = read.models.length;
