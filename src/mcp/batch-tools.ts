@@ -6,7 +6,8 @@ import type { Call } from './calls.ts';
 import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
 import { type BatchRequest, type CheckedBatch, type StartedRun, tool, type Tools } from './tool.ts';
 
-const fields = {
+// The arguments that all three have.
+const batchFields = () => ({
   manifest: z
     .string()
     .describe(
@@ -14,7 +15,7 @@ const fields = {
     ),
   name: z.optional(z.string().describe('names the batch and so its jobs; by default the name of the file')),
   output: z.optional(z.string().describe('where files go, such as clips/{id}.{ext}')),
-};
+});
 
 /** The maximum number of rows whose errors are kept: as many as an answer shows. */
 const maxErrors = 200;
@@ -26,7 +27,7 @@ export const batchTools = [
     title: 'Plan a batch',
     description: 'Checks every row of a batch, and tells what running it would cost. Nothing is sent.',
     effect: 'look',
-    fields,
+    fields: batchFields,
     run: async (asked, _call, tools) => {
       const checked = await tools.checkBatch(asked, tools, 'plan');
       const { view, refusal, isOpen } = checked;
@@ -42,8 +43,8 @@ export const batchTools = [
     description:
       'Starts the open rows of a batch and returns: this costs money. The same batch name and row id are always the same job: call again after a timeout or an error, and no row is paid for twice. Never choose another name to try again: rows that a batch of another name has paid for are refused. Then call batch_status.',
     effect: 'pay',
-    fields: {
-      ...fields,
+    fields: () => ({
+      ...batchFields(),
       repeat: z.optional(
         z
           .boolean()
@@ -51,7 +52,7 @@ export const batchTools = [
             'pays again for rows that a batch of another name has paid for; only if they are wanted twice',
           ),
       ),
-    },
+    }),
     run: ({ repeat = false, ...asked }, call, tools) => started(asked, repeat, call, tools),
   }),
   tool({
@@ -61,14 +62,14 @@ export const batchTools = [
       'Tells the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, the ids of rows whose video differs from the request (mismatched), and whether this server is still running the batch. Call it until pending is gone.',
     effect: 'look',
     isLocal: true,
-    fields: {
-      ...fields,
+    fields: () => ({
+      ...batchFields(),
       strict: z.optional(
         z
           .boolean()
           .describe('ends in an error if a video differs from its row; it is kept, and never paid for again'),
       ),
-    },
+    }),
     run: ({ strict = false, ...asked }, _call, tools) => status(asked, strict, tools),
   }),
 ];

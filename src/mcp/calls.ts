@@ -10,7 +10,7 @@ import type { FlowDeps } from '../flows/flow-deps.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
+import { agentText, type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
 
 /** The maximum time that a call waits for jobs and results, ms. */
 const longestWaitMs = 50_000;
@@ -164,7 +164,7 @@ export class Calls {
       deps: async () => ({
         ...(await this.#session.jobDeps()),
         signals,
-        note: (text) => notes.push(this.#session.redact(text)),
+        note: (text) => notes.push(agentText(this.#session.redact(text))),
       }),
     };
     try {

@@ -13,7 +13,9 @@ export const lookTools = [
     title: 'Models',
     description: 'Lists the models that the key may use, each with its protocols and prices.',
     effect: 'look',
-    fields: { protocol: z.optional(z.string().describe('only models of this protocol: a, b, c or tts')) },
+    fields: () => ({
+      protocol: z.optional(z.string().describe('only models of this protocol: a, b, c or tts')),
+    }),
     run: ({ protocol }, call, tools) => models(protocol, call, tools),
   }),
   tool({
@@ -22,7 +24,7 @@ export const lookTools = [
     description: 'Shows a job as it is recorded, with its request.',
     effect: 'look',
     isLocal: true,
-    fields: { ref: z.string().describe(refText) },
+    fields: () => ({ ref: z.string().describe(refText) }),
     run: async ({ ref }, _call, { session }) => {
       const { recordedJob } = await import('../jobs/ref.ts');
       const job = await recordedJob(await session.ledger(), ref);
@@ -35,7 +37,7 @@ export const lookTools = [
     description: 'Lists jobs, newest first: also those of earlier sessions and of people.',
     effect: 'look',
     isLocal: true,
-    fields: {
+    fields: () => ({
       state: z.optional(z.array(z.enum(jobStates)).describe('only jobs in these states')),
       key: z.optional(
         z.array(z.string()).describe('only jobs of these keys; intro-* for all with this start'),
@@ -44,7 +46,7 @@ export const lookTools = [
       batch: z.optional(z.string().describe('only jobs of the batch of this name')),
       mismatched: z.optional(z.boolean().describe('only jobs with a file that differs from the request')),
       limit: z.optional(z.int().min(1).max(200).describe('default 20')),
-    },
+    }),
     run: async ({ limit = 20, ...choice }, _call, { session }) => {
       const { newestJobs } = await import('../jobs/newest.ts');
       const { shown, more } = await newestJobs(await session.ledger(), choice, limit);
@@ -57,7 +59,7 @@ export const lookTools = [
     description: 'Adds up what the jobs cost.',
     effect: 'look',
     isLocal: true,
-    fields: { by: z.optional(z.enum(spendGroups).describe('default model')) },
+    fields: () => ({ by: z.optional(z.enum(spendGroups).describe('default model')) }),
     run: async ({ by = 'model' }, _call, { session }) => {
       const { spendBy } = await import('../flows/spend.ts');
       return { ...well, next: null, spend: await spendBy(await session.ledger(), by, '') };
@@ -69,7 +71,7 @@ export const lookTools = [
     description: 'Shows the budgets of this server, and what is left. Without one, nothing can be paid for.',
     effect: 'look',
     isLocal: true,
-    fields: {},
+    fields: () => ({}),
     run: async (_given, _call, { authority, confirmation }) => ({
       ...well,
       next: null,

@@ -77,10 +77,40 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
     retry,
     next,
     ...(command && { command }),
-    error: { code, message, exit_code: exitCode, ...(requestId !== undefined && { request_id: requestId }) },
+    error: {
+      code,
+      message: agentText(message),
+      exit_code: exitCode,
+      ...(requestId !== undefined && { request_id: requestId }),
+    },
     ...(budget && { budget }),
     ...(job && { job: agentView(job) }),
   };
+}
+
+// What only the person who starts a server can give.
+const personFlags = [
+  'budget',
+  'budget-name',
+  'confirm-over',
+  'new-budget',
+  'root',
+  'timeout',
+  'trust-origin',
+];
+
+/** Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes. */
+export function agentText(text: string): string {
+  return (
+    text
+      // No tool has these.
+      .replace(/[;.] --(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
+      .replace('another --key, or --new without one,', 'another key')
+      .replace(/"mgw [^"]*"|--([a-z][a-z-]*)/g, (whole, flag?: string) => {
+        if (flag === undefined || personFlags.includes(flag)) return whole;
+        return flag === 'new' ? 'another key' : flag;
+      })
+  );
 }
 
 /** Returns a job for an agent, without its request, which `job` shows. */
@@ -98,6 +128,7 @@ export function nextOf(argv: readonly string[] | undefined): { next: NextCall | 
     next: { tool, arguments: args },
   });
   if (mgw !== 'mgw') return { next: null, command: [...argv] };
+  if (first === 'help') return { next: null };
   if (first === 'models') return call('models');
   if (first === 'spend') return call('spend');
   if (first === 'jobs' && second === 'ls') return call('jobs');

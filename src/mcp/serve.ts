@@ -85,6 +85,8 @@ function serverOf(tools: Tools): McpServer {
     { name: 'mgw', title: 'Video and speech', version },
     { instructions, ...(confirmation && { requestState: { verify: confirmation.verify } }) },
   );
+  // The SDK looks tools up by name: it would find what every object inherits, such as `__proto__`.
+  Object.setPrototypeOf(Reflect.get(server, '_registeredTools'), null);
   for (const each of [...videoTools, ...speechTools, ...batchTools, ...waitTools, ...lookTools])
     addTool(server, tools, each);
   addResources(server, tools);

@@ -10,8 +10,8 @@ export const speechTools = [
     title: 'Speak a text',
     description: `Speaks a text into a file: this costs money. ${sameKey}`,
     effect: 'pay',
-    fields: {
-      key: keyField,
+    fields: () => ({
+      key: keyField(),
       text: z.string().describe('what is spoken'),
       speaker: z.optional(z.string().describe('the name of a voice')),
       format: z.optional(
@@ -21,7 +21,7 @@ export const speechTools = [
       output: z
         .string()
         .describe("path of the file in the server's folder, such as out.mp3; .mp3, .wav, .pcm or .ogg"),
-    },
+    }),
     run: async (given, call, tools) => {
       const { speak } = await import('../flows/speak.ts');
       const { composeSpeech } = await import('../speech/compose.ts');

@@ -32,7 +32,8 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   effect: 'look' | 'save' | 'pay';
   /** Whether it works without the network. */
   isLocal?: true;
-  fields: Fields;
+  /** Made when it is first needed: a server answers `initialize` sooner without the schemas of its tools. */
+  fields: () => Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
 }
 
@@ -41,9 +42,10 @@ export const sameKey =
   'The same key is always the same job: call again with the same key and arguments after a timeout or an error, and nothing is paid twice.';
 
 /** The argument that every tool that pays requires. */
-export const keyField = z
-  .string()
-  .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
+export const keyField = (): z.ZodString =>
+  z
+    .string()
+    .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
 
 /** Returns the tool unchanged, and infers the types of its arguments. */
 export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
@@ -53,12 +55,16 @@ export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
 /** Adds a tool to a server. A call that takes too long is answered with the same call as the next step. */
 export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
-  const schema = z.strictObject(fields);
+  let made: z.ZodObject | undefined;
+  const schema = (): z.ZodObject => (made ??= z.strictObject(fields()));
   // Arguments are checked below: an answer of the SDK would not say that nothing was charged.
   const asGiven: StandardSchemaWithJSON<Record<string, unknown>> = {
     '~standard': {
-      ...schema['~standard'],
-      types: undefined,
+      version: 1,
+      vendor: 'zod',
+      get jsonSchema() {
+        return schema()['~standard'].jsonSchema;
+      },
       validate: (value) => ({ value: value as Record<string, unknown> }),
     },
   };
@@ -78,7 +84,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
     (given, context) => {
       const late = pendingAnswer({ tool: name, arguments: given }, effect === 'pay' ? 'maybe' : 'no');
       return tools.calls.run(context, late, async (call) =>
-        each.run(parsed(schema, given, name), call, tools),
+        each.run(parsed(schema(), given, name), call, tools),
       );
     },
   );

@@ -4,20 +4,22 @@ import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import type { Flag } from '../protocols/protocol.ts';
 import { keyField, sameKey, tool } from './tool.ts';
 
-const one = z.optional(z.union([z.string(), z.number()]));
-const list = z.optional(z.union([z.array(z.union([z.string(), z.number()])), z.string(), z.number()]));
-const onOrOff = z.optional(z.boolean());
-
 // The arguments of a video: the flags of all protocols, each described for the protocols that have it.
-const videoFields: Record<string, z.ZodOptional> = {
-  protocol: z.optional(z.enum(protocolNames)).describe('the protocol that serves the model; see models'),
-  ...Object.fromEntries(
-    [...flagTexts()].map(([name, { kind, text }]) => [name, fieldOf(kind).describe(text)]),
-  ),
-};
-
-function fieldOf(kind: Flag['kind']): z.ZodOptional {
-  return kind === 'switch' ? onOrOff : kind === 'list' ? list : one;
+function videoFields(): Record<string, z.ZodOptional> {
+  const one = z.union([z.string(), z.number()]);
+  const types = {
+    switch: z.optional(z.boolean()),
+    list: z.optional(z.union([z.array(one), z.string(), z.number()])),
+    other: z.optional(one),
+  };
+  const fields = [...flagTexts()].map(([name, { kind, text }]) => {
+    const type = kind === 'switch' || kind === 'list' ? types[kind] : types.other;
+    return [name, type.describe(text)] as const;
+  });
+  return {
+    protocol: z.optional(z.enum(protocolNames)).describe('the protocol that serves the model; see models'),
+    ...Object.fromEntries(fields),
+  };
 }
 
 function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
@@ -44,7 +46,7 @@ export const videoTools = [
     title: 'Submit a video',
     description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; an argument belongs to the protocols that its description begins with. Then call wait, then fetch.`,
     effect: 'pay',
-    fields: { key: keyField, ...videoFields },
+    fields: () => ({ key: keyField(), ...videoFields() }),
     run: async (...asked) => (await import('./videos.ts')).submitted(...asked),
   }),
   tool({
@@ -53,7 +55,7 @@ export const videoTools = [
     description:
       'Tells what a video (the arguments of submit_video without key) or speech (text) would cost at most, and what is left of the budgets. Nothing is sent.',
     effect: 'look',
-    fields: { ...videoFields, text: z.optional(z.string().describe('the text of speech')) },
+    fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text of speech')) }),
     run: async (...asked) => (await import('./videos.ts')).priced(...asked),
   }),
 ];

@@ -16,7 +16,7 @@ import { speechModel } from '../speech/wire.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { Call } from './calls.ts';
 import { type PaymentRequest, type Given, pay } from './paying.ts';
-import { type Outcome, well } from './result.ts';
+import { agentText, type Outcome, well } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
 // A refused submission is tried again for so long at most, ms. The call is answered before that.
@@ -29,7 +29,7 @@ export async function submitted(
   tools: Tools,
 ): Promise<Outcome> {
   const { video, advice, defaults } = await composedVideo(tools, given);
-  call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
+  call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
   const { protocol, body } = video;
   const wanted = {
     ask: 'accept',
@@ -61,7 +61,7 @@ export async function priced({ text, ...given }: Given, call: Call, tools: Tools
     asked = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
     const { video, advice, defaults } = await composedVideo(tools, given);
-    call.notes.push(...advice, ...(defaults === undefined ? [] : [defaults]));
+    call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
     asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
   const { cost, what } = priceOf(asked, settings);

@@ -13,10 +13,10 @@ export const waitTools = [
     description:
       'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It pays nothing.',
     effect: 'look',
-    fields: {
+    fields: () => ({
       ref: z.optional(z.string().describe(refText)),
       refs: z.optional(z.array(z.string()).min(1).max(100).describe('several of them')),
-    },
+    }),
     run: ({ ref, refs = [] }, call) => {
       const all = [...refs, ...(ref === undefined ? [] : [ref])];
       if (all.length === 0) throw usageError('Give ref or refs.');
@@ -29,7 +29,7 @@ export const waitTools = [
     description:
       'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It pays nothing, and overwrites nothing.',
     effect: 'save',
-    fields: {
+    fields: () => ({
       ref: z.string().describe(refText),
       output: z.optional(
         z
@@ -42,7 +42,7 @@ export const waitTools = [
         z.boolean().describe('ends in an error if the video differs from the request; the file is kept'),
       ),
       mark: z.optional(z.boolean().describe('writes into an MP4 or MP3 that an algorithm made it')),
-    },
+    }),
     run: (given, call, tools) => fetched(given, call, tools),
   }),
 ];

@@ -4,6 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
+import { agentText } from '../../src/mcp/result.ts';
 import { canaryKey, type User } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
 import { connect } from './client.ts';
@@ -94,6 +95,26 @@ test('wrong arguments are answered like any other error: nothing was charged', a
       error: { code: 'usage', exit_code: 2 },
     });
   expect(server.posts()).toBe(0);
+});
+
+test('errors name arguments instead of flags, and no tool has the name of what objects inherit', async () => {
+  const server = await gateway();
+  const agent = await connect('v2', await userOf(server.url), args);
+  const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
+  expect(error?.message).toMatch(/duration/);
+  expect(error?.message).not.toMatch(/--/);
+  for (const name of ['__proto__', 'constructor', 'nothing'])
+    await expect(agent.call(name)).rejects.toThrow(`Tool ${name} not found`);
+});
+
+test.each([
+  ['--duration: give 4 to 8. Nothing was sent.', 'duration: give 4 to 8. Nothing was sent.'],
+  ['seed: there is no such field. --no-check sends it as it is.', 'seed: there is no such field.'],
+  ['out.mp4 exists already; --force replaces it', 'out.mp4 exists already.'],
+  ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
+  ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
+])('the text %j is for an agent %j', (text, shown) => {
+  expect(agentText(text)).toBe(shown);
 });
 
 test('stdout has messages alone, whatever a client, Node and the gateway write, and the server goes on', async () => {

@@ -19,7 +19,7 @@ import { strictError } from '../../../jobs/receipt.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output.ts';
-import { errorAnswer, type NextCall } from '../../../mcp/result.ts';
+import { agentText, errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { Root } from '../../../mcp/root.ts';
 import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
@@ -71,7 +71,7 @@ export function batchChecker(context: Context): CheckBatch {
     return {
       name: batch.name,
       view: {
-        ...planView(batch, plan),
+        ...planView(batch, { ...plan, problems: plan.problems.map(forAgent) }),
         rows,
         ...(undone > rows.length && { more: undone - rows.length }),
         ...(mismatched.length > 0 && { mismatched }),
@@ -112,6 +112,10 @@ function chargeOf(job: Job): Charged {
   if (job.state === 'failed') return 'no';
   if (job.handle !== undefined) return 'yes';
   return ['unknown', 'sending'].includes(shownState(job)) ? 'maybe' : 'no';
+}
+
+function forAgent<Problem extends { message: string }>(problem: Problem): Problem {
+  return { ...problem, message: agentText(problem.message) };
 }
 
 // Returns a row with its error, its cost and the tool to call next.
