@@ -94,9 +94,9 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
 }
 
 // An address of any scheme, also escaped as in JSON.
-const address = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\*\/){2}[^\s"'<>]+/gi;
-const addressUser = /^([^/]*(?:\\*\/){2})[^/\\@?#]+@/;
-const queryValue = /([?&;#]|\\+u0026|%26)([\w.%~-]+)=([^&"'<>#\\;]+)/gi;
+const address = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\{0,16}\/){2}[^\s"'<>]+/gi;
+const addressUser = /^([^/\\]*(?:\\{0,16}\/){2})[^/\\@?#]+@/;
+const queryValue = /([?&;#]|\\{1,16}u0026|%26)([\w.%~-]{1,128})=([^&"'<>#\\;]+)/gi;
 // A value of eight characters or more may be a signature, a token, or another address.
 const plainValue = /^[\w.,:+-]{1,7}$/;
 const secretName =
