@@ -156,7 +156,7 @@ describe('a run that marks an MP3, and was killed', () => {
     const marked = readFileSync(target);
     if (!written.includes('output')) rmSync(target);
     if (written.includes('record')) await deps.ledger.append(id, { type: 'file', file });
-    await left.lock.release();
+    left.lock.release();
     const again = (): Promise<SpeechResult> => {
       const options = { target, force: false, mime: 'audio/mpeg', mark: () => undefined };
       const order = { body, output: target, fresh: false, deadline: deadlineIn(10_000, deps.clock) };
