@@ -91,14 +91,18 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   return found.filter(({ field }) => !names.has(field) && names.add(field));
 }
 
-// The name of the first field whose text or name has a NUL, at which other programs would end the text.
-function pathOfNul(value: Json | undefined, path = ''): string | undefined {
-  if (typeof value === 'string') return value.includes('\0') ? path : undefined;
-  if (typeof value !== 'object' || value === null) return undefined;
-  for (const [name, member] of Object.entries(value)) {
-    const inner = path === '' ? name : `${path}.${name}`;
-    const found = name.includes('\0') ? inner : pathOfNul(member, inner);
-    if (found !== undefined) return found;
+// The name of a field whose text or name has a NUL, at which other programs would end the text. Not recursive, because
+// the library's body may be nested deeper than the stack.
+function pathOfNul(body: JsonObject): string | undefined {
+  const open: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
+  for (const { path, value } of open) {
+    if (typeof value === 'string' && value.includes('\0')) return path;
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [name, member] of Object.entries(value)) {
+      const inner = path === '' ? name : `${path}.${name}`;
+      if (name.includes('\0')) return inner;
+      open.push({ path: inner, value: member });
+    }
   }
   return undefined;
 }

@@ -83,6 +83,7 @@ describe('storedValue', () => {
       'prices.tts': '10k_characters=2',
       'prices.group_multiplier': '1.10',
       'prices.user_multiplier': '2',
+      update_url: 'https://mgw.example/mgw.json',
     };
     expect(Object.keys(words).sort()).toEqual([...settableKeys].sort());
     let profile: Profile = {};

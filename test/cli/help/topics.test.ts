@@ -32,7 +32,7 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
 
 it('prints a file that a topic links to', async () => {
   const files = topics.flatMap(({ page }) =>
-    Array.from(pageOf(page).matchAll(/\]\(([^():#]+)[^()]*\)/g), ([, file = '']) => file),
+    Array.from(pageOf(page).matchAll(/\]\(([^():#.][^():#]*)[^()]*\)/g), ([, file = '']) => file),
   );
   expect(files).toContain('kubernetes.yaml');
   expect(files).toContain('decisions/0014-ledger-on-postgresql.md');
