@@ -5,7 +5,7 @@ import { shownState } from './reconcile.ts';
 import { sizeOf } from '../protocols/requested-value.ts';
 
 /**
- * The filters of a list of jobs; a job must match all of them. Without `state`, jobs that were never sent are left out.
+ * The filters of a list of jobs; a job must match all of them.
  */
 export interface JobChoice {
   state?: readonly string[] | undefined;
@@ -76,13 +76,7 @@ function isChosen(job: Job, { state, protocol, model, since, key, batch, mismatc
   if (mismatched && !job.files.some(({ mismatches }) => mismatches !== undefined)) return false;
   if (batch !== undefined && job.key?.startsWith(`${batch}/`) !== true) return false;
   if (key !== undefined && !key.some((pattern) => isNamed(job.key, pattern))) return false;
-  // A job that a budget refused costs nothing unless its command is repeated.
-  return state === undefined ? wasAttempted(job) : state.includes(shownState(job));
-}
-
-/** Whether an attempt was made to send a job, unlike one that a budget refused. */
-export function wasAttempted({ state, record }: Job): boolean {
-  return state !== 'prepared' || record.attempts > 0;
+  return state === undefined || state.includes(shownState(job));
 }
 
 function isNamed(key: string | undefined, pattern: string): boolean {

@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import type { Budget } from '../budget/budget.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './order.ts';
 import { withoutHandle } from './errors.ts';
+import { forget } from './forget.ts';
 
 /** The result of a run. */
 export interface RunResult<T> {
@@ -54,6 +56,7 @@ export async function inRun<T, D extends JobDeps>(
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
     // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
+    if (error.code === 'budget' && (await isForgotten(job, deps))) throw error.with({ job: undefined });
     const latest = await last().catch(() => job);
     // The task was accepted before the process lost its lease.
     const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
@@ -79,6 +82,20 @@ export function beginRun(job: Job, { ledger }: JobDeps): (began: JobEvent) => Pr
     await ledger.append(job.id, began);
     return (await ledger.read(job.id)) ?? job;
   };
+}
+
+// A job that a budget refused leaves no record (design 14), unless an attempt to send it was made or another process
+// continues it. Never throws, as below.
+async function isForgotten(job: Job, { ledger, allowances, note }: JobDeps): Promise<boolean> {
+  try {
+    const last = await ledger.read(job.id);
+    if (last === undefined || last.state !== 'prepared' || last.record.attempts > 0) return false;
+    const budgetsOf = async (): Promise<Budget[]> => (await allowances()).map(({ budget }) => budget);
+    return (await forget(ledger, last, false, budgetsOf)) === undefined;
+  } catch {
+    note(`Could not remove the record of ${job.id}, which was never sent.`);
+    return false;
+  }
 }
 
 // Never throws: the error that ended the run must be reported, and a dead run is recognised without this record.

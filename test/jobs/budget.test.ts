@@ -70,7 +70,7 @@ describe('a payment under a budget', () => {
     const refused = await buy(deps);
     expect(refused).toMatchObject({
       exit: 12,
-      job: { state: 'prepared' },
+      job: undefined,
       error: {
         code: 'budget',
         charged: 'no',
@@ -88,6 +88,7 @@ describe('a payment under a budget', () => {
     expect(refused.error?.message).toMatch(
       /--budget 1 is too low: this may cost up to 0\.4 credits, and 0\.2 is left/,
     );
+    expect(await deps.ledger.listed()).toHaveLength(2);
     expect(server.created).toBe(2);
     expect(await settled(budget)).toEqual({ spent: '0.8', reserved: '0' });
   });

@@ -5,7 +5,6 @@ import { settableKeys } from '../../config/keys.ts';
 import { readConfig } from '../../config/read.ts';
 import type { Job } from '../../job.ts';
 import { isObject, tryParseJson } from '../../json.ts';
-import { wasAttempted } from '../../jobs/newest.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { longName } from '../../protocols/compose.ts';
 import { findProtocol, protocolNamed, protocolNames } from '../../protocols/registry.ts';
@@ -157,7 +156,6 @@ async function newest(context: Context, place?: Place): Promise<Job[]> {
   return found.filter(
     (job): job is Job =>
       job !== undefined &&
-      (place === undefined || wasAttempted(job)) &&
       (group !== 'video' || job.protocol === protocol || (!hasProtocol && job.protocol !== 'tts')),
   );
 }
