@@ -79,8 +79,9 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(ran.code, ran.stderr).toBe(0);
     const ids = chain(9).map(([id]) => id);
     expect(scene.charges()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
+    const frames = scene.frames();
     for (const [index, id] of ids.slice(1).entries())
-      expect(scene.frames().get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
+      expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
   it('is stale if that row was made again, and so are all below; retry --stale pays for each once, in order', async () => {
@@ -110,12 +111,13 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     const again = await scene.user.run(retry);
     expect(again.code, again.stderr).toBe(0);
     expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 1, s4: 1, s5: 2, s6: 2, s7: 2, s8: 2, s9: 2 });
+    const frames = scene.frames();
     for (const [one, next] of [
       ['s5', 's6'],
       ['s6', 's7'],
       ['s8', 's9'],
     ] as const)
-      expect(scene.frames().get(next)).toBe(scene.lastFrame(one));
+      expect(frames.get(next)).toBe(scene.lastFrame(one));
     expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 9, stale: 0 });
     expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0 });
     expect(scene.gateway.posts()).toHaveLength(14);
