@@ -3,11 +3,11 @@ import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { type ObjectStore, openObjectStore } from '../store/object-store.ts';
-import { openStore } from '../store/open-store.ts';
-import type { Store, StoreDeps } from '../store/store.ts';
+import type { Store, StoreDeps, StoreSettings } from '../store/store.ts';
 import { version } from '../installation.ts';
 import { reachOf } from '../http/reach.ts';
 import type { Gateway } from './settings.ts';
+import { MgwError } from '../errors.ts';
 
 /** The parts of a session that opening a store needs. */
 interface Sources {
@@ -74,4 +74,23 @@ async function depsOf(session: Sources): Promise<StoreDeps> {
     userAgent: `mgw/${version}`,
     secrets: [key],
   };
+}
+
+/**
+ * Opens the configured store; undefined if there is none.
+ * @throws MgwError('config') if both kinds are set, or there are no credentials.
+ */
+export async function openStore(
+  { url, endpoint, command, expiresMs }: StoreSettings,
+  env: Readonly<Record<string, string | undefined>>,
+  deps: StoreDeps,
+): Promise<Store | undefined> {
+  if (url !== undefined && command !== undefined)
+    throw new MgwError('config', 'Both store and store.command are set. Remove one of them.', {
+      next: ['mgw', 'config', 'unset', 'store.command'],
+    });
+  if (command !== undefined)
+    return (await import('../store/command-store.ts')).openCommandStore(command, env, deps);
+  if (url === undefined) return undefined;
+  return (await import('../store/s3-store.ts')).openS3Store({ url, endpoint, expiresMs }, env, deps);
 }

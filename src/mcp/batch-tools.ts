@@ -139,13 +139,15 @@ function start(tools: Tools, batch: CheckedBatch): void {
 }
 
 async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
+  // A run that ends meanwhile counts as running, since the rows may have been read before its end.
+  const running = new Set([...tools.runs.values()].filter(({ isRunning }) => isRunning));
   const { name, view, isOpen, differing } = await tools.checkBatch(asked, tools, 'status');
   const run = tools.runs.get(name);
   const next = (name: string, more = {}): Answer['next'] => ({
     tool: name,
     arguments: { ...asked, ...more },
   });
-  if (run?.isRunning === true) {
+  if (run !== undefined && (run.isRunning || running.has(run))) {
     const again = next('batch_status', isStrict ? { strict: true } : {});
     return { ...well, pending: true, next: again, running: true, ...view };
   }

@@ -13,11 +13,10 @@ import { batchTools } from './batch-tools.ts';
 import { Calls } from './calls.ts';
 import { Confirmation } from './confirmation.ts';
 import { lookTools } from './look-tools.ts';
+import { paidTools } from './paid-tools.ts';
 import { toolResult } from './result.ts';
 import { Root } from './root.ts';
-import { speechTools } from './speech-tool.ts';
 import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
-import { videoTools } from './video-tools.ts';
 import { waitTools } from './wait-tools.ts';
 
 /** The options of a server. */
@@ -87,8 +86,7 @@ function serverOf(tools: Tools): McpServer {
   );
   // The SDK looks tools up by name: it would find what every object inherits, such as `__proto__`.
   Object.setPrototypeOf(Reflect.get(server, '_registeredTools'), null);
-  for (const each of [...videoTools, ...speechTools, ...batchTools, ...waitTools, ...lookTools])
-    addTool(server, tools, each);
+  for (const each of [...paidTools, ...batchTools, ...waitTools, ...lookTools]) addTool(server, tools, each);
   addResources(server, tools);
   return server;
 }

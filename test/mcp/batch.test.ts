@@ -4,6 +4,9 @@ import { expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
+import { batchTools } from '../../src/mcp/batch-tools.ts';
+import type { Call } from '../../src/mcp/calls.ts';
+import type { CheckedBatch, StartedRun, Tools } from '../../src/mcp/tool.ts';
 import { newUser } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
 import { type Agent, type Answered, connect } from './client.ts';
@@ -209,4 +212,17 @@ test.each([
       error: { code: 'usage' },
     });
   expect((await agent.call('jobs')).jobs).toEqual([]);
+});
+
+test('a batch that ends while its state is read is still pending, so that no old state is the last', async () => {
+  const run: StartedRun = { isRunning: true, rows: new Set(), errors: new Map() };
+  const checkBatch = (): Promise<Partial<CheckedBatch>> => {
+    run.isRunning = false;
+    return Promise.resolve({ name: 'clips', view: { states: { done: 1, running: 1 } } });
+  };
+  const tools = { runs: new Map([['clips', run]]), checkBatch } as unknown as Tools;
+  const status = batchTools.find(({ name }) => name === 'batch_status');
+  const call = {} as Call;
+  expect(await status?.run(batch, call, tools)).toMatchObject({ pending: true });
+  expect(await status?.run(batch, call, tools)).not.toHaveProperty('pending');
 });

@@ -5,10 +5,9 @@ import { messageOf, usageError, type MgwError } from '../../errors.ts';
 import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { detectEncoding, Source, Unreadable } from './source.ts';
-import { readHead, type Head } from './head.ts';
+import { readHead, type Head } from './schema.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
-import { kindInference } from './infer-kind.ts';
-import { defaultsOf, readRow, type Defaults, type Row } from './row.ts';
+import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './row.ts';
 import { namesIn } from './template.ts';
 
 /** A row, or a problem with a row (if `isRow`) or with the file, in the order of the file. */

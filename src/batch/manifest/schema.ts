@@ -7,7 +7,9 @@ import { isKeyName, keyNameForm } from '../../key-name.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
-import { kinds, rowFlags, rowId } from './fields.ts';
+import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
+import { shownValue } from '../../protocols/violations.ts';
+import type { Problem, WrittenField } from './record.ts';
 
 /** A check whose message says what is allowed, as the parsers of flags do. */
 function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
@@ -178,4 +180,35 @@ function withPaths(schema: z.core.JSONSchema.BaseSchema): void {
   schema.patternProperties = { '^set\\..': {}, '^#': {} };
   for (const [name, property] of Object.entries(properties))
     properties[name.replaceAll('-', '_')] ??= property;
+}
+
+/** The members of a YAML manifest besides its rows. */
+export interface Head {
+  name?: string;
+  output?: string;
+  concurrency?: string;
+  /** An amount in plain digits. */
+  budget?: string;
+}
+
+/** Reads the head of a manifest. Reports what is wrong and leaves it out. */
+export function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
+  const head: Record<string, unknown> = {};
+  for (const { name, value, line } of fields) {
+    if (value === null) continue;
+    const result = z.safeParse(headSchema, { [name]: value });
+    if (result.success) Object.assign(head, result.data);
+    else if (!manifestNames.includes(name)) report({ line, message: unknownName(name) });
+    else
+      report({
+        line,
+        field: name,
+        message: `${shownValue(value)} is not allowed; allowed: ${result.error.issues[0]?.message ?? ''}`,
+      });
+  }
+  return head;
+}
+
+function unknownName(name: string): string {
+  return `a manifest has no ${shownValue(name)}; ${nameHint(name, manifestNames)}`;
 }
