@@ -416,6 +416,19 @@ describe('a row whose result is gone', () => {
   });
 });
 
+it('a row whose download failed is saved at no cost by the command that is named', async () => {
+  const file = scene.file('m.csv', clips(['a', 'a boat']));
+  const whole = scene.gateway.videoOf;
+  scene.gateway.videoOf = () => Buffer.from('<html>busy</html>');
+  const { rows } = await scene.read('run', file);
+  expect(rows).toMatchObject([
+    { id: 'a', next: expect.arrayContaining(['mgw', 'batch', 'run']) as string[] },
+  ]);
+  scene.gateway.videoOf = whole;
+  expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+  expect(charges()).toEqual({ 'a boat': 1 });
+});
+
 describe('a sidecar', () => {
   it('tells next to a file what was asked for and by which job', async () => {
     const file = scene.file('m.csv', mixed);

@@ -6,7 +6,7 @@ import type { RowEnd } from '../../batch/run.ts';
 import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';
-import { appendSummary, cell, markdownTable } from './github.ts';
+import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
 import { planView, rowView, whyLeft } from './plan.ts';
@@ -245,7 +245,8 @@ export class BatchReport {
     if (state === 'unknown' && job !== undefined) return resolveCommand(job);
     if (state === 'stale')
       return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--stale'];
-    const isOver = state === 'failed' || state === 'changed' || error?.exitCode === exitCodes.incomplete;
+    const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
+    const isOver = state === 'failed' || state === 'changed' || isGone;
     if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--id', id];
     return ['mgw', 'batch', 'run', this.#file, ...flagsAsTyped(this.#typed)];
   }
@@ -258,9 +259,13 @@ export class BatchReport {
     const rows = undone
       .slice(0, maxShown)
       .map(({ id, state, why, next }) => [id, state, why, next.map(shellWord).join(' ')]);
-    const lines = rows.length === 0 ? [] : ['', ...markdownTable(['row', 'state', 'why', 'next'], rows)];
+    const head = ['row', 'state', 'why', 'next'];
+    const lines = (cell: Cell): string[] => [
+      cell(summary),
+      ...(rows.length === 0 ? [] : ['', ...markdownTable(head, rows, cell)]),
+    ];
     const { io, progress } = context;
-    await appendSummary('mgw batch', [cell(summary), ...lines], {
+    await appendSummary('mgw batch', lines, {
       env: io.env,
       redact: (text) => context.redact(text),
       note: (text) => progress.note(text),

@@ -32,7 +32,7 @@ export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promis
   const jobs = jobsOf(json);
   const files = (json['files'] as JobFile[] | undefined) ?? [];
   await appendTo('GITHUB_OUTPUT', outputsText(jobs, files, exitCodeOf(outcome)), deps);
-  await appendSummary('mgw', summaryLines(outcome, jobs, files), deps);
+  await appendSummary('mgw', (cell) => summaryLines(outcome, jobs, files, cell), deps);
 }
 
 function jobsOf(json: Outcome['json']): JobView[] {
@@ -63,7 +63,12 @@ function outputText(name: string, value: string): string {
   return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
 }
 
-function summaryLines({ error }: Outcome, jobs: readonly JobView[], files: readonly JobFile[]): string[] {
+function summaryLines(
+  { error }: Outcome,
+  jobs: readonly JobView[],
+  files: readonly JobFile[],
+  cell: Cell,
+): string[] {
   const rows = jobs.map(({ id = '', key, model = '', state = '', cost }) => [
     key === undefined ? id : `${id} (${key})`,
     model,
@@ -73,30 +78,35 @@ function summaryLines({ error }: Outcome, jobs: readonly JobView[], files: reado
   const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
   const next = error?.next === undefined ? '' : ` Next: \`${error.next.map(shellWord).join(' ')}\``;
   return [
-    ...(rows.length > 0 ? markdownTable(['job', 'model', 'state', 'cost at most'], rows) : []),
+    ...(rows.length > 0 ? markdownTable(['job', 'model', 'state', 'cost at most'], rows, cell) : []),
     ...(saved.length > 0 ? ['', ...saved] : []),
     ...(error === undefined ? [] : ['', `${cell(printableLine(error.message, 1000))}${next}`]),
   ];
 }
 
-/** Formats a table in Markdown, with escaped cells. */
-export function markdownTable(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+/** Formats a text for Markdown: on one line, without secrets, and escaped. */
+export type Cell = (text: string) => string;
+
+/** Formats a table in Markdown. */
+export function markdownTable(
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+  cell: Cell,
+): string[] {
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
-}
-
-/** Escapes a text for Markdown, on one line. */
-export function cell(text: string): string {
-  return printableLine(text, 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
 }
 
 /** Adds a part to the summary of the step, if there is one. Never throws. */
 export async function appendSummary(
   title: string,
-  lines: readonly string[],
+  lines: (cell: Cell) => readonly string[],
   deps: WorkflowDeps,
 ): Promise<void> {
-  await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines, '', ''].join('\n'), deps);
+  // A secret is recognized only before it is escaped.
+  const cell: Cell = (text) =>
+    printableLine(withoutSignatures(deps.redact(text)), 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
+  await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines(cell), '', ''].join('\n'), deps);
 }
 
 async function appendTo(

@@ -21,7 +21,7 @@ beforeEach(() => {
 });
 
 function tell(outcome: Parameters<typeof tellWorkflow>[0]): Promise<void> {
-  const redact = (text: string): string => text.replaceAll('sk-secret', '[redacted]');
+  const redact = (text: string): string => text.replaceAll('sk_secret', '[redacted]');
   return tellWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
 }
 
@@ -56,9 +56,13 @@ describe('a workflow gets', () => {
   });
 
   it('in the summary, as a table whose cells are only text, without the key', async () => {
-    const error = new MgwError('task_failed', 'It said\n| sk-secret <img>', {
-      next: ['mgw', 'jobs', 'show', 'job_1'],
-    });
+    const error = new MgwError(
+      'task_failed',
+      'It said\n| sk_secret <img> https://b.example/a?X-Amz-Credential=AKIA_1%2F&X-Amz-Signature=ab_cd',
+      {
+        next: ['mgw', 'jobs', 'show', 'job_1'],
+      },
+    );
     await tell({ json: { job, files: [file] }, error });
     const summary = readFileSync(join(folder, 'summary'), 'utf8');
     expect(summary.split('\n').slice(0, 9)).toEqual([
@@ -70,8 +74,9 @@ describe('a workflow gets', () => {
       '',
       '- /clips/boat.mp4, 7 bytes',
       '',
-      'It said \\| [redacted] \\<img\\> Next: `mgw jobs show job_1`',
+      expect.stringMatching(/^It said \\\| \\\[redacted\\\] \\<img\\> https:.*Next: `mgw jobs show job_1`$/),
     ]);
+    expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
   it('nothing if it asks for nothing, and a note if its file cannot be written', async () => {
