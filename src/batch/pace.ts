@@ -45,8 +45,8 @@ export interface Pace {
   readonly isShared: boolean;
   /** The remaining delay of submissions by the gateway's `Retry-After`, ms. */
   readonly heldMs: number;
-  /** Waits until one more task may be in progress. @throws the signal's reason. */
-  enter(signal: AbortSignal): Promise<void>;
+  /** Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number. @throws the signal's reason. */
+  enter(signal: AbortSignal, max?: number): Promise<number>;
   /** Reports that a task is no longer in progress. */
   leave(): void;
   /** Waits until the next submission may be sent. @throws the signal's reason. */
@@ -103,10 +103,12 @@ export class LocalPace implements Pace {
     return this.#submissions.heldMs;
   }
 
-  async enter(signal: AbortSignal): Promise<void> {
+  async enter(signal: AbortSignal, max = 1): Promise<number> {
     while (this.#inProgress >= this.#limit) await this.#change(signal);
     signal.throwIfAborted();
-    this.#inProgress += 1;
+    const count = Math.min(max, this.#limit - this.#inProgress);
+    this.#inProgress += count;
+    return count;
   }
 
   leave(): void {

@@ -7,10 +7,11 @@ import type { Pace, SendWindow } from './pace.ts';
 /** A row's slot among the tasks in progress. */
 export class Slot {
   readonly #pace: Pace;
-  #isTaken = false;
+  #isTaken: boolean;
 
-  constructor(pace: Pace) {
+  constructor(pace: Pace, isTaken = false) {
     this.#pace = pace;
+    this.#isTaken = isTaken;
   }
 
   /** Waits for a slot, unless the row has one. @throws the signal's reason. */

@@ -83,15 +83,34 @@ export class BatchRun {
 
   /** Starts a row as soon as a slot is free; does nothing if the run has stopped. Never throws. */
   async begin(planned: PlannedRow): Promise<void> {
+    const [slot] = await this.slots(1);
+    if (slot !== undefined) this.start(planned, slot);
+  }
+
+  /** Waits for a free slot and takes up to `max`; none if the run has stopped. Never throws. */
+  async slots(max: number): Promise<Slot[]> {
     const { pace, timeoutMs } = this.#options;
-    while (this.#open >= pace.limit + maxInParallel && !this.isOver) await this.nextEnd();
-    if (this.isOver) return;
+    const room = (): number => pace.limit + maxInParallel - this.#open;
+    while (room() <= 0 && !this.isOver) await this.nextEnd();
+    if (this.isOver) return [];
     if (pace.heldMs > timeoutMs) {
       this.#stop = held(pace.heldMs);
-      return;
+      return [];
     }
-    const slot = new Slot(pace);
-    if (!(await this.#hasRoom(slot))) return;
+    const { soft } = this.#deps.signals;
+    try {
+      const count = await pace.enter(soft, Math.min(max, room()));
+      const slots = Array.from({ length: count }, () => new Slot(pace, true));
+      if (!this.isOver) return slots;
+      for (const slot of slots) slot.leave();
+    } catch (error) {
+      if (!soft.aborted) this.#stop ??= toMgwError(error);
+    }
+    return [];
+  }
+
+  /** Starts a row in a slot. */
+  start(planned: PlannedRow, slot: Slot): void {
     this.#watcher.began(planned);
     this.#open += 1;
     void this.#carryOut(planned, slot).finally(() => {
@@ -111,22 +130,9 @@ export class BatchRun {
     return this.#open === 0;
   }
 
-  /** Waits until a row has ended. Must not be called during {@link begin} or {@link end}. */
+  /** Waits until a row has ended. Must not be called during {@link slots} or {@link end}. */
   nextEnd(): Promise<void> {
     return new Promise((resolve) => (this.#onEnd = resolve));
-  }
-
-  async #hasRoom(slot: Slot): Promise<boolean> {
-    const { soft } = this.#deps.signals;
-    try {
-      await slot.take(soft);
-    } catch (error) {
-      if (!soft.aborted) this.#stop ??= toMgwError(error);
-      return false;
-    }
-    if (!this.isOver) return true;
-    slot.leave();
-    return false;
   }
 
   async #carryOut(planned: PlannedRow, slot: Slot): Promise<void> {

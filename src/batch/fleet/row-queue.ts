@@ -1,4 +1,5 @@
 import { messageOf, MgwError } from '../../errors.ts';
+import { combineCalls } from '../../ledger/postgres/database.ts';
 import { isLive, type Ask, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -26,6 +27,14 @@ export interface ClaimedRow {
   content: string;
 }
 
+/** A row that this process has no longer: it has ended, or returns to the queue after `delayMs`. */
+interface Released {
+  row: ClaimedRow;
+  outcome?: string;
+  delayMs?: number;
+  why: string | undefined;
+}
+
 /** The result of putting rows into the queue. */
 export interface Added {
   added: number;
@@ -43,6 +52,7 @@ export class RowQueue {
   readonly #note: (text: string) => void;
   readonly #taken = new Set<ClaimedRow>();
   readonly #damaged = new Set<string>();
+  readonly #release = combineCalls((released: Released[]) => this.#releaseAll(released));
 
   /** @param note receives a note for each batch whose entry is damaged, once */
   constructor(fleet: FleetState, note: (text: string) => void = () => undefined) {
@@ -75,16 +85,15 @@ export class RowQueue {
     }
   }
 
-  /** Takes a row; undefined if there is none to take. Call it for one row of a batch at a time. */
-  async take(batch: string): Promise<ClaimedRow | undefined> {
+  /** Takes up to `max` rows. Call it for one batch one after the other. */
+  async take(batch: string, max: number): Promise<ClaimedRow[]> {
     const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
     // If a crash of the server undoes this, another worker takes the row too, which is safe.
-    const values = [batch, lease, known];
-    const [found] = await this.#fleet.ask<{ id: string; content: string }>(take, values, 'soon');
-    if (found === undefined) return undefined;
-    const taken = { batch, id: found.id, lease, content: found.content };
-    this.#taken.add(taken);
+    const values = [batch, lease, known, max];
+    const found = await this.#fleet.ask<{ id: string; content: string }>(take, values, 'soon');
+    const taken = found.map(({ id, content }) => ({ batch, id, lease, content }));
+    for (const row of taken) this.#taken.add(row);
     return taken;
   }
 
@@ -96,14 +105,25 @@ export class RowQueue {
 
   /** Returns a row to the queue; it can be taken again after `delayMs`. */
   async giveBack(row: ClaimedRow, delayMs: number, why?: string): Promise<void> {
-    await this.#fleet.ask(giveBack, [row.batch, row.id, row.lease, delayMs, why ?? null]);
-    this.#taken.delete(row);
+    await this.#release({ row, delayMs, why });
   }
 
   /** Records that a row has ended, well or badly. */
-  async end(row: ClaimedRow, state: string, why?: string): Promise<void> {
-    await this.#fleet.ask(end, [row.batch, row.id, row.lease, state, why ?? null]);
-    this.#taken.delete(row);
+  async end(row: ClaimedRow, outcome: string, why?: string): Promise<void> {
+    await this.#release({ row, outcome, why });
+  }
+
+  async #releaseAll(released: Released[]): Promise<Map<Released, undefined>> {
+    await this.#fleet.ask(release, [
+      released.map(({ row }) => row.batch),
+      released.map(({ row }) => row.id),
+      released.map(({ row }) => row.lease),
+      released.map(({ outcome }) => outcome ?? null),
+      released.map(({ delayMs }) => delayMs ?? null),
+      released.map(({ why }) => why ?? null),
+    ]);
+    for (const { row } of released) this.#taken.delete(row);
+    return new Map();
   }
 
   /** Forgets a row whose end could not be recorded. It is taken again, by this worker or by another. */
@@ -143,10 +163,7 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
   return found.length;
 }
 
-const later = (parameter: string): string =>
-  `clock_timestamp() + ${parameter}::float * interval '1 millisecond'`;
 const mayBeTaken = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
-const isMine = `batch = $1 and id = $2 and lease = $3::bigint and state = 'taken'`;
 
 // Also a batch with a row that this process holds without knowing it.
 const waiting = `
@@ -162,11 +179,12 @@ const take = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
     select id from {batch_rows}
-    where batch = $1 and state = 'taken' and lease = $2::bigint and id <> all($3::text[]) limit 1),
+    where batch = $1 and state = 'taken' and lease = $2::bigint and id <> all($3::text[])
+    order by position limit $4::int),
   free as (
     select id from {batch_rows}
-    where batch = $1 and ${mayBeTaken} and not exists (select from mine) and exists (select from alive)
-    order by position limit 1 for update skip locked)
+    where batch = $1 and ${mayBeTaken} and exists (select from alive)
+    order by position limit $4::int - (select count(*) from mine) for update skip locked)
 update {batch_rows} set state = 'taken', lease = $2::bigint
 where batch = $1 and id in (select id from mine union all select id from free)
 returning id, content`;
@@ -183,13 +201,17 @@ where (batch, id) in (
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
-const giveBack = `
-update {batch_rows} set state = 'waiting', lease = null, not_before = ${later('$4')}, why = $5
-where ${isMine}`;
-
-const end = `
-update {batch_rows} set state = 'ended', lease = null, outcome = $4, why = $5
-where ${isMine}`;
+const release = `
+with given as (
+  select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])
+    as given (batch, id, lease, outcome, delay, why))
+update {batch_rows} kept set
+  state = case when given.outcome is null then 'waiting' else 'ended' end, lease = null,
+  outcome = coalesce(given.outcome, kept.outcome), why = given.why,
+  not_before = case when given.outcome is null
+    then clock_timestamp() + delay * interval '1 millisecond' else kept.not_before end
+from given
+where kept.batch = given.batch and kept.id = given.id and kept.lease = given.lease and kept.state = 'taken'`;
 
 const addBatchText = `
 insert into {batches} as kept (name, gateway, head) values ($1, $2, $3)

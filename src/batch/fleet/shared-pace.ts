@@ -1,4 +1,5 @@
 import { messageOf } from '../../errors.ts';
+import { combineCalls } from '../../ledger/postgres/database.ts';
 import {
   type RateLimiter,
   gapOf,
@@ -29,6 +30,7 @@ export class SharedPace implements Pace {
   readonly #ask: Ask;
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
+  readonly #look: () => Promise<Turned | undefined>;
   /** Unfinished writes. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
@@ -41,6 +43,11 @@ export class SharedPace implements Pace {
     this.#limit = options.concurrency;
     this.#slots = new SharedSlots(options);
     this.#polls = pollLimiter(options);
+    const looked = combineCalls(async () => {
+      const [seen] = await this.#ask<Turned>(look, [options.batch]);
+      return new Map(seen && [[undefined, seen]]);
+    });
+    this.#look = () => looked(undefined);
   }
 
   /** Opens the pace of a batch. @throws MgwError('unreachable'). */
@@ -63,12 +70,12 @@ export class SharedPace implements Pace {
     return Math.max(0, this.#heldUntil - this.#options.clock.monotonic());
   }
 
-  async enter(signal: AbortSignal): Promise<void> {
+  async enter(signal: AbortSignal, max = 1): Promise<number> {
     for (let lookMs = minLookMs; ; lookMs = Math.min(maxLookMs, lookMs * 1.5)) {
       signal.throwIfAborted();
-      const { isTaken, most } = await this.#slots.take(this.#options.concurrency);
+      const { taken, most } = await this.#slots.take(max);
       this.#noteLimit(most);
-      if (isTaken) return;
+      if (taken > 0) return taken;
       await this.#options.clock.sleep(lookMs * (0.5 + Math.random() / 2), signal);
     }
   }
@@ -122,10 +129,7 @@ export class SharedPace implements Pace {
   async #turn(isTaken: boolean): Promise<Turned> {
     const { batch, perMinute } = this.#options;
     const gapMs = isTaken ? gapOf(perMinute) : 0;
-    const [turn] = await this.#ask<Turned>(gapMs > 0 ? nextTurn : look, [
-      batch,
-      ...(gapMs > 0 ? [gapMs] : []),
-    ]);
+    const turn = gapMs > 0 ? (await this.#ask<Turned>(nextTurn, [batch, gapMs]))[0] : await this.#look();
     const { wait = 0, held = 0, epoch = 0, most = this.#limit } = turn ?? {};
     if (held > 0) this.#heldUntil = this.#options.clock.monotonic() + held;
     this.#noteLimit(most);

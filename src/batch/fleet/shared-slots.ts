@@ -1,10 +1,13 @@
 import type { Clock } from '../../clock.ts';
 import { messageOf } from '../../errors.ts';
+import { combineCalls } from '../../ledger/postgres/database.ts';
 import { isLive, type FleetState } from './fleet-state.ts';
 
 /** The slots of a batch, as one process uses them. */
 export interface SharedSlotsOptions {
   batch: string;
+  /** The number of slots. */
+  concurrency: number;
   fleet: FleetState;
   clock: Pick<Clock, 'sleep'>;
   /** Called with the error before a retry. */
@@ -22,25 +25,18 @@ export class SharedSlots {
   readonly #options: SharedSlotsOptions;
   /** The numbers of this process's slots. */
   readonly #own = new Set<number>();
-  /** Statements run one by one, so that `#own` is exact at each. */
-  #last: Promise<unknown> = Promise.resolve();
   readonly #closing = new AbortController();
   #isReturning = false;
+  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer uses.
+  readonly #exchange = combineCalls((requests: { max: number }[]) => this.#exchangeAll(requests));
 
   constructor(options: SharedSlotsOptions) {
     this.#options = options;
   }
 
-  /** Takes a slot if one is free; also returns how many tasks the gateway allows now. @throws MgwError('unreachable'). */
-  async take(concurrency: number): Promise<{ isTaken: boolean; most: number }> {
-    const [found] = await this.#ask<{ number: number | null; most: number }>(
-      take,
-      [concurrency],
-      ([slot]) => {
-        if (slot?.number != null) this.#own.add(slot.number);
-      },
-    );
-    return { isTaken: found?.number != null, most: found?.most ?? concurrency };
+  /** Takes up to `max` free slots; also returns how many tasks the gateway allows now. @throws MgwError('unreachable'). */
+  async take(max: number): Promise<{ taken: number; most: number }> {
+    return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
   }
 
   /** Returns one of this process's slots. */
@@ -56,30 +52,38 @@ export class SharedSlots {
     this.#own.clear();
     this.#closing.abort();
     // If it fails, they are free when the lease ends.
-    await this.#ask(free).catch(() => undefined);
+    await this.#exchange({ max: 0 }).catch(() => undefined);
   }
 
-  // Runs a statement with the batch, the lease and the slots of this process, after the one before.
-  #ask<T extends Record<string, unknown>>(
-    text: string,
-    more: readonly unknown[] = [],
-    then?: (rows: T[]) => void,
-  ): Promise<T[]> {
-    const { batch, fleet } = this.#options;
-    const next = this.#last.then(async () => {
-      const rows = await fleet.ask<T>(text, [batch, await fleet.lease(), [...this.#own], ...more]);
-      then?.(rows);
-      return rows;
-    });
-    this.#last = next.catch(() => undefined);
-    return next;
+  async #exchangeAll(
+    requests: { max: number }[],
+  ): Promise<Map<{ max: number }, { taken: number; most: number }>> {
+    const { batch, fleet, concurrency } = this.#options;
+    const own = [...this.#own];
+    const wanted = Math.min(
+      concurrency,
+      requests.reduce((sum, { max }) => sum + max, 0),
+    );
+    const [found] = await fleet.ask<{ numbers: number[]; most: number }>(exchange, [
+      ...[batch, await fleet.lease(), own, concurrency, wanted],
+    ]);
+    const { numbers = [], most = concurrency } = found ?? {};
+    for (const number of numbers) this.#own.add(number);
+    let left = numbers.length;
+    return new Map(
+      requests.map((request) => {
+        const taken = Math.min(left, request.max);
+        left -= taken;
+        return [request, { taken, most }];
+      }),
+    );
   }
 
   // Returns every slot that this process does not use, until the database has recorded it.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
-      await this.#ask(free);
+      await this.#exchange({ max: 0 });
     } catch (error) {
       note(`A slot of the batch could not be returned: ${messageOf(error)} It is tried again.`);
       if (this.#isReturning) return;
@@ -91,28 +95,28 @@ export class SharedSlots {
   }
 }
 
-// A slot that this process has without knowing it comes first: the response of an earlier statement was lost. Else a free
-// slot up to the limit: the taker locks it, and others pass it over. Under the lock, the slot must still have the lease
-// that was found to have ended. A lease that has ended takes nothing.
-const take = `
+// Slots that this process has without using them come first: it has left them, or the response of an earlier statement
+// was lost. Those that it does not need are returned. Else free slots up to the limit: the taker locks them, and others
+// pass them over. Under the lock, a slot must still have the lease that was found to have ended. A lease that has ended
+// takes nothing.
+const exchange = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
-  alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
-    select number from {places}
-    where batch = $1 and lease = $2::bigint and number <> all($3::int[]) limit 1),
-  held as (select count(*) as count from {places} place where batch = $1 and ${isLive('place')}),
+    select number, row_number() over (order by number) as place from {places}
+    where batch = $1 and lease = $2::bigint and number <> all($3::int[])),
   ended as materialized (select number, lease from {places} place where batch = $1 and not ${isLive('place')}),
   free as (
-    select place.number from {places} place join ended on ended.number = place.number, pace, held
-    where batch = $1 and place.number <= most and held.count < most and place.number <> all($3::int[])
+    select place.number from {places} place join ended on ended.number = place.number
+    where batch = $1 and place.number <= (select most from pace) and place.number <> all($3::int[])
       and place.lease is not distinct from ended.lease
-      and not exists (select from mine) and exists (select from alive)
-    order by place.number limit 1 for update of place skip locked
+      and exists (select from {leases} where id = $2::bigint and until > clock_timestamp())
+    order by place.number
+    limit (select greatest(0, least($5::int - (select count(*) from mine),
+      (select most from pace) - (select count(*) from {places} place where batch = $1 and ${isLive('place')}))))
+    for update of place skip locked
   ),
-  taken as (
-    update {places} set lease = $2::bigint
-    where batch = $1 and number in (select number from mine union all select number from free) returning number
+  changed as (
+    update {places} set lease = case when number in (select number from mine where place > $5::int) then null else $2::bigint end
+    where batch = $1 and number in (select number from mine union all select number from free) returning number, lease
   )
-select {paces}.most, (select number from taken) as number from {paces} where batch = $1`;
-
-const free = `update {places} set lease = null where batch = $1 and lease = $2::bigint and number <> all($3::int[])`;
+select {paces}.most, array(select number from changed where lease is not null) as numbers from {paces} where batch = $1`;

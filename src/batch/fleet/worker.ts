@@ -5,6 +5,7 @@ import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { PlannedRow } from '../planned-row.ts';
 import { BatchRun, isOwnPath, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
+import type { Slot } from '../paced-client.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
@@ -60,6 +61,8 @@ export class Worker {
   readonly #watcher: WorkerWatcher;
   /** Batches in progress. */
   readonly #working = new Map<string, Promise<void>>();
+  /** Batches that found no row to take, and wait for one or for the end of their own. */
+  readonly #awaiting = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();
   #inHand = 0;
@@ -124,7 +127,9 @@ export class Worker {
   #begin(queued: QueuedBatch): boolean {
     const { name } = queued;
     const isHeld = (this.#held.get(name) ?? 0) > this.#options.clock.monotonic();
-    if (isHeld || this.#working.has(name)) return false;
+    if (isHeld) return false;
+    this.#awaiting.get(name)?.();
+    if (this.#working.has(name)) return this.#awaiting.delete(name);
     const working = this.#work(queued)
       .catch((error: unknown) => this.#judge(name, toMgwError(error)))
       .finally(() => {
@@ -136,24 +141,35 @@ export class Worker {
   }
 
   async #work(queued: QueuedBatch): Promise<void> {
-    const { queue } = this.#options;
     const opened = await this.#options.open(queued);
-    const { batch, plan, job, options } = opened;
+    const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    const begun = new Set<string>();
-    const run = new BatchRun(job, options, this.#watcherOf(batch, rows, begun), () => Promise.resolve());
+    const run = new BatchRun(job, options, this.#watcherOf(batch, rows), () => Promise.resolve());
     try {
       while (!this.#isOver && !run.isOver) {
         await this.#room();
         if (this.#isOver || run.isOver) break;
-        const taken = await queue.take(queued.name);
-        if (taken === undefined) break;
-        const planned = await this.#planned(taken, batch, plan);
-        if (planned === undefined) continue;
-        rows.set(planned.id, taken);
-        this.#inHand += 1;
-        await run.begin(planned);
-        if (!begun.delete(planned.id)) await this.#release(planned.id, rows, () => queue.giveBack(taken, 0));
+        // One row waits for a slot. The others are taken when there are slots for them.
+        const taken = await this.#take(queued.name, 1);
+        if (taken.length === 0 && run.isIdle) break;
+        if (taken.length === 0) {
+          await new Promise<void>((resolve) => {
+            this.#awaiting.set(queued.name, resolve);
+            void run.nextEnd().then(resolve);
+          });
+          this.#awaiting.delete(queued.name);
+          continue;
+        }
+        const slots = await run.slots(1 + this.#options.concurrency - this.#inHand);
+        // If the database is gone, the next call reports it.
+        if (slots.length > 1)
+          taken.push(...(await this.#take(queued.name, slots.length - 1).catch(() => [])));
+        for (const slot of slots.slice(taken.length)) slot.leave();
+        for (const row of taken) rows.set(row.id, row);
+        const started = await Promise.allSettled(
+          taken.map((row, at) => this.#start(row, slots[at], opened, run, rows)),
+        );
+        for (const each of started) if (each.status === 'rejected') throw each.reason;
       }
     } finally {
       await run.end();
@@ -162,36 +178,50 @@ export class Worker {
     if (run.stoppedBy !== undefined) this.#judge(queued.name, run.stoppedBy);
   }
 
-  // Undefined if there is nothing to be done for it.
-  async #planned(taken: ClaimedRow, batch: Batch, plan: PlanDeps): Promise<PlannedRow | undefined> {
+  async #take(batch: string, max: number): Promise<ClaimedRow[]> {
+    const taken = await this.#options.queue.take(batch, max);
+    this.#inHand += taken.length;
+    return taken;
+  }
+
+  // Plans a row and starts it, unless there is nothing to be done for it or the run is over.
+  async #start(
+    taken: ClaimedRow,
+    slot: Slot | undefined,
+    { batch, plan }: OpenedBatch,
+    run: BatchRun,
+    rows: Map<string, ClaimedRow>,
+  ): Promise<void> {
     const { queue } = this.#options;
+    const release = (tell: () => Promise<void>): Promise<void> => {
+      slot?.leave();
+      return this.#release(taken.id, rows, tell);
+    };
     let planned: PlannedRow;
     try {
       planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
       const error = toMgwError(thrown);
-      if (error.code !== 'usage') {
-        await queue.giveBack(taken, 0);
-        throw error;
+      if (error.code === 'usage') {
+        this.#watcher.bad(batch, taken.id, error.message);
+        return release(() => queue.end(taken, 'bad', error.message));
       }
-      this.#watcher.bad(batch, taken.id, error.message);
-      await queue.end(taken, 'bad', error.message);
-      return undefined;
+      await release(() => queue.giveBack(taken, 0));
+      throw error;
     }
     const own = everyRow.toCarryOut(planned, planned.take.number);
-    if (own !== undefined) return own;
-    this.#watcher.left(batch, planned);
-    await queue.end(taken, planned.state, planned.take.job?.error?.message);
-    return undefined;
+    if (own === undefined) {
+      this.#watcher.left(batch, planned);
+      return release(() => queue.end(taken, planned.state, planned.take.job?.error?.message));
+    }
+    if (slot === undefined || run.isOver) return release(() => queue.giveBack(taken, 0));
+    run.start(own, slot);
   }
 
-  #watcherOf(batch: Batch, rows: Map<string, ClaimedRow>, begun: Set<string>): RunWatcher {
+  #watcherOf(batch: Batch, rows: Map<string, ClaimedRow>): RunWatcher {
     const { queue } = this.#options;
     return {
-      began: (planned) => {
-        begun.add(planned.id);
-        this.#watcher.began(batch, planned);
-      },
+      began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => this.#watcher.updated(planned, job),
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {
@@ -248,9 +278,8 @@ export class Worker {
   }
 }
 
-/** The pause before a batch whose budget is spent is tried again, ms. */
+/** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */
 const heldMs = 60_000;
-/** The pause before a row is tried again, ms. */
 export const shortDelayMs = 15_000;
 
 /**

@@ -219,15 +219,13 @@ function isHere(href: string, defaultHost = process.env['PGHOST'] ?? 'localhost'
   return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 
-interface Stream {
-  destroy(error: Error): void;
-}
-
 /** A client that never sends a password in clear on a connection without TLS. */
 class SafeClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super(config);
-    const { connection } = this as unknown as { connection: NodeJS.EventEmitter & { stream: Stream } };
+    const { connection } = this as unknown as {
+      connection: NodeJS.EventEmitter & { stream: { destroy(error: Error): void } };
+    };
     // Listeners run in order. This one closes the connection before the client's own listener writes the password.
     connection.on('authenticationCleartextPassword', () => {
       if ('encrypted' in connection.stream) return;
@@ -237,9 +235,8 @@ class SafeClient extends pg.Client {
   }
 }
 
-// Without this, PostgreSQL could choose an operator or function that another role created in `public`, and run it as
-// mgw's role. The setting lasts for one transaction, since a pool may run the next one on another connection. With
-// OFFSET 1 the query returns no row, which saves time.
+// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting lasts
+// for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;
@@ -277,20 +274,26 @@ function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.
   };
   return query;
 }
-/** Combines all calls of one turn of the event loop into one call of `ask`; undefined for a key without an answer. */
-export function combineLookups<K, V>(
+/** Combines calls into one call of `ask`: all that come before its last call has ended. Undefined for a key without an answer. */
+export function combineCalls<K, V>(
   ask: (keys: K[]) => Promise<Map<K, V>>,
 ): (key: K) => Promise<V | undefined> {
   let waiting: K[] = [];
   let answers: Promise<Map<K, V>> | undefined;
+  let last: Promise<unknown> = Promise.resolve();
   return async (key) => {
     waiting.push(key);
-    answers ??= new Promise((resolve) => process.nextTick(resolve)).then(() => {
-      const keys = waiting;
-      waiting = [];
-      answers = undefined;
-      return ask(keys);
-    });
+    if (answers === undefined) {
+      answers = last
+        .then(() => new Promise((resolve) => process.nextTick(resolve)))
+        .then(() => {
+          const keys = waiting;
+          waiting = [];
+          answers = undefined;
+          return ask(keys);
+        });
+      last = answers.catch(() => undefined);
+    }
     return (await answers).get(key);
   };
 }

@@ -4,9 +4,10 @@ import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEven
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
-import { DatabaseLost, isDuplicate, type Commit, type Database } from './database.ts';
+import { combineCalls, DatabaseLost, isDuplicate, type Database } from './database.ts';
 import type { UnwrittenEvent, UnwrittenEvents } from './kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
+import { createJobs, heldIn, isHeld, type NewJob } from './new-jobs.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
@@ -14,6 +15,13 @@ type GivenEvent = JobEvent | RecordedEvent | undefined;
 interface CachedLines {
   n: number;
   lines: string;
+}
+
+/** An event to add to a job. */
+interface NewEvent extends UnwrittenEvent {
+  event: GivenEvent;
+  /** The process that announces it; undefined for a fact. */
+  owner: Owner | undefined;
 }
 
 /** The maximum number of jobs whose lines are cached. */
@@ -33,6 +41,8 @@ export class EventWriter {
   readonly #justWritten = new Set<string>();
   /** Whether facts of this process may be waiting in local files. */
   #hasKept = false;
+  readonly #createAll = combineCalls((jobs: NewJob[]) => createJobs(this.#database, jobs));
+  readonly #writeAll = combineCalls((events: NewEvent[]) => this.#writeTogether(events));
 
   constructor(database: Database, facts: UnwrittenEvents, now: () => number) {
     this.#database = database;
@@ -72,38 +82,17 @@ export class EventWriter {
   async create(id: string, events: readonly GivenEvent[], restores = false): Promise<boolean> {
     const lines = events.map((event) => encodeEvent(event, this.#now()).trimEnd());
     const job = foldJob(id, decodeEvents(lines.map((line) => `${line}\n`).join('')));
-    const hashes = namesOf(job).map(nameHash);
-    const owner = events.map(ownerIn).find((found) => found !== undefined);
-    const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
-    const uids = lines.map(() => randomUUID());
-    const [row] = await this.#database.query<{ created: boolean; held: boolean; there: boolean }>(
-      `WITH ${this.#held(6)},
-       job AS (INSERT INTO ${jobs} (id, n, folded, state)
-         SELECT $1, cardinality($2::uuid[]), cardinality($2::uuid[]), $4
-         WHERE ($6::bigint IS NULL OR EXISTS (SELECT FROM held))
-         ON CONFLICT (id) DO UPDATE SET n = EXCLUDED.n, folded = EXCLUDED.folded, state = EXCLUDED.state
-           WHERE $8::boolean AND jobs.state = 'removed' RETURNING id),
-       event AS (INSERT INTO ${all} (job, n, uid, line)
-         SELECT job.id, given.n, given.uid, given.line
-         FROM job, unnest($2::uuid[], $3::text[]) WITH ORDINALITY AS given (uid, line, n)),
-       name AS (INSERT INTO ${names} (hash, job) SELECT given, job.id FROM job, unnest($5::text[]) AS given
-         ON CONFLICT DO NOTHING)
-       SELECT EXISTS (SELECT FROM job) AS created, EXISTS (SELECT FROM held) AS held,
-         EXISTS (SELECT FROM ${jobs} WHERE id = $1) AS there`,
-      [
-        id,
-        uids,
-        lines,
-        job?.state ?? 'unknown',
-        hashes,
-        owner?.lease ?? null,
-        owner?.instance ?? null,
-        restores,
-      ],
-      'durable',
-    );
-    if (row?.created !== true && !(await this.#isThere(uids[0] ?? ''))) {
-      if (owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
+    const given: NewJob = {
+      ...{ id, lines, state: job?.state ?? 'unknown' },
+      uids: lines.map(() => randomUUID()),
+      hashes: namesOf(job).map(nameHash),
+      owner: events.map(ownerIn).find((found) => found !== undefined),
+    };
+    const row = restores
+      ? (await createJobs(this.#database, [given], true)).get(given)
+      : await this.#createAll(given);
+    if (row?.created !== true && !(await this.#isThere(given.uids[0] ?? ''))) {
+      if (given.owner !== undefined && row?.held !== true && row?.there !== true) throw leaseLost();
       return false;
     }
     this.remember(id, lines);
@@ -162,65 +151,86 @@ export class EventWriter {
   }
 
   // Returns false if there is no such job.
-  async #write(
-    { job: id, uid, line }: UnwrittenEvent,
-    event: GivenEvent,
-    owner: Owner | undefined,
-  ): Promise<boolean> {
-    const seen = this.#seen.get(id);
-    const lines = `${seen?.lines ?? ''}${line}\n`;
-    const state = seen && foldJob(id, decodeEvents(lines))?.state;
-    const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : undefined;
-    const lease = owner?.lease;
-    const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
-    // Planning this statement takes longer than executing it, so it contains only the parts that the event needs.
-    const text = `WITH ${lease === undefined ? '' : `${this.#held(6)},`}
-      job AS (UPDATE ${jobs} SET n = n + 1,
-          folded = CASE WHEN n = $4 AND folded = n THEN n + 1 ELSE folded END,
-          state = CASE WHEN n = $4 THEN $5 ELSE state END
-        WHERE id = $1 AND state <> 'removed'
-          ${lease === undefined ? '' : 'AND EXISTS (SELECT FROM held)'}
-          AND NOT EXISTS (SELECT FROM ${events} WHERE uid = $2) RETURNING n)
-      ${hash === undefined ? '' : `, name AS (INSERT INTO ${names} (hash, job) SELECT $6, $1 FROM job ON CONFLICT DO NOTHING)`}
-      INSERT INTO ${events} (job, n, uid, line) SELECT $1, n, $2, $3 FROM job RETURNING n`;
-    const more = lease === undefined ? (hash ?? []) : [lease, owner?.instance ?? null];
-    const values = [id, uid, line, seen?.n ?? -1, state ?? 'unknown', more].flat();
-    const n = await this.#once(text, values, event?.type === 'delivered' ? 'soon' : 'durable');
-    if (n === undefined) {
-      this.forget(id);
-      if (await this.#isThere(uid)) return true;
-      const known = `SELECT FROM ${jobs} WHERE id = $1 AND state <> 'removed'`;
-      if ((await this.#database.query(known, [id])).length > 0) throw leaseLost();
-      return false;
-    }
-    if (n - 1 === seen?.n) {
-      this.#seen.set(id, { n, lines });
-      this.#noteWritten(id);
-    } else this.forget(id);
-    return true;
+  async #write(fact: UnwrittenEvent, event: GivenEvent, owner: Owner | undefined): Promise<boolean> {
+    const { job: id, uid } = fact;
+    if ((await this.#writeAll({ ...fact, event, owner })) === true) return true;
+    this.forget(id);
+    if (await this.#isThere(uid)) return true;
+    const known = `SELECT FROM ${this.#database.table('jobs')} WHERE id = $1 AND state <> 'removed'`;
+    if ((await this.#database.query(known, [id])).length > 0) throw leaseLost();
+    return false;
   }
 
-  // Returns undefined if the event was not written. If two attempts to write one event overlap, its uid makes the
-  // second one fail.
-  async #once(text: string, values: unknown[], commit: Commit): Promise<number | undefined> {
+  // An event that was not written has no answer.
+  async #writeTogether(events: NewEvent[]): Promise<Map<NewEvent, true>> {
+    // A statement changes the row of a job once.
+    const first = new Map(events.toReversed().map((each) => [each.job, each]));
+    const now = [...first.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
+    const later = events.filter((each) => first.get(each.job) !== each);
+    const written = await this.#writeOnce(now);
+    return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
+  }
+
+  // If two attempts to write one event overlap, its uid makes the second one fail.
+  async #writeOnce(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     try {
-      return (await this.#database.query<{ n: number }>(text, values, commit))[0]?.n;
+      return await this.#insert(events);
     } catch (error) {
-      if (isDuplicate(error)) return undefined;
-      throw error;
+      if (!isDuplicate(error)) throw error;
+      if (events.length === 1) return new Map();
+      const alone: Map<NewEvent, true>[] = [];
+      for (const each of events) alone.push(await this.#writeOnce([each]));
+      return new Map(alone.flatMap((written) => [...written]));
     }
+  }
+
+  async #insert(events: NewEvent[]): Promise<Map<NewEvent, true>> {
+    const given = events.map(({ job, uid, line, event, owner }) => {
+      const seen = this.#seen.get(job);
+      const lines = `${seen?.lines ?? ''}${line}\n`;
+      const state = (seen && foldJob(job, decodeEvents(lines))?.state) ?? 'unknown';
+      const hash = event?.type === 'accepted' ? nameHash({ kind: 'handle', value: event.handle }) : null;
+      const { lease = null, instance = null } = owner ?? {};
+      return { job, uid, line, n: seen?.n ?? -1, state, lease, instance, hash, lines };
+    });
+    const [jobs, all, names] = ['jobs', 'events', 'names'].map((name) => this.#database.table(name));
+    // Planning this statement takes longer than executing it, so it contains only the parts that the events need.
+    const [isLeased, isNamed] = [events.some(({ owner }) => owner?.lease), given.some(({ hash }) => hash)];
+    const text = `WITH given AS (
+        SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+          AS given (job, uid, line, seen, state, lease, instance, hash)),
+      ${isLeased ? `${heldIn(this.#database)},` : ''}
+      job AS (UPDATE ${jobs} jobs SET n = n + 1,
+          folded = CASE WHEN n = seen AND folded = n THEN n + 1 ELSE folded END,
+          state = CASE WHEN n = seen THEN given.state ELSE jobs.state END
+        FROM given WHERE jobs.id = given.job AND jobs.state <> 'removed'
+          ${isLeased ? `AND ${isHeld}` : ''}
+          AND NOT EXISTS (SELECT FROM ${all} event WHERE event.uid = given.uid) RETURNING id, n, given.uid, line, hash)
+      ${isNamed ? `, name AS (INSERT INTO ${names} (hash, job) SELECT hash, id FROM job WHERE hash IS NOT NULL ON CONFLICT DO NOTHING)` : ''}
+      INSERT INTO ${all} (job, n, uid, line) SELECT id, n, uid, line FROM job RETURNING uid, n`;
+    const columns = ['job', 'uid', 'line', 'n', 'state', 'lease', 'instance', 'hash'] as const;
+    const rows = await this.#database.query<{ uid: string; n: number }>(
+      text,
+      columns.map((column) => given.map((each) => each[column])),
+      events.every(({ event }) => event?.type === 'delivered') ? 'soon' : 'durable',
+    );
+    const numbers = new Map(rows.map(({ uid, n }) => [uid, n]));
+    const written = new Map<NewEvent, true>();
+    for (const [at, { job, uid, n: seen, lines }] of given.entries()) {
+      const [event, n] = [events[at], numbers.get(uid)];
+      if (event === undefined || n === undefined) continue;
+      written.set(event, true);
+      if (n - 1 === seen) {
+        this.#seen.set(job, { n, lines });
+        this.#noteWritten(job);
+      } else this.forget(job);
+    }
+    return written;
   }
 
   async #isThere(uid: string): Promise<boolean> {
     const events = this.#database.table('events');
     return (await this.#database.query(`SELECT FROM ${events} WHERE uid = $1`, [uid])).length > 0;
-  }
-
-  // Locks the lease row: a process that declares this one dead must delete the row, and waits until this statement has
-  // ended.
-  #held(first: number): string {
-    return `held AS MATERIALIZED (SELECT id FROM ${this.#database.table('leases')}
-      WHERE id = $${first}::bigint AND instance = $${first + 1} AND until > clock_timestamp() FOR KEY SHARE)`;
   }
 }
 

@@ -3,7 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
-import { combineLookups, type Database } from './database.ts';
+import { combineCalls, type Database } from './database.ts';
 
 /**
  * A lease is judged by two clocks: the monotonic one is never set back, and the other one continues while the machine
@@ -65,7 +65,7 @@ export class LeaseKeeper {
   #current: HeldLease | undefined;
   #taking: Promise<HeldLease> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  readonly #isAlive = combineLookups(async (owners: Owner[]) => {
+  readonly #isAlive = combineCalls(async (owners: Owner[]) => {
     const alive = await this.#alive(owners);
     return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
   });

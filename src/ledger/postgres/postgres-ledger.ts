@@ -6,7 +6,7 @@ import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
 import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
-import { combineLookups, Database } from './database.ts';
+import { combineCalls, Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
 import { UnwrittenEvents } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
@@ -49,8 +49,8 @@ export async function openPostgresLedger(
 }
 
 function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper): PostgresLedger {
-  const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const linesOf = combineLookups(async (ids: string[]) => {
+  const [jobs, events] = ['jobs', 'events'].map((name) => database.table(name));
+  const linesOf = combineCalls(async (ids: string[]) => {
     const rows = await database.query<{ job: string; line: string }>(
       `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
       [ids],
@@ -69,10 +69,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
   const claims = claimsIn(database);
   return {
     database,
-    newId: async (time) => {
-      const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
-      return newJobId(time, row?.id ?? undefined);
-    },
+    ...namesIn(database),
     create: (id, given, restores) => writer.create(id, given, restores),
     append: (id, event) => writer.append(id, event),
     read: (id) => readJob(id, linesOf, writer, keeper),
@@ -89,13 +86,6 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
       idsOf(leaveOutSucceeded ? `state < 'succeeded' OR state > 'succeeded' OR folded < n` : 'true'),
     ...removalIn(database, writer, claims),
-    lookup: async (kind, value) => {
-      const rows = await database.query<{ job: string }>(
-        `SELECT job FROM ${names} WHERE hash = $1 ORDER BY made DESC`,
-        [nameHash({ kind, value })],
-      );
-      return rows.map(({ job }) => job);
-    },
     ...claims,
     lease: () => keeper.lease(),
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
@@ -104,6 +94,29 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
       await keeper.close();
       await database.close();
     },
+  };
+}
+
+// Ids of new jobs, and the names by which jobs are looked up.
+function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
+  const [jobs, names] = ['jobs', 'names'].map((name) => database.table(name));
+  const newIds = combineCalls(async (wanted: { time: number }[]) => {
+    const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
+    let last = row?.id ?? undefined;
+    return new Map(wanted.map((each) => [each, (last = newJobId(each.time, last))]));
+  });
+  const jobsOf = combineCalls(async (hashes: string[]) => {
+    const rows = await database.query<{ hash: string; job: string }>(
+      `SELECT hash, job FROM ${names} WHERE hash = ANY($1) ORDER BY made DESC`,
+      [hashes],
+    );
+    const found = new Map(hashes.map((hash) => [hash, [] as string[]]));
+    for (const { hash, job } of rows) found.get(hash)?.push(job);
+    return found;
+  });
+  return {
+    newId: async (time) => (await newIds({ time })) ?? newJobId(time),
+    lookup: async (kind, value) => (await jobsOf(nameHash({ kind, value }))) ?? [],
   };
 }
 
@@ -179,26 +192,34 @@ type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'
 /** Claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
-  const contentOf = combineLookups(async (stored: string[]) => {
+  const contentOf = combineCalls(async (stored: string[]) => {
     const rows = await database.query<{ name: string; content: string }>(
       `SELECT name, content FROM ${claims} WHERE name = ANY($1)`,
       [stored],
     );
     return new Map(rows.map(({ name, content }) => [name, content]));
   });
+  // Sorted, so that processes that claim the same names wait for each other in one order.
+  const claimAll = combineCalls(async (wanted: { name: string; content: string; token: string }[]) => {
+    const sorted = wanted.toSorted((one, other) => (one.name < other.name ? -1 : 1));
+    const rows = await database.query<{ name: string; content: string; token: string }>(
+      `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative)
+         SELECT name, content, token, true FROM unnest($1::text[], $2::text[], $3::uuid[]) AS given (name, content, token)
+         ON CONFLICT (name) DO NOTHING RETURNING name, content, token)
+       SELECT * FROM made UNION ALL SELECT name, content, token FROM ${claims} WHERE name = ANY($1)`,
+      (['name', 'content', 'token'] as const).map((field) => sorted.map((each) => each[field])),
+    );
+    const holders = new Map(rows.map((row) => [row.name, row]));
+    return new Map(wanted.map((each) => [each, holders.get(each.name)]));
+  });
   return {
     claimed: (name) => contentOf(claimName(name)),
     claim: async (name, content) => {
       // If the response to the first attempt is lost, the second finds its own token.
-      const token = randomUUID();
+      const wanted = { name: claimName(name), content, token: randomUUID() };
       for (;;) {
-        const [row] = await database.query<{ content: string; token: string }>(
-          `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (name) DO NOTHING RETURNING content, token)
-           SELECT content, token FROM made UNION ALL SELECT content, token FROM ${claims} WHERE name = $1`,
-          [claimName(name), content, token, true],
-        );
-        if (row !== undefined) return row.token === token ? undefined : row.content;
+        const holder = await claimAll(wanted);
+        if (holder !== undefined) return holder.token === wanted.token ? undefined : holder.content;
         // A row that was inserted while this statement ran is not visible to it.
       }
     },

@@ -65,8 +65,8 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const taken = await Promise.all(
       takers.map(async (taker) => {
         const own: string[] = [];
-        for (let row = await taker.take('clips'); row !== undefined; row = await taker.take('clips'))
-          own.push(row.id);
+        for (let rows = await taker.take('clips', 4); rows.length > 0; rows = await taker.take('clips', 4))
+          own.push(...rows.map(({ id }) => id));
         return own;
       }),
     );
@@ -85,12 +85,12 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('come back from a worker whose lease has ended, and it writes nothing to them any more', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
-    const lost = await gone.take('clips');
+    const [lost] = await gone.take('clips', 1);
     expect(await next.recover()).toEqual([]);
-    expect(await next.take('clips')).toBeUndefined();
+    expect(await next.take('clips', 1)).toEqual([]);
     await one.die();
     expect(await next.recover()).toEqual([]);
-    const found = await next.take('clips');
+    const [found] = await next.take('clips', 1);
     expect(found?.id).toBe('a');
     if (lost !== undefined) await gone.end(lost, 'failed');
     if (lost !== undefined) await gone.giveBack(lost, 0);
@@ -100,18 +100,18 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('are not claimed under a lease that has ended', async () => {
     await enqueue('a');
     await one.die();
-    expect(await new RowQueue(one).take('clips')).toBeUndefined();
+    expect(await new RowQueue(one).take('clips', 1)).toEqual([]);
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
   it('are claimed again by a worker that owns them without knowing it', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
-    const row = await own.take('clips');
+    const [row] = await own.take('clips', 1);
     expect(await own.waiting('http://here')).toEqual([]);
     if (row !== undefined) own.drop(row);
     expect(await own.waiting('http://here')).toHaveLength(1);
-    expect((await own.take('clips'))?.id).toBe('a');
+    expect((await own.take('clips', 1))[0]?.id).toBe('a');
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
@@ -120,33 +120,33 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const database = await openDatabase(place.url());
     for (const expected of [[], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
       const gone = await processIn(database);
-      await new RowQueue(gone).take('clips');
+      await new RowQueue(gone).take('clips', 1);
       await gone.die();
       expect(await new RowQueue(other).recover()).toEqual(expected);
     }
     const own = new RowQueue(one);
-    expect((await own.take('clips'))?.id).toBe('b');
-    expect(await own.take('clips')).toBeUndefined();
+    expect((await own.take('clips', 1))[0]?.id).toBe('b');
+    expect(await own.take('clips', 1)).toEqual([]);
     expect(await queueCounts(one.ask, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],
     });
     expect(await handOutAgain(one.ask, 'clips')).toBe(1);
-    expect((await own.take('clips'))?.id).toBe('a');
+    expect((await own.take('clips', 1))[0]?.id).toBe('a');
   });
 
   it('that are given back count for no death, and wait as long as they are told to', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {
-      const row = await own.take('clips');
+      const [row] = await own.take('clips', 1);
       if (row !== undefined) await own.giveBack(row, 0);
     }
     expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t0');
-    const row = await own.take('clips');
+    const [row] = await own.take('clips', 1);
     if (row !== undefined) await own.giveBack(row, 3_600_000, 'the gateway was away');
-    expect(await own.take('clips')).toBeUndefined();
+    expect(await own.take('clips', 1)).toEqual([]);
     expect(await own.waiting('http://here')).toEqual([]);
   });
 });
