@@ -74,7 +74,16 @@ async function byMgw(bench, server, url, rows, count) {
     execFileSync(bench.mgw()[0], [bench.mgw()[1], ...args], { env, cwd, stdio: 'pipe' });
   mgw('state', 'init');
   mgw('batch', 'enqueue', 'clips.csv', '--concurrency', '64');
-  const args = ['worker', '-q', '-o', 'out/{id}.{ext}', '--poll-interval', '20ms', '--concurrency', '32'];
+  const args = [
+    'worker',
+    '-q',
+    '-o',
+    'out/{id}.{ext}',
+    '--poll-interval',
+    '20ms',
+    '--concurrency',
+    String(64 / count),
+  ];
   return carriedOut(
     database,
     `select count(*)::int as n from mgw.batch_rows where state = 'ended'`,
@@ -99,7 +108,7 @@ async function byLeast(bench, server, url, rows, count) {
   const program = bench.least('workers.mjs');
   execFileSync(program[0], [program[1], 'init', database.url, String(rows)]);
   return carriedOut(database, `select count(*)::int as n from rows where state = 'ended'`, rows, count, () =>
-    spawn(program[0], [program[1], 'work', database.url, url, '32'], {
+    spawn(program[0], [program[1], 'work', database.url, url, String(64 / count)], {
       cwd,
       stdio: ['ignore', 'ignore', 'inherit'],
     }),

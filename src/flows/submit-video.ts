@@ -95,6 +95,7 @@ export async function payAndDeliver(
     ({ isResumed } = submitted);
     const target = await placeOf(submitted.job, wanted);
     const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
+    if (!wanted.sidecar && !wanted.strict) return files;
     const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
     if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
     if (wanted.strict) checkReceipts(latest, files, own.note);

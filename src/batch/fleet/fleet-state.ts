@@ -9,6 +9,7 @@ interface Database {
     commit?: 'soon',
   ): Promise<T[]>;
   table(name: string): string;
+  combine: FleetState['combine'];
 }
 
 /**
@@ -24,6 +25,8 @@ export type Ask = <T extends Record<string, unknown>>(
 /** What machines share to carry out a batch together. */
 export interface FleetState {
   ask: Ask;
+  /** Combines calls into one statement: `Database.combine`. */
+  combine: <K, V>(ask: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
   /**
    * Returns the id of this process's lease, under which it holds rows and slots: they are free as soon as it ends.
    * @throws MgwError('unreachable') if no lease can be taken.
@@ -42,6 +45,7 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
         values,
         commit,
       ),
+    combine: (ask) => database.combine(ask),
     lease: async () => {
       const { owner } = await ledger.lease();
       if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger gave no lease.');

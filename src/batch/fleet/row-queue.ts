@@ -1,5 +1,4 @@
 import { messageOf, MgwError } from '../../errors.ts';
-import { combineCalls } from '../../ledger/postgres/database.ts';
 import { isLive, type Ask, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -52,12 +51,13 @@ export class RowQueue {
   readonly #note: (text: string) => void;
   readonly #taken = new Set<ClaimedRow>();
   readonly #damaged = new Set<string>();
-  readonly #release = combineCalls((released: Released[]) => this.#releaseAll(released));
+  readonly #release: (released: Released) => Promise<undefined>;
 
   /** @param note receives a note for each batch whose entry is damaged, once */
   constructor(fleet: FleetState, note: (text: string) => void = () => undefined) {
     this.#fleet = fleet;
     this.#note = note;
+    this.#release = fleet.combine((released: Released[]) => this.#releaseAll(released));
   }
 
   /** The number of rows that this process has taken. */

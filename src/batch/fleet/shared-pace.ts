@@ -1,5 +1,4 @@
 import { messageOf } from '../../errors.ts';
-import { combineCalls } from '../../ledger/postgres/database.ts';
 import {
   type RateLimiter,
   gapOf,
@@ -43,7 +42,7 @@ export class SharedPace implements Pace {
     this.#limit = options.concurrency;
     this.#slots = new SharedSlots(options);
     this.#polls = pollLimiter(options);
-    const looked = combineCalls(async () => {
+    const looked = options.fleet.combine(async () => {
       const [seen] = await this.#ask<Turned>(look, [options.batch]);
       return new Map(seen && [[undefined, seen]]);
     });

@@ -1,6 +1,5 @@
 import type { Clock } from '../../clock.ts';
 import { messageOf } from '../../errors.ts';
-import { combineCalls } from '../../ledger/postgres/database.ts';
 import { isLive, type FleetState } from './fleet-state.ts';
 
 /** The slots of a batch, as one process uses them. */
@@ -28,10 +27,11 @@ export class SharedSlots {
   readonly #closing = new AbortController();
   #isReturning = false;
   // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer uses.
-  readonly #exchange = combineCalls((requests: { max: number }[]) => this.#exchangeAll(requests));
+  readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
     this.#options = options;
+    this.#exchange = options.fleet.combine((requests: { max: number }[]) => this.#exchangeAll(requests));
   }
 
   /** Takes up to `max` free slots; also returns how many tasks the gateway allows now. @throws MgwError('unreachable'). */

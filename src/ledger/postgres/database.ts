@@ -31,6 +31,7 @@ export class Database {
   readonly #pool: pg.Pool;
   readonly #redact: (text: string) => string;
   #isClosed = false;
+  #lastCombined: Promise<unknown> = Promise.resolve();
 
   constructor(url: StateUrl, clock: Pick<Clock, 'monotonic' | 'sleep'> = systemClock) {
     this.url = url;
@@ -80,6 +81,29 @@ export class Database {
     // For a query object the pool returns a promise of its results, which its types do not say.
     const sent: unknown = this.#pool.query(guarded(text, values, commit));
     return ((await sent) as pg.QueryResult<T>[]).at(-1)?.rows ?? [];
+  }
+
+  /**
+   * Combines all calls that come while another `ask` runs into one `ask`, so that many rows in progress need few
+   * statements. `ask` must not wait for another combined call. Returns undefined for a key without an answer.
+   */
+  combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
+    let waiting: K[] = [];
+    let answers: Promise<Map<K, V>> | undefined;
+    const next = async (): Promise<Map<K, V>> => {
+      // The calls that the last answers lead to come first.
+      await new Promise((resolve) => process.nextTick(resolve));
+      const keys = waiting;
+      waiting = [];
+      answers = undefined;
+      return ask(keys);
+    };
+    return async (key) => {
+      waiting.push(key);
+      answers ??= this.#lastCombined.then(next);
+      if (waiting.length === 1) this.#lastCombined = answers.catch(() => undefined);
+      return (await answers).get(key);
+    };
   }
 
   /** Whether a transaction of several statements works. mgw uses none; it checks the pool in front of the database. */
@@ -273,27 +297,4 @@ function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.
     }
   };
   return query;
-}
-/** Combines calls into one call of `ask`: all that come before its last call has ended. Undefined for a key without an answer. */
-export function combineCalls<K, V>(
-  ask: (keys: K[]) => Promise<Map<K, V>>,
-): (key: K) => Promise<V | undefined> {
-  let waiting: K[] = [];
-  let answers: Promise<Map<K, V>> | undefined;
-  let last: Promise<unknown> = Promise.resolve();
-  return async (key) => {
-    waiting.push(key);
-    if (answers === undefined) {
-      answers = last
-        .then(() => new Promise((resolve) => process.nextTick(resolve)))
-        .then(() => {
-          const keys = waiting;
-          waiting = [];
-          answers = undefined;
-          return ask(keys);
-        });
-      last = answers.catch(() => undefined);
-    }
-    return (await answers).get(key);
-  };
 }

@@ -4,10 +4,10 @@ import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEven
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
-import { combineCalls, DatabaseLost, isDuplicate, type Database } from './database.ts';
+import { DatabaseLost, isDuplicate, type Database } from './database.ts';
 import type { UnwrittenEvent, UnwrittenEvents } from './kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
-import { createJobs, heldIn, isHeld, type NewJob } from './new-jobs.ts';
+import { createJobs, heldIn, isHeld, type Created, type NewJob } from './new-jobs.ts';
 
 type GivenEvent = JobEvent | RecordedEvent | undefined;
 
@@ -41,13 +41,15 @@ export class EventWriter {
   readonly #justWritten = new Set<string>();
   /** Whether facts of this process may be waiting in local files. */
   #hasKept = false;
-  readonly #createAll = combineCalls((jobs: NewJob[]) => createJobs(this.#database, jobs));
-  readonly #writeAll = combineCalls((events: NewEvent[]) => this.#writeTogether(events));
+  readonly #createAll: (job: NewJob) => Promise<Created | undefined>;
+  readonly #writeAll: (event: NewEvent) => Promise<true | undefined>;
 
   constructor(database: Database, facts: UnwrittenEvents, now: () => number) {
     this.#database = database;
     this.#facts = facts;
     this.#now = now;
+    this.#createAll = database.combine((jobs: NewJob[]) => createJobs(database, jobs));
+    this.#writeAll = database.combine((events: NewEvent[]) => this.#writeTogether(events));
   }
 
   /** Returns the lines of a job that this process has written to in this turn of the event loop, else undefined. */

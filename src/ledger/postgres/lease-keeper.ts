@@ -3,7 +3,7 @@ import { MgwError } from '../../errors.ts';
 import type { Life, Owner } from '../../job.ts';
 import type { Lease, UncertainLease } from '../ledger.ts';
 import { currentOwner, lifeOf as lifeHere } from '../owner.ts';
-import { combineCalls, type Database } from './database.ts';
+import { type Database } from './database.ts';
 
 /**
  * A lease is judged by two clocks: the monotonic one is never set back, and the other one continues while the machine
@@ -65,16 +65,17 @@ export class LeaseKeeper {
   #current: HeldLease | undefined;
   #taking: Promise<HeldLease> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  readonly #isAlive = combineCalls(async (owners: Owner[]) => {
-    const alive = await this.#alive(owners);
-    return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
-  });
+  readonly #isAlive: (owner: Owner) => Promise<boolean | undefined>;
   #isClosed = false;
 
   constructor(database: Database, clock: LeaseClock) {
     this.#database = database;
     this.#clock = clock;
     this.#leases = database.table('leases');
+    this.#isAlive = database.combine(async (owners: Owner[]) => {
+      const alive = await this.#alive(owners);
+      return new Map(owners.map((owner) => [owner, alive.has(keyOf(owner))]));
+    });
   }
 
   /** Returns the lease of this process. Takes one if it has none. */

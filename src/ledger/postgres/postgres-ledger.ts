@@ -6,7 +6,7 @@ import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
 import { jobIdForm, newJobId } from '../job-id.ts';
 import type { Ledger } from '../ledger.ts';
-import { combineCalls, Database } from './database.ts';
+import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
 import { UnwrittenEvents } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
@@ -50,7 +50,7 @@ export async function openPostgresLedger(
 
 function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper): PostgresLedger {
   const [jobs, events] = ['jobs', 'events'].map((name) => database.table(name));
-  const linesOf = combineCalls(async (ids: string[]) => {
+  const linesOf = database.combine(async (ids: string[]) => {
     const rows = await database.query<{ job: string; line: string }>(
       `SELECT job, line FROM ${events} WHERE job = ANY($1) ORDER BY job, n`,
       [ids],
@@ -100,12 +100,12 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
 // Ids of new jobs, and the names by which jobs are looked up.
 function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   const [jobs, names] = ['jobs', 'names'].map((name) => database.table(name));
-  const newIds = combineCalls(async (wanted: { time: number }[]) => {
+  const newIds = database.combine(async (wanted: { time: number }[]) => {
     const [row] = await database.query<{ id: string | null }>(`SELECT max(id) AS id FROM ${jobs}`);
     let last = row?.id ?? undefined;
     return new Map(wanted.map((each) => [each, (last = newJobId(each.time, last))]));
   });
-  const jobsOf = combineCalls(async (hashes: string[]) => {
+  const jobsOf = database.combine(async (hashes: string[]) => {
     const rows = await database.query<{ hash: string; job: string }>(
       `SELECT hash, job FROM ${names} WHERE hash = ANY($1) ORDER BY made DESC`,
       [hashes],
@@ -192,7 +192,7 @@ type ClaimMethods = Pick<Ledger, 'claim' | 'confirm' | 'isConfirmed' | 'claimed'
 /** Claims as rows. If several processes try, exactly one inserts the row. */
 function claimsIn(database: Database): ClaimMethods {
   const claims = database.table('claims');
-  const contentOf = combineCalls(async (stored: string[]) => {
+  const contentOf = database.combine(async (stored: string[]) => {
     const rows = await database.query<{ name: string; content: string }>(
       `SELECT name, content FROM ${claims} WHERE name = ANY($1)`,
       [stored],
@@ -200,7 +200,7 @@ function claimsIn(database: Database): ClaimMethods {
     return new Map(rows.map(({ name, content }) => [name, content]));
   });
   // Sorted, so that processes that claim the same names wait for each other in one order.
-  const claimAll = combineCalls(async (wanted: { name: string; content: string; token: string }[]) => {
+  const claimAll = database.combine(async (wanted: { name: string; content: string; token: string }[]) => {
     const sorted = wanted.toSorted((one, other) => (one.name < other.name ? -1 : 1));
     const rows = await database.query<{ name: string; content: string; token: string }>(
       `WITH made AS (INSERT INTO ${claims} (name, content, token, tentative)

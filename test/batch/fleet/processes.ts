@@ -32,6 +32,7 @@ export async function processIn(database: Database): Promise<TestProcess> {
   const id = row?.id ?? '';
   return {
     ask,
+    combine: (all) => database.combine(all),
     id,
     lease: () => Promise.resolve(id),
     die: async () => {
