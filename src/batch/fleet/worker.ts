@@ -116,18 +116,16 @@ export class Worker {
     }
     if (this.#isOver) return;
     this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
-    const ms = this.#lookMs * (0.5 + Math.random() / 2);
     // One signal for each pause, so that listeners of ended rows do not accumulate on one signal.
     const woken = new AbortController();
     this.#wake = () => woken.abort();
     if (signal.aborted) this.#wake();
-    await clock.sleep(ms, woken.signal).catch(() => undefined);
+    await clock.sleep(this.#lookMs * (0.5 + Math.random() / 2), woken.signal).catch(() => undefined);
   }
 
   #begin(queued: QueuedBatch): boolean {
     const { name } = queued;
-    const isHeld = (this.#held.get(name) ?? 0) > this.#options.clock.monotonic();
-    if (isHeld) return false;
+    if ((this.#held.get(name) ?? 0) > this.#options.clock.monotonic()) return false;
     this.#awaiting.get(name)?.();
     if (this.#working.has(name)) return this.#awaiting.delete(name);
     const working = this.#work(queued)
@@ -153,10 +151,8 @@ export class Worker {
         const taken = await this.#take(queued.name, 1);
         if (taken.length === 0 && run.isIdle) break;
         if (taken.length === 0) {
-          await new Promise<void>((resolve) => {
-            this.#awaiting.set(queued.name, resolve);
-            void run.nextEnd().then(resolve);
-          });
+          const rowsCame = new Promise<void>((resolve) => this.#awaiting.set(queued.name, resolve));
+          await Promise.race([rowsCame, run.nextEnd()]);
           this.#awaiting.delete(queued.name);
           continue;
         }
