@@ -145,8 +145,10 @@ export class Worker {
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), () => Promise.resolve());
     try {
       while (!this.#isOver && !run.isOver) {
-        await this.#room();
-        if (this.#isOver || run.isOver) break;
+        if (this.#inHand >= this.#options.concurrency) {
+          await new Promise<void>((resolve) => this.#waiting.push(resolve));
+          continue;
+        }
         // One row waits for a slot. The others are taken when there are slots for them.
         const taken = await this.#take(queued.name, 1);
         if (taken.length === 0 && run.isIdle) break;
@@ -157,9 +159,8 @@ export class Worker {
           continue;
         }
         const slots = await run.slots(1 + this.#options.concurrency - this.#inHand);
-        // If the database is gone, the next call reports it.
-        if (slots.length > 1)
-          taken.push(...(await this.#take(queued.name, slots.length - 1).catch(() => [])));
+        const room = Math.min(slots.length - 1, this.#options.concurrency - this.#inHand);
+        if (room > 0) taken.push(...(await this.#takeMore(queued.name, room)));
         for (const slot of slots.slice(taken.length)) slot.leave();
         for (const row of taken) rows.set(row.id, row);
         const started = await Promise.allSettled(
@@ -175,9 +176,22 @@ export class Worker {
   }
 
   async #take(batch: string, max: number): Promise<ClaimedRow[]> {
-    const taken = await this.#options.queue.take(batch, max);
-    this.#inHand += taken.length;
-    return taken;
+    this.#inHand += max;
+    let taken: ClaimedRow[] = [];
+    try {
+      taken = await this.#options.queue.take(batch, max);
+      return taken;
+    } finally {
+      this.#makeRoom(max - taken.length);
+    }
+  }
+
+  // If the response is lost, the rows are under this worker's lease, and the next call finds them.
+  async #takeMore(batch: string, max: number): Promise<ClaimedRow[]> {
+    return this.#take(batch, max).catch((error: unknown) => {
+      this.#watcher.note(`${messageOf(error)} It is asked again.`);
+      return [];
+    });
   }
 
   // Plans a row and starts it, unless there is nothing to be done for it or the run is over.
@@ -244,9 +258,8 @@ export class Worker {
   async #release(id: string, rows: Map<string, ClaimedRow>, tell: () => Promise<void>): Promise<void> {
     const taken = rows.get(id);
     rows.delete(id);
-    this.#inHand -= 1;
+    this.#makeRoom(1);
     this.#idleSince = this.#options.clock.monotonic();
-    for (const wake of this.#waiting.splice(0)) wake();
     try {
       await tell();
     } catch (error) {
@@ -255,10 +268,9 @@ export class Worker {
     }
   }
 
-  async #room(): Promise<void> {
-    const { concurrency } = this.#options;
-    while (this.#inHand >= concurrency && !this.#isOver)
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  #makeRoom(count: number): void {
+    this.#inHand -= count;
+    for (const wake of this.#waiting.splice(0)) wake();
   }
 
   // A budget belongs to one batch. Any other error that ends a run would end the runs of all batches.

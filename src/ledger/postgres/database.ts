@@ -85,24 +85,25 @@ export class Database {
 
   /**
    * Combines all calls that come while another `ask` runs into one `ask`, so that many rows in progress need few
-   * statements. `ask` must not wait for another combined call. Returns undefined for a key without an answer.
+   * statements. If the database refuses it, each call is asked alone, so that one does not fail because of another.
+   * `ask` must not wait for another combined call. Returns undefined for a key without an answer.
    */
   combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
     let waiting: K[] = [];
-    let answers: Promise<Map<K, V>> | undefined;
-    const next = async (): Promise<Map<K, V>> => {
+    let answers: Promise<Map<K, () => V | undefined>> | undefined;
+    const next = async (): Promise<Map<K, () => V | undefined>> => {
       // The calls that the last answers lead to come first.
       await new Promise((resolve) => process.nextTick(resolve));
       const keys = waiting;
       waiting = [];
       answers = undefined;
-      return ask(keys);
+      return askAll(keys, ask);
     };
     return async (key) => {
       waiting.push(key);
       answers ??= this.#lastCombined.then(next);
       if (waiting.length === 1) this.#lastCombined = answers.catch(() => undefined);
-      return (await answers).get(key);
+      return (await answers).get(key)?.();
     };
   }
 
@@ -158,6 +159,29 @@ export class Database {
       cause: error,
     });
   }
+}
+
+async function askAll<K, V>(
+  keys: K[],
+  ask: (keys: K[]) => Promise<Map<K, V>>,
+): Promise<Map<K, () => V | undefined>> {
+  try {
+    const found = await ask(keys);
+    return new Map(keys.map((key) => [key, () => found.get(key)]));
+  } catch (error) {
+    if (error instanceof DatabaseLost || keys.length === 1) throw error;
+  }
+  const all = new Map<K, () => V | undefined>();
+  for (const key of keys) {
+    const answer = await ask([key]).then(
+      (found) => () => found.get(key),
+      (error: unknown) => () => {
+        throw error;
+      },
+    );
+    all.set(key, answer);
+  }
+  return all;
 }
 
 // A table, a schema or a column is missing.

@@ -173,16 +173,13 @@ export class EventWriter {
     return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
   }
 
-  // If two attempts to write one event overlap, its uid makes the second one fail.
+  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written alone.
   async #writeOnce(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     try {
       return await this.#insert(events);
     } catch (error) {
-      if (!isDuplicate(error)) throw error;
-      if (events.length === 1) return new Map();
-      const alone: Map<NewEvent, true>[] = [];
-      for (const each of events) alone.push(await this.#writeOnce([each]));
-      return new Map(alone.flatMap((written) => [...written]));
+      if (events.length > 1 || !isDuplicate(error)) throw error;
+      return new Map();
     }
   }
 

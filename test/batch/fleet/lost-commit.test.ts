@@ -6,7 +6,7 @@ import { bothWays, describeFleet } from './place.ts';
 
 // A second is what an answer is awaited for; the pauses between tries pass more quickly.
 const parameters = 'connect_timeout=1';
-const [sending, reply] = [/"type":"sending"/, /"type":"reply"/];
+const [sending, reply] = [/type\W+sending/, /type\W+reply/];
 
 /** The fault of a connection at the first message that matches. */
 type Trouble = (proxy: CuttingProxy, at: RegExp) => void;

@@ -49,7 +49,7 @@ function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
 
 /** Stops when the database has taken an event, and its answer is held up. */
 function afterEvent(type: string): Stop {
-  return { arrange: atMessage(new RegExp(`"type":"${type}"`), false), recorded: type };
+  return { arrange: atMessage(new RegExp(`type\\W+${type}\\W`), false), recorded: type };
 }
 
 /** Stops at a call, before the gateway answers it. */
@@ -80,7 +80,7 @@ const phases: Phase[] = [
   },
   {
     phase: 'after the claim',
-    arrange: atMessage(/"type":"sending"/),
+    arrange: atMessage(/type\W+sending\W/),
     other: 'done',
     posts: 1,
     woken: 'ended',
@@ -101,7 +101,7 @@ const phases: Phase[] = [
   },
   {
     phase: 'before the answer is recorded',
-    arrange: atMessage(/"type":"reply"/),
+    arrange: atMessage(/type\W+reply\W/),
     other: 'unknown',
     posts: 1,
     woken: 'ended',
@@ -110,7 +110,7 @@ const phases: Phase[] = [
   { phase: 'in a download', arrange: atCall(isFile), other: 'done', posts: 1, woken: 'ended' },
   {
     phase: 'between the download and the file',
-    arrange: atMessage(/"type":"file"/),
+    arrange: atMessage(/type\W+file\W/),
     other: 'done',
     posts: 1,
     woken: 'done',

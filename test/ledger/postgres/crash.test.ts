@@ -115,6 +115,25 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
+  it('refuses one of several calls that share a statement, and answers the others', async () => {
+    const { database } = await (await newPlace()).open();
+    const sent: string[][] = [];
+    const half = database.combine(async (divisors: string[]) => {
+      sent.push(divisors);
+      const rows = await database.query<{ by: string; half: number }>(
+        'SELECT by, 6 / by::int AS half FROM unnest($1::text[]) AS given (by)',
+        [divisors],
+      );
+      return new Map(rows.map((row) => [row.by, row.half]));
+    });
+    expect(await Promise.allSettled(['3', '0', '2'].map(half))).toMatchObject([
+      { value: 2 },
+      { reason: { message: expect.stringContaining('division by zero') as string } },
+      { value: 3 },
+    ]);
+    expect(sent).toEqual([['3', '0', '2'], ['3'], ['0'], ['2']]);
+  });
+
   it('keeps a handle if the database refuses it, for as long as it does', async () => {
     const place = await newPlace();
     const stateDir = freshFolder();

@@ -23,6 +23,7 @@ async function keeperIn(place: PostgresPlace, leaseMs: number): Promise<Kept> {
   const watched = {
     url: { ...database.url, leaseMs },
     table: (name: string) => database.table(name),
+    combine: database.combine.bind(database),
     query: async (text: string, values?: readonly unknown[]) => {
       act?.();
       act = undefined;
