@@ -236,7 +236,7 @@ export interface JobRecord {
   uploads?: { url: string; id?: string | undefined; since: string }[];
   /** The number of unreadable lines that the user has not resolved. */
   damaged: number;
-  /** Returns whether a process of the record is alive. */
+  /** Returns whether a process of the record was alive when this was first asked. */
   lifeOf: (owner: Owner) => Life;
 }
 

@@ -1,5 +1,5 @@
 import { MgwError } from '../errors.ts';
-import { lostFingerprint, type Job, type JobEvent, type Life, type Owner } from '../job.ts';
+import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findJobById, follow, type FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText, readHolder } from '../ledger/names.ts';
 import { type JobDeps, fingerprintOf, recordedBody, type Order } from './order.ts';
@@ -188,7 +188,7 @@ export async function findEarlier(
   before ??= new Set(jobs.filter((job) => isDelivered(job, deps.startedAt)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;
   for (const found of jobs) {
-    const job = order.fresh ? found : withOneLook(await withReadReply(found, order, deps.ledger));
+    const job = order.fresh ? found : await withReadReply(found, order, deps.ledger);
     const isNewest = secondTakeOf === undefined;
     const about = order.fresh ? undefined : doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };
@@ -226,26 +226,11 @@ async function takesOf(
   for (const id of await ledger.lookup('fingerprint', fingerprint))
     if (!found.has(id)) found.set(id, await findJobById(ledger, id));
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
-  const jobs = known.flatMap(([, { job }]) =>
-    job !== undefined && concerns(job, fingerprint) ? [withOneLook(job)] : [],
-  );
+  const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
   // The job of a damaged claim is among the jobs, so that a new job needs no other claim.
   if (isDamaged) return { jobs, lost, place: {} };
   return { jobs, lost, place: unmade ?? { name: end?.name ?? '' } };
-}
-
-// A process that dies between two questions would be running for one and not joined for the other, and paid for again.
-function withOneLook(job: Job): Job {
-  const { lifeOf } = job.record;
-  const lives = new Map<string, Life>();
-  const once = (owner: Owner): Life => {
-    const name = JSON.stringify(owner);
-    const life = lives.get(name) ?? lifeOf(owner);
-    lives.set(name, life);
-    return life;
-  };
-  return { ...job, record: { ...job.record, lifeOf: once } };
 }
 
 // A damaged record without its fingerprint was found by its claim, and blocks the submission.

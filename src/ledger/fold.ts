@@ -6,6 +6,7 @@ import {
   type JobFile,
   type JobRecord,
   type JobState,
+  type Life,
   type RecordedEvent,
   lostFingerprint,
   lostProtocol,
@@ -19,7 +20,7 @@ type LifeOf = JobRecord['lifeOf'];
 /**
  * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and no handle is
  * `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if the first
- * line is not a readable `prepared`. `lifeOf` is stored in the job, to tell which of its processes are alive.
+ * line is not a readable `prepared`. The job asks `lifeOf` once for each of its processes.
  */
 export function foldJob(
   id: string,
@@ -28,7 +29,7 @@ export function foldJob(
 ): Job | undefined {
   const [first, ...rest] = lines;
   if (first?.type !== 'prepared') return undefined;
-  const job = newJob(id, first, lifeOf);
+  const job = newJob(id, first, askedOnce(lifeOf));
   for (const event of rest) {
     if (event === undefined) job.record.damaged += 1;
     else apply(job, event);
@@ -39,6 +40,17 @@ export function foldJob(
 
 function lifeUnknown(): 'unknown' {
   return 'unknown';
+}
+
+// A process that ends between two questions would be running for one and not joined for the other, and paid for again.
+function askedOnce(lifeOf: LifeOf): LifeOf {
+  const lives = new Map<string, Life>();
+  return (owner) => {
+    const name = JSON.stringify(owner);
+    const life = lives.get(name) ?? lifeOf(owner);
+    lives.set(name, life);
+    return life;
+  };
 }
 
 // Only an accepted task has such a state. Without its handle, nothing is known about the task.

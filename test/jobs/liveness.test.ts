@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent, Life, Owner } from '../../src/job.ts';
@@ -65,25 +64,6 @@ it('a new take that is asked for does not wait', async () => {
   const { deps, created } = await second(Infinity);
   expect(await run(deps, orderOf({ fresh: true }))).toMatchObject({ exit: 0, isResumed: false });
   expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);
-});
-
-it('a job whose process ends between two looks at it is joined, and not paid for again', async () => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  const order = orderOf({ goal: { command: 'submit', ask: 'file', output: join(state, 'boat.mp4') } });
-  await run(await depsFor(server.url, state), order);
-  const deps = await depsFor(server.url, state);
-  let looks = 0;
-  const lifeOf = (): Life => ((looks += 1) === 1 ? 'alive' : 'dead');
-  const { ledger } = deps;
-  deps.ledger = {
-    ...ledger,
-    read: async (id) => {
-      const job = await ledger.read(id);
-      return job && { ...job, record: { ...job.record, lifeOf } };
-    },
-  };
-  expect(await run(deps, order)).toMatchObject({ exit: 0, isResumed: true });
-  expect([server.created, looks > 0]).toEqual([1, true]);
 });
 
 it.each<[string, Answer, object, number]>([

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Ask, Job, JobEvent, JobState, RecordedEvent } from '../../src/job.ts';
+import type { Ask, Job, JobEvent, JobState, Life, RecordedEvent } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 
 const id = 'job_00000000000000';
@@ -237,4 +237,16 @@ it('is no job without a readable beginning', () => {
   const event: RecordedEvent = { ...accepted(), at };
   for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
     expect(foldJob(id, lines)).toBeUndefined();
+});
+
+it('asks once whether a process is alive: one that ends in between is neither, and its job would be paid for again', () => {
+  const answers: Life[] = ['alive', 'dead', 'dead'];
+  const job = foldJob(id, [{ ...prepared, at }], () => answers.shift() ?? 'dead');
+  const other = { ...owner, pid: 8 };
+  expect([owner, owner, other, owner].map((each) => job?.record.lifeOf(each))).toEqual([
+    'alive',
+    'alive',
+    'dead',
+    'alive',
+  ]);
 });
