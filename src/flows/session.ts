@@ -199,7 +199,7 @@ async function sharedLedgerOf(
   if (url === undefined) return undefined;
   const [{ openPostgresLedger }, { tlsWarning }] = await Promise.all([
     import('../ledger/postgres/postgres-ledger.ts'),
-    import('../ledger/postgres/database.ts'),
+    import('../ledger/postgres/tls.ts'),
   ]);
   const warning = tlsWarning(url);
   if (warning !== undefined) note(warning);

@@ -1,4 +1,4 @@
-import { messageOf, MgwError } from '../../errors.ts';
+import { exitCodes, messageOf, MgwError } from '../../errors.ts';
 import { isLive, type Ask, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
@@ -161,6 +161,31 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
     [batch],
   );
   return found.length;
+}
+
+/** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */
+export const heldMs = 60_000;
+export const shortDelayMs = 15_000;
+
+/**
+ * Returns the pause before a row is given to a worker again, ms; undefined if the row has ended. A local error of one
+ * machine, or its store's refusal, never ends a row: it may be accepted, and another worker can save its result.
+ */
+export function retryDelayMs(error: MgwError): number | undefined {
+  switch (error.exitCode) {
+    case exitCodes.interrupted:
+    case exitCodes.terminated:
+      return 0;
+    case exitCodes.unavailable:
+    case exitCodes.pending:
+      return shortDelayMs;
+    case exitCodes.budget:
+      return heldMs;
+    case exitCodes.auth:
+      return error.charged === 'no' ? shortDelayMs : undefined;
+    default:
+      return ['balance', 'local_io', 'store'].includes(error.code) ? shortDelayMs : undefined;
+  }
 }
 
 const mayBeTaken = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock.ts';
-import { messageOf, toMgwError, type MgwError, exitCodes } from '../../errors.ts';
+import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/flow-deps.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
@@ -9,7 +9,14 @@ import type { Slot } from '../paced-client.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
-import type { QueuedBatch, RowQueue, ClaimedRow } from './row-queue.ts';
+import {
+  heldMs,
+  retryDelayMs,
+  shortDelayMs,
+  type QueuedBatch,
+  type RowQueue,
+  type ClaimedRow,
+} from './row-queue.ts';
 
 /** A batch of the queue, opened to be worked on. */
 export interface OpenedBatch {
@@ -160,7 +167,12 @@ export class Worker {
         }
         const slots = await run.slots(1 + this.#options.concurrency - this.#inHand);
         const room = Math.min(slots.length - 1, this.#options.concurrency - this.#inHand);
-        if (room > 0) taken.push(...(await this.#takeMore(queued.name, room)));
+        try {
+          if (room > 0) taken.push(...(await this.#take(queued.name, room)));
+        } catch (error) {
+          // The rows that were taken nevertheless are under this worker's lease, and the next call finds them.
+          this.#watcher.note(`${messageOf(error)} It is asked again.`);
+        }
         for (const slot of slots.slice(taken.length)) slot.leave();
         for (const row of taken) rows.set(row.id, row);
         const started = await Promise.allSettled(
@@ -184,14 +196,6 @@ export class Worker {
     } finally {
       this.#makeRoom(max - taken.length);
     }
-  }
-
-  // If the response is lost, the rows are under this worker's lease, and the next call finds them.
-  async #takeMore(batch: string, max: number): Promise<ClaimedRow[]> {
-    return this.#take(batch, max).catch((error: unknown) => {
-      this.#watcher.note(`${messageOf(error)} It is asked again.`);
-      return [];
-    });
   }
 
   // Plans a row and starts it, unless there is nothing to be done for it or the run is over.
@@ -283,30 +287,5 @@ export class Worker {
       this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
       this.#watcher.note(`${name}: ${error.message} It is tried again.`);
     } else this.#stop = error;
-  }
-}
-
-/** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */
-const heldMs = 60_000;
-export const shortDelayMs = 15_000;
-
-/**
- * Returns the pause before a row is given to a worker again, ms; undefined if the row has ended. A local error of one
- * machine, or its store's refusal, never ends a row: it may be accepted, and another worker can save its result.
- */
-export function retryDelayMs(error: MgwError): number | undefined {
-  switch (error.exitCode) {
-    case exitCodes.interrupted:
-    case exitCodes.terminated:
-      return 0;
-    case exitCodes.unavailable:
-    case exitCodes.pending:
-      return shortDelayMs;
-    case exitCodes.budget:
-      return heldMs;
-    case exitCodes.auth:
-      return error.charged === 'no' ? shortDelayMs : undefined;
-    default:
-      return ['balance', 'local_io', 'store'].includes(error.code) ? shortDelayMs : undefined;
   }
 }

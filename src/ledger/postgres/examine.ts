@@ -1,5 +1,6 @@
 import type { StateUrl } from '../../state-url.ts';
-import { Database, tlsWarning } from './database.ts';
+import { Database } from './database.ts';
+import { tlsWarning } from './tls.ts';
 import { identityOf, makeTables, type LedgerIdentity } from './schema.ts';
 
 /** The findings about the database behind a ledger. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { retryDelayMs, shortDelayMs } from '../../../src/batch/fleet/worker.ts';
+import { retryDelayMs, shortDelayMs } from '../../../src/batch/fleet/row-queue.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 

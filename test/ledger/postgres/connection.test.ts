@@ -2,7 +2,8 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../../src/config/resolve.ts';
 import { sharedLedger } from '../../../src/flows/settings.ts';
-import { Database, tlsOptions, tlsWarning } from '../../../src/ledger/postgres/database.ts';
+import { Database } from '../../../src/ledger/postgres/database.ts';
+import { tlsOptions, tlsWarning } from '../../../src/ledger/postgres/tls.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 

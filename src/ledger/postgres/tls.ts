@@ -1,0 +1,74 @@
+import pg from 'pg';
+import { readFileSync } from 'node:fs';
+import { messageOf, MgwError } from '../../errors.ts';
+import type { StateUrl } from '../../state-url.ts';
+
+/** The code of the error if the server asks for the password in clear on a connection without TLS. */
+export const clearPassword = 'MGW_CLEAR_PASSWORD';
+
+/**
+ * Returns the TLS options of the connection, or false for none. Without `sslmode` the server's certificate and name are
+ * verified, unless the server is on this machine (design 15). NODE_TLS_REJECT_UNAUTHORIZED has no effect.
+ * @throws MgwError('config') if a certificate file cannot be read.
+ */
+export function tlsOptions(
+  { tls, href }: StateUrl,
+  defaultHost?: string,
+): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
+  const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
+  if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href, defaultHost)))
+    return false;
+  const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && pem(path));
+  return {
+    rejectUnauthorized: tls.mode !== 'no-verify',
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+  };
+}
+
+/** Returns a warning if someone on the network could read or change the traffic, else undefined. */
+export function tlsWarning(url: StateUrl): string | undefined {
+  const tls = tlsOptions(url);
+  if ((tls && tls.rejectUnauthorized) || isHere(url.href)) return undefined;
+  const what = tls ? 'not verified (sslmode=no-verify)' : 'not encrypted';
+  return `The connection to the database is ${what}: anyone on the network in between can read and change the records of mgw.`;
+}
+
+function pem(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new MgwError(
+      'config',
+      `Could not read a certificate that the database's URL names: ${messageOf(error)}.`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+// Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
+function isHere(href: string, defaultHost = process.env['PGHOST'] ?? 'localhost'): boolean {
+  const url = new URL(href);
+  const hosts = url.searchParams.getAll('host');
+  const host = hosts.at(-1) || decodeURIComponent(url.hostname) || defaultHost;
+  return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
+}
+
+/** A client that never sends a password in clear on a connection without TLS. */
+export class SafeClient extends pg.Client {
+  constructor(config?: pg.ClientConfig) {
+    super(config);
+    const { connection } = this as unknown as {
+      connection: NodeJS.EventEmitter & { stream: { destroy(error: Error): void } };
+    };
+    // Listeners run in order. This one closes the connection before the client's own listener writes the password.
+    connection.on('authenticationCleartextPassword', () => {
+      if ('encrypted' in connection.stream) return;
+      const text = 'it asks for the password in clear, and the connection has no TLS';
+      connection.stream.destroy(Object.assign(new Error(text), { code: clearPassword }));
+    });
+  }
+}
