@@ -9,13 +9,20 @@ import { PostgresServer } from '../support/postgres.ts';
 const [, given = '2000'] = /--rows[= ](\d+)/.exec(process.argv.join(' ')) ?? [];
 const rows = Number(given);
 
-/** A fleet of eight with a batch of many rows, while runners and the server die and connections break. */
+/** A fleet of eight with a batch of many rows, while runners and the server die, runners stop, and connections break. */
 async function storm(): Promise<boolean> {
   const server = await PostgresServer.open();
   const pool = hasPgBouncer ? await PgBouncer.open(server.port) : undefined;
   try {
     const say = (text: string): void => void process.stdout.write(`${text}\n`);
-    const trial = { rows, runners: 8, concurrency: 10, every: Math.ceil(rows / 36), maxIdle: '25s', say };
+    const trial = {
+      rows,
+      runners: 8,
+      concurrency: 10,
+      every: Math.max(1, Math.floor(rows / 45)),
+      maxIdle: '25s',
+      say,
+    };
     const outcome = await (await Fleet.open(trial, server, pool?.port ?? server.port)).run();
     say(JSON.stringify(outcome, undefined, 2));
     return outcome.paidTwice.length === 0 && outcome.astray.length === 0 && outcome.left.length === 0;

@@ -13,7 +13,10 @@ export interface Trial {
   rows: number;
   runners: number;
   concurrency: number;
-  /** The number of submissions after which something dies: six times of eight a runner, once the server, once every connection. */
+  /**
+   * The number of submissions after which something fails. Of ten times, six kill a runner, two stop one for longer than
+   * its lease, one kills the server, and one cuts every connection.
+   */
   every: number;
   /** How long an idle worker stays. */
   maxIdle?: string;
@@ -35,6 +38,9 @@ export interface Outcome {
   maxAtOnce: number;
   deaths: number;
 }
+
+/** How long a stopped runner is stopped, ms: longer than its lease. */
+const stoppedMs = 4000;
 
 interface RowView {
   id: string;
@@ -130,11 +136,16 @@ export class Fleet {
 
   async #befall(which: number): Promise<void> {
     if (this.#isOver) return;
-    const kind = which % 8;
-    this.#trial.say?.(kind === 2 ? 'the server dies' : kind === 3 ? 'connections break' : 'a runner dies');
-    if (kind < 2 || kind > 3)
-      [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child.kill('SIGKILL');
-    else if (kind === 2) {
+    const kind = { 2: 'the server dies', 3: 'connections break', 6: 'a runner stops', 9: 'a runner stops' }[
+      which % 10
+    ];
+    this.#trial.say?.(kind ?? 'a runner dies');
+    const runner = [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child;
+    if (kind === undefined) runner?.kill('SIGKILL');
+    else if (kind === 'a runner stops') {
+      runner?.kill('SIGSTOP');
+      setTimeout(() => runner?.kill('SIGCONT'), stoppedMs);
+    } else if (kind === 'the server dies') {
       await this.#server.kill();
       await this.#server.start();
     } else this.#proxy.cutAll();
