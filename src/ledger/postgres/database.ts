@@ -146,10 +146,11 @@ export class Database {
         next: ['mgw', 'state', 'init'],
         cause: error,
       });
-    if (code === '28P01' || noPassword.test(messageOf(error)))
+    const isMissing = noPassword.test(messageOf(error));
+    if (code === '28P01' || isMissing)
       return new MgwError(
         'config',
-        `The database ${shown} requires a password: ${why}. Set PGPASSWORD to the password of the role.`,
+        `The database ${shown} requires a password${isMissing ? ', and none was given' : `: ${why}`}. Set PGPASSWORD to the password of the role.`,
         { cause: error },
       );
     if (/^(28|3D|42501|0A)/.test(code) || code === clearPassword || certificate.test(code) || noTls.test(why))

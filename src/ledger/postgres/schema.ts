@@ -67,11 +67,13 @@ async function requireSafe(database: Database): Promise<void> {
       'config',
       `The database ${shown} has the encoding ${found?.encoding ?? 'unknown'}, which cannot hold every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
     );
-  if (found.foreign_names !== null)
-    throw new MgwError(
-      'config',
-      `The role of ${shown} does not own these parts of the schema ${schema}: ${found.foreign_names}. Make it their owner if you trust what is in them, use the role that owns them, or name another schema (?schema=NAME).`,
-    );
+  if (found.foreign_names === null) return;
+  const names = found.foreign_names.split(', ');
+  const named = names.length > 4 ? [...names.slice(0, 3), `and ${names.length - 3} others`] : names;
+  throw new MgwError(
+    'config',
+    `The role of ${shown} does not own these parts of the schema ${schema}: ${named.join(', ')}. Make it their owner if you trust what is in them, use the role that owns them, or name another schema (?schema=NAME).`,
+  );
 }
 
 /**

@@ -85,7 +85,7 @@ describe('TLS to the database', () => {
     });
     await expect(ask(`postgres://mgw@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
-      message: expect.stringContaining('Set PGPASSWORD') as string,
+      message: expect.stringContaining('and none was given. Set PGPASSWORD') as string,
     });
   });
 
