@@ -1,10 +1,10 @@
 'use strict';
 
-// Loads the build, and keeps for the next start what V8 made of it: a third of a short command is compiling. (Node's own
-// compile cache is of 22.8 and later, and has none of the functions that are compiled when they are called: most.)
+// Loads the build, and caches the compiled code for the next start, since compiling is a third of a short command. (Node's own
+// compile cache exists since 22.8, and lacks the functions that are compiled when they are called, which are most.)
 //
-// What is kept is run, so no other user may write to it; each file of it is checked, as V8 does not. It is never needed:
-// where it cannot be read or written, everything is compiled again, and nothing is said.
+// Cached code is executed, so no other user may be able to write it. Each file has a checksum, which V8 does not have. If the cache
+// cannot be read or written, everything is compiled again, without a message.
 
 const { Buffer } = require('node:buffer');
 const fs = require('node:fs');
@@ -17,14 +17,14 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
 );
 
 /**
- * What loads the modules of a folder, which require each other as `./NAME` and nothing else but Node's own.
+ * Returns a loader for the modules of a folder, which may require each other as `./NAME`, and modules of Node.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
- * @param {string} use the first file is cached once for each use: it has the code of all commands, and one command
- * needs little of it
- * @param {(name: string) => Buffer} [asset] returns an asset of the executable, which carries the files of the folder,
- * and in `compiled/` what V8 made of most; throws if there is none
- * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes what was compiled; call it at the end
+ * @param {string} use the first file is cached once for each use, since it has the code of all commands, of which one
+ * command needs little
+ * @param {(name: string) => Buffer} [asset] returns an asset of the executable: a file of the folder, or its compiled code in
+ * `compiled/`; throws if there is none
+ * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes newly compiled code to the cache; call it at the end
  */
 exports.loader = (folder, cache, use, asset) => {
   const read = asset ?? fs.readFileSync;
@@ -53,7 +53,7 @@ exports.loader = (folder, cache, use, asset) => {
   return { load, keep };
 };
 
-// Joined as bytes: of a joined string V8 would make a second copy, in the small heap that it starts with.
+// Joins bytes: V8 would copy a joined string, in the small heap that it starts with.
 function wrapped(source) {
   return Buffer.concat([head, source, tail]);
 }
@@ -63,8 +63,8 @@ function entryOf(name, source) {
 }
 
 /**
- * Writes what V8 makes of all functions of a file, for an executable to carry. Nothing of the file is run, so the same file gives
- * the same bytes if V8 runs with `--predictable`.
+ * Writes the compiled code of all functions of a file, for an executable. The file is not executed, so the same file gives the same
+ * bytes if V8 runs with `--predictable`.
  * @param {string} filename below the working directory, as the executable will name it
  * @param {string} folder
  */
@@ -73,7 +73,7 @@ exports.compile = (filename, folder) => {
   const source = wrapped(fs.readFileSync(filename));
   setFlagsFromString('--no-lazy');
   const script = new Script(source.toString(), { filename, columnOffset: -head.length });
-  // What is kept names the flags of this moment, and is refused by a V8 that has others.
+  // The compiled code contains the current flags, and V8 refuses it under others.
   setFlagsFromString('--lazy');
   writeEntry(path.join(folder, entryOf(path.basename(filename), source)), script.createCachedData());
 };
@@ -101,7 +101,7 @@ function writeEntry(entry, data) {
 }
 
 /**
- * The folder of a version's cache, made if there is none; undefined if it cannot be made, or others may write to it.
+ * Returns the folder of a version's cache, and creates it if it is missing; undefined if that fails, or others may write to it.
  * @param {string} version of mgw; the caches of other versions are removed
  * @param {NodeJS.ProcessEnv} env
  */
@@ -114,7 +114,7 @@ exports.openCache = (
   const own = path.join(base, base === HOME ? '.cache' : '', 'mgw', 'compiled');
   const folder = path.join(own, version);
   try {
-    // The home of another user is left alone. A folder that others may write to can be exchanged with all that is in it.
+    // Nothing is written to the home of another user. A folder that others may write to could be replaced with all its content.
     if (!isOurs(base) || !areSafe(path.dirname(fs.realpathSync(base)))) return undefined;
     const cacheHome = path.dirname(path.dirname(own));
     if (fs.existsSync(cacheHome) && !isOurs(cacheHome)) return undefined;
@@ -129,7 +129,7 @@ exports.openCache = (
   }
 };
 
-// Root's folders are safe, and so is a sticky one: others cannot rename what is ours in it.
+// Folders of root are safe. In a sticky folder, others cannot rename the files of this user.
 function areSafe(folder) {
   if (process.platform === 'win32') return true;
   const { uid, mode } = fs.lstatSync(folder);

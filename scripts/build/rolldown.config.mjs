@@ -22,8 +22,8 @@ const withoutChildProcess = {
   },
 };
 
-// string-width makes a segmenter and the emoji of Unicode when it is loaded, for which a short command takes as long as for
-// all the rest, and needs them for few texts.
+// When it is loaded, string-width creates a segmenter and the regular expressions of all emoji, which takes as long as the rest of
+// a short command. They are created at the first use instead, since few texts need them.
 const visible =
   '[^\\p{Default_Ignorable_Code_Point}\\p{Control}\\p{Format}\\p{Nonspacing_Mark}\\p{Enclosing_Mark}\\p{Surrogate}]';
 const eager = {
@@ -47,9 +47,9 @@ const lazyWidths = {
   },
 };
 
-// A module of Node's own is loaded by what first uses it, and not with the chunk: most commands use few of those that
-// their code could use; and so is ipaddr.js, which makes all of its ranges then. (mgw's own chunks are loaded as the source
-// says, so that none is missing later on.)
+// A built-in module of Node is loaded at its first use, and not with the chunk, since most commands use few of them. So is
+// ipaddr.js, which computes all its ranges when it is loaded. (mgw's own chunks are loaded where the source imports them, so that
+// none is missing if the installation is replaced meanwhile.)
 const loadWhenUsed = {
   name: 'load-when-used',
   renderChunk: (code) =>
@@ -61,7 +61,7 @@ const loadWhenUsed = {
 function whenUsed(code, [declaration, name, load]) {
   const uses = code.match(new RegExp(`\\b${name}\\b`, 'g')).length;
   const members = new RegExp(`\\b${name}\\.`, 'g');
-  // What is handed on as a whole stays as it is.
+  // The module itself is passed on somewhere, so its name must remain a value.
   if (code.match(members)?.length !== uses - 1) return code;
   return code
     .replace(new RegExp(`\\bnew ${name}\\.(\\w+)`, 'g'), `new (${name}().$1)`)
@@ -69,8 +69,8 @@ function whenUsed(code, [declaration, name, load]) {
     .replace(declaration, `let ${name}_; const ${name} = () => (${name}_ ??= ${load});`);
 }
 
-// What every command loads of libraries has short names: it is compiling that a start consists of. mgw's own code keeps
-// its names, and so do functions and classes, for what a stack shows.
+// The libraries that every command loads get short names, since most of a start is compiling. mgw's own code, functions and
+// classes keep their names, for stack traces.
 const shortNames = {
   name: 'short-names',
   transform: {
@@ -88,18 +88,17 @@ const shortNames = {
   },
 };
 
-// Neither HTTP/2 nor SOCKS is spoken, nor are forms sent: undici would load Node's HTTP/2, and as much again of its own, at
-// every start.
-const unspoken = {
-  name: 'undici-without-the-unspoken',
+// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much code of its own at every start.
+const withoutProtocols = {
+  name: 'undici-without-unused-protocols',
   transform: {
     filter: { id: /undici\/lib\/(dispatcher\/(client-h2|socks5-proxy-agent)|web\/fetch\/body)\.js$/ },
-    handler: () => "module.exports = () => { throw new Error('it is not spoken'); };",
+    handler: () => "module.exports = () => { throw new Error('mgw does not use it'); };",
   },
 };
 
-// The MCP server brings a validator for the answers to its own elicitation, which mgw does not use: half of what is loaded
-// at its start.
+// The MCP server has a JSON Schema validator for its own elicitation, which mgw does not use. It is half of the code that is
+// loaded at its start.
 const withoutAjv = {
   name: 'mcp-without-ajv',
   transform: {
@@ -112,7 +111,7 @@ const withoutAjv = {
   },
 };
 
-// undici makes a tree of the names of headers when it is loaded, to have them in lower case; Node does that itself as well.
+// When it is loaded, undici builds a tree of header names to convert them to lower case. Without the tree it uses `toLowerCase`.
 const withoutTree = {
   name: 'undici-without-its-tree',
   transform: {
@@ -121,8 +120,8 @@ const withoutTree = {
   },
 };
 
-// undici brings its parser twice, and takes the one that any processor can run if the other fails: this is that one,
-// and the other 70 kB are not read at every start.
+// undici has two builds of its parser: one for processors with SIMD, and one for all. Only the latter is bundled, so that 70 kB
+// less are read at every start.
 const oneParser = {
   name: 'undici-with-one-parser',
   transform: {
@@ -131,7 +130,7 @@ const oneParser = {
   },
 };
 
-// Of the constants of the parser undici uses two, and makes forty when it is loaded.
+// undici computes forty constants of the parser when it is loaded, and uses two of them.
 const { ERROR, TYPE } = createRequire(import.meta.url)('undici/lib/llhttp/constants.js');
 const fewConstants = {
   name: 'undici-with-few-constants',
@@ -140,20 +139,20 @@ const fewConstants = {
     handler(code, id) {
       if (id.endsWith('constants.js')) return `module.exports = ${JSON.stringify({ ERROR, TYPE })};`;
       if (/\bconstants\.(?!(ERROR|TYPE|js)\b)/.test(code))
-        throw new Error(`${id} uses other constants as well: say so here`);
+        throw new Error(`${id} now uses other constants: add them here`);
       return code;
     },
   },
 };
 
-// V8 takes a text of ASCII as it is, and gives every other one two bytes for each character.
+// V8 uses an ASCII source as it is, and converts any other to two bytes for each character.
 const inAscii = {
   name: 'in-ascii',
   generateBundle(_options, bundle) {
     for (const chunk of Object.values(bundle)) {
       if (chunk.type !== 'chunk') continue;
       if (/(?<!\\)(\\\\)*\\[^\0-\x7f]|\.raw`[^`]*[^\0-\x7f]/.test(chunk.code))
-        throw new Error(`${chunk.fileName}: what is escaped there is not ASCII`);
+        throw new Error(`${chunk.fileName}: an escaped character is not ASCII`);
       chunk.code = chunk.code.replace(
         /[^\0-\x7f]/g,
         (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
@@ -162,7 +161,8 @@ const inAscii = {
   },
 };
 
-// Files that are always loaded together are one chunk. The network stack is in another chunk than what local commands load.
+// Files that are always loaded together are one chunk. The network stack is in a chunk of its own, which local commands do not
+// load.
 const always = [
   /rolldown\/runtime/,
   sources(
@@ -205,7 +205,7 @@ const together = {
   ],
 };
 
-// Its parts require each other, and would be given the faces that they have for `import`.
+// The packages of pg `require` each other, but rolldown would resolve that to the entry points that they have for `import`.
 const postgres = Object.fromEntries(
   ['pg', 'pg-pool', 'pg-protocol', 'pg-connection-string'].map((name) => [
     name,
@@ -228,7 +228,7 @@ function sources(...names) {
 
 const common = {
   platform: 'node',
-  // PostgreSQL's own library is never asked for.
+  // Optional bindings to PostgreSQL's C library, which mgw never asks for.
   external: [/^node:/, 'pg-native'],
   resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
 };
@@ -243,7 +243,7 @@ const output = {
   sourcemap: false,
 };
 
-// Written by the program itself, from its commands and flags.
+// The program writes it from its commands and flags.
 const manPage = {
   name: 'man-page',
   writeBundle() {
@@ -251,9 +251,9 @@ const manPage = {
   },
 };
 
-// One chunk for each command that is loaded on demand: a local command never reads the network stack. CommonJS, since
-// Node loads it in half the time: ES modules are read one by one through the thread pool, and each import of a module
-// of Node's own reads all of its members, which loads what lies behind them (bench/cases/startup.mjs).
+// Each command has a chunk, which is loaded on demand. The format is CommonJS, which Node loads in half the time: it reads ES
+// modules one by one through the thread pool, and the import of a built-in module reads all its members, which loads the
+// modules behind them (bench/cases/startup.mjs).
 const program = {
   ...common,
   input: { mgw: 'src/cli/main.ts' },
@@ -261,7 +261,7 @@ const program = {
   plugins: [
     withoutChildProcess,
     lazyWidths,
-    unspoken,
+    withoutProtocols,
     withoutAjv,
     withoutTree,
     oneParser,
@@ -276,8 +276,9 @@ const program = {
   output: { ...output, dir: 'dist', codeSplitting: together },
 };
 
-// There is one library for all importers: with a second one for ES modules, an MgwError of the one would be none of the
-// other. Built by itself, so that no chunk of the program is cut for it; it bundles no package that the program does not.
+// ES modules import the CommonJS library: if there were two, an MgwError of one would not be an instance of the other's class.
+// The library is a build of its own, so that it does not change the chunks of the program. It bundles no other packages than the
+// program.
 const asModule = {
   name: 'as-es-module',
   generateBundle(_options, bundle) {
@@ -291,8 +292,8 @@ const library = {
   ...common,
   input: { library: 'src/library/library.ts' },
   preserveEntrySignatures: 'strict',
-  plugins: [unspoken, asModule, declarations('src', 'library/library.ts')],
-  // A program's stack traces quote its lines.
+  plugins: [withoutProtocols, asModule, declarations('src', 'library/library.ts')],
+  // The stack traces of the user's program quote its lines.
   output: {
     ...output,
     dir: 'dist/library',
