@@ -1,6 +1,6 @@
-// The least that any tool does for a batch of Protocol C that keeps mgw's promises for each row: a record of its own that
-// says `sending` before the first byte, a POST on a connection of its own, the handle, a poll, the result, and what became
-// of it; whatever the next step relies on is synced before it.
+// The least program that keeps mgw's promises for each row of a batch of Protocol C: it records `sending` before the first byte,
+// POSTs on a connection for this row alone, and records the handle, the poll, the result and the outcome. What the next step relies
+// on is synced first.
 //   node bench/least-batch.mjs URL ROWS CONCURRENCY, in a folder that takes records/ and out/
 import { Buffer } from 'node:buffer';
 import { closeSync, fsync, linkSync, mkdirSync, openSync, unlinkSync, writeSync } from 'node:fs';
@@ -51,7 +51,7 @@ async function row(n) {
   closeSync(record);
 }
 
-// One sync of a folder does for all whose names were there before it began.
+// One sync of a folder is enough for all files that were created before it began.
 function syncNames(name) {
   const folder = folders.get(name);
   if (folder.waiting !== undefined) return folder.waiting;

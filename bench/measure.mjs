@@ -1,6 +1,6 @@
-// One measured run of a program: wall time, CPU time and the peak of resident memory. bash times it, since Node does
-// not report the CPU time of a child; /proc shows the peak of memory while the program runs (Linux only). Both are of
-// the program alone and what it started, not of bash.
+// Measures one run of a program: wall time, CPU time and peak resident memory. bash measures the times, since Node does not
+// report the CPU time of a child. /proc shows the peak of memory while the program runs (Linux only). Both include the
+// processes that the program starts, and exclude bash.
 import { Buffer } from 'node:buffer';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -56,13 +56,13 @@ function collected(stream) {
   return () => Buffer.concat(chunks).toString();
 }
 
-// `0m0.034s 0m0.011s`: user and system of all children that have ended.
+// Parses `0m0.034s 0m0.011s`: the user and system time of all children that have ended.
 function secondsOf(line) {
   const parts = [...line.matchAll(/(\d+)m([\d.]+)s/g)];
   return parts.reduce((sum, [, minutes, seconds]) => sum + Number(minutes) * 60 + Number(seconds), 0);
 }
 
-// The peak of each process below one, in MB; one that has ended is remembered.
+// Returns the peak memory of each process below one, in MB, also of those that have ended.
 function lookAt(peaks, parent) {
   for (const pid of childrenOf(parent)) {
     const peak = peakOf(pid);
@@ -75,13 +75,13 @@ function childrenOf(pid) {
   return read(`/proc/${pid}/task/${pid}/children`).split(' ').filter(Boolean);
 }
 
-/** The peak of a running process's resident memory in MB; undefined if it is gone, or there is no /proc. */
+/** Returns the peak resident memory of a running process in MB; undefined if it has ended, or there is no /proc. */
 export function peakOf(pid) {
   const kib = /VmHWM:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1];
   return kib && (Number(kib) * 1024) / 1e6;
 }
 
-/** The CPU time of a running process, user and system, in seconds; Linux counts hundredths. */
+/** Returns the user and system time of a running process in seconds, which Linux counts in hundredths. */
 export function cpuOf(pid) {
   const fields = read(`/proc/${pid}/stat`).split(') ').pop().split(' ');
   return (Number(fields[11]) + Number(fields[12])) / 100;
@@ -96,9 +96,8 @@ function read(path) {
 }
 
 /**
- * Runs each of the contenders once in every round, one after the other, so that a busy machine is busy for all of them.
- * What the one before has left for the disk is written first, since the next sync would wait for that as well, and every
- * other round goes backwards.
+ * Runs each contender once in every round, one after the other, so that a busy machine slows all of them. Before each, the data of
+ * the one before is written to disk, since its own sync would wait for that too. Every other round runs in the reverse order.
  *
  * @param {number} rounds
  * @param {Record<string, () => Promise<{ wall: number, cpu: number, rss: number }>>} contenders
@@ -128,9 +127,9 @@ export async function interleaved(rounds, contenders, { warmUp = false } = {}) {
 let atBest = Infinity;
 
 /**
- * Writes 1 GiB to a file and removes it, before each of what writes much itself: a virtual machine gives memory that is
- * free for two seconds back to its host, and whoever takes it again pays for that, four times what writing costs. So it
- * is written twice or more, until that takes no longer than it did at best.
+ * Writes 1 GiB to a file and removes it, before a program that writes much. A virtual machine returns memory that is free for two
+ * seconds to its host, and the next program that needs it waits four times as long as writing takes. So the file is written until
+ * that takes no longer than it did at best.
  */
 export function freeMemory(folder) {
   for (let times = 1, isSlow = true; isSlow && times <= 6; times += 1) {
@@ -151,7 +150,7 @@ function writeMuch(path) {
   rmSync(path);
 }
 
-/** The middle one. */
+/** Returns the median. */
 export function median(values) {
   return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)];
 }

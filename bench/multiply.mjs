@@ -1,4 +1,4 @@
-// A ledger of many jobs, made from the record of one: a run of 100,000 jobs would take as long as it takes to submit them.
+// Makes a ledger of many jobs from the record of one, since submitting 100,000 jobs would take too long.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,7 +33,7 @@ export function multiply(state, url, count) {
     );
     writeFileSync(join(claims, `send.${ownId}.1`), claim('{}'));
   }
-  // The first command completes it from the jobs.
+  // The first command completes the index from the jobs.
   for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
 }
 

@@ -1,5 +1,5 @@
-// What mgw is measured next to, installed if it is missing: packages of npm into a folder of their own, programs by
-// Debian's packages. Nothing of it is in package.json.
+// The peers that mgw is compared with, installed if they are missing: npm packages into a folder of their own, programs as
+// Debian packages. None is in package.json.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 const folder = join(import.meta.dirname, '.peers');
 
 /**
- * A package of npm, by a range of versions.
+ * Returns an npm package, by a range of versions.
  * @returns {{ path: string, version: string }} the path to import it by, and its version
  */
 export function npmPackage(name, range) {
@@ -23,7 +23,7 @@ export function npmPackage(name, range) {
 }
 
 /**
- * A program on the path, else installed from Debian's package of it.
+ * Returns a program on the PATH, or installs its Debian package.
  *
  * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are left out
  */
@@ -40,8 +40,7 @@ function stands(name) {
 }
 
 /**
- * Nodes of other major versions, from the packages in which npm carries its programs; the running one is used for its
- * own version.
+ * Returns other major versions of Node, from npm packages; for its own version, the running Node.
  * @returns {{ major: number, version: string, path: string }[]}
  */
 export function nodes(majors) {

@@ -1,4 +1,4 @@
-// The table: one line for each figure, with its peer, the ratio, the target, and whether it is met.
+// Prints a table with a line for each figure: its peer, the ratio, the target, and whether it is met.
 import { execFileSync } from 'node:child_process';
 import { cpus, release, totalmem } from 'node:os';
 
@@ -17,12 +17,12 @@ import { cpus, release, totalmem } from 'node:os';
  *   the unit of the value
  */
 
-/** The allowed excess over the bound, if the bound itself misses the target. */
+/** How far a figure may exceed the bound if the bound itself misses the target. */
 const nearBound = 1.2;
 
 /**
- * Compares a row with its target; undefined if it has none. `bound`: nothing that does the work meets it on this
- * machine, and mgw is near the least possible.
+ * Compares a row with its target; undefined if it has none. `bound` means that even the least program misses the target on this
+ * machine, and mgw is close to that program.
  * @returns {'met' | 'bound' | 'MISSED' | undefined}
  */
 export function verdictOf({ value, ratio, target, bound, peerValue }) {
@@ -70,7 +70,7 @@ function digits(value) {
   return value.toFixed(Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2);
 }
 
-/** What the figures are of. */
+/** Describes the machine and the versions. */
 export function machine() {
   const commit = execFileSync('git', ['describe', '--always', '--dirty'], {
     cwd: import.meta.dirname,

@@ -1,4 +1,4 @@
-// Measures mgw next to its peers, and prints one table. README.md says how a case is written.
+// Compares mgw with its peers, and prints one table. README.md says how to write a case.
 //   npm run bench [-- --only NAME] [--quick] [--json] [--dir FOLDER]
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -51,7 +51,7 @@ console.log(
 );
 if (rows.some((row) => verdictOf(row) === 'MISSED')) process.exitCode = 1;
 
-// What a case works with.
+// The tools that a case gets.
 function open(name) {
   const folder = join(root, name);
   mkdirSync(folder);
@@ -61,7 +61,7 @@ function open(name) {
     quick: flags.quick,
     folder,
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
-    // The start of a command line that runs mgw, on any Node.
+    // The first words of a command line that runs mgw, on any Node.
     mgw: (node = process.execPath) => [node, bin],
     // A home of its own for each: empty state, no settings, no key of the user.
     env: (url) => {
@@ -74,7 +74,7 @@ function open(name) {
         MGW_API_KEY: 'sk-bench-0123456789abcdef',
       };
     },
-    // A server in a process of its own, of servers/NAME.mjs, which sends its address when it listens.
+    // Starts servers/NAME.mjs in a process of its own, which sends its address when it listens.
     serve: async (server, ...args) => {
       const child = fork(join(import.meta.dirname, 'servers', `${server}.mjs`), args.map(String));
       servers.push(child);
@@ -85,10 +85,10 @@ function open(name) {
       flags.quick ? nodes([Number(process.versions.node.split('.')[0])]) : nodes([20, 22, 24, 26]),
     npmPackage,
     program,
-    // The start of a command line that runs a file of least/: the work of a command, and nothing else.
+    // The first words of a command line that runs a file of least/, which does the work of a command and nothing else.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
-    // Measures what writes much to a file, once that file is removed and memory is free for it.
+    // Measures a program that writes much, once its file is removed and memory is free.
     measuredWriting: (path, command, options) => {
       rmSync(path, { force: true });
       freeMemory(folder);
@@ -103,9 +103,9 @@ function open(name) {
   return { bench, close };
 }
 
-// The same figure of bare Node again and again: how much the machine's other work weighs.
+// Measures bare Node again and again, which shows how busy the machine is.
 async function lookAtNoise(when) {
-  // As the cases are run: a certificate store that the environment names would be read by each Node.
+  // Like in the cases, without NODE_EXTRA_CA_CERTS, which each Node would read.
   const env = { PATH: process.env.PATH };
   const runs = await interleaved(9, { bare: () => measured([process.execPath, '-e', '0'], { env }) });
   noise.push({
@@ -124,7 +124,7 @@ function noiseText() {
   return ['Noise: bare Node (`node -e 0`), the median of 9.', ...lines].join('\n');
 }
 
-// The table is for stdout; what is under way goes to stderr.
+// The table goes to stdout, and the progress to stderr.
 function tell(line) {
   process.stderr.write(`${line}\n`);
 }

@@ -1,4 +1,4 @@
-// A batch against a gateway that answers at once, and the same line when all is done.
+// A batch against a gateway that answers at once, and the same command once all rows are done.
 import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
@@ -54,7 +54,7 @@ async function* first(bench, url, rows) {
   rmSync(folder, { recursive: true });
 }
 
-// Each has a batch of its own; the ledger is one, so that they share its index and its folders.
+// Each has a batch of its own in one ledger, so that they share its index and its folders.
 async function* atOnce(bench, url, processes) {
   const env = bench.env(url);
   const rows = 200;

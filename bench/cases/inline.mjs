@@ -22,7 +22,7 @@ export default async function* inline(bench) {
       '--force',
     ];
     const args = ['video', 'a', 'submit', 'a boat', '--model', 'm', '-o', path, ...flags];
-    // What arrives and is decoded, without a search for its end, a hash or a sync.
+    // Receives and decodes, without a search for the end of the video, a hash or a sync.
     const peer = `curl -sf ${url}/v1beta/models/m/operations/1 | tail -c +120 | base64 -di > '${path}'; true`;
     for (const node of bench.nodes()) {
       const env = bench.env(url);
@@ -38,7 +38,7 @@ export default async function* inline(bench) {
           peerValue: bytes / 1e6 / runs.of('base64'),
           ratio: runs.ratio('base64', 'mgw'),
           target: { least: 500 },
-          // It decodes each byte, and neither looks for the end, nor hashes, nor syncs.
+          // Decodes each byte, without a search for the end, a hash or a sync.
           bound: { by: 'curl to base64 -d', value: bytes / 1e6 / runs.of('base64') },
         },
       };

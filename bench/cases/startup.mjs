@@ -10,7 +10,7 @@ export default async function* startup(bench) {
   yield* sdk(bench, url);
 }
 
-// The list of models by the SDK that most would write a script with.
+// The list of models, by the SDK that most scripts would use.
 async function* sdk(bench, url) {
   const { path, version } = bench.npmPackage('openai', '6');
   const env = { ...bench.env(url), OPENAI_API_KEY: 'x', OPENAI_BASE_URL: `${url}/v1` };

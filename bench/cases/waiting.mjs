@@ -13,7 +13,7 @@ export default async function* waiting(bench) {
     const exported = Array.from({ length: jobs }, (_, n) => job(n, url));
     const input = exported.map((one) => JSON.stringify(one)).join('\n');
     await bench.measured([...bench.mgw(), 'jobs', 'import', '-'], { env, input, quiet: true });
-    // The first polls come at once; then they settle.
+    // The first polls all come at once, and later ones are spread.
     const [settle, pace, look] = bench.quick ? [10, 5, 10] : [40, 10, 30];
     let share = 0;
     let polls = 0;
@@ -21,9 +21,9 @@ export default async function* waiting(bench) {
     const during = async (pid) => {
       await sleep(settle * 1000);
       polls = await pollsIn(pace, url);
-      // At the same time, so that a busy machine is busy for both.
+      // Both run at the same time, so that a busy machine slows both.
       peer = bench.measured([...bench.least('poll.mjs'), peersUrl, ...[jobs, polls, look].map(String)]);
-      // It warms up for half as long.
+      // The warm-up is half as long.
       await sleep((look / 2) * 1000);
       const cpu = cpuOf(pid);
       polls = await pollsIn(look, url);
@@ -62,7 +62,7 @@ function serve(bench) {
   return bench.serve('gateway', '{"state":"in_progress"}');
 }
 
-// How many a second come in so many seconds.
+// Returns the requests per second within a number of seconds.
 async function pollsIn(seconds, url) {
   const before = await pollsOf(url);
   await sleep(seconds * 1000);

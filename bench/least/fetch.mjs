@@ -1,5 +1,5 @@
-// The least of a command that asks the gateway: the global fetch, on a connection of the undici that mgw brings, since its order
-// of paying rests on that one; compiled code is kept, as mgw keeps it. No command line, no settings, no checks.
+// The least command that asks the gateway: the global fetch on a connection of mgw's undici, which mgw needs in order to pay once.
+// Like mgw, it caches compiled code. It has no command line, settings or checks.
 //   node fetch.mjs URL
 import { readdirSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';

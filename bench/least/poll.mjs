@@ -1,5 +1,5 @@
-// The least that a program does to look at tasks: the same number of GETs a second by the global fetch, each answer
-// read as JSON. Prints the CPU time of each in ms. node poll.mjs URL JOBS POLLS_A_SECOND SECONDS
+// The least program that polls tasks: the same number of GETs a second by the global fetch, and each response is read as
+// JSON. Prints the CPU time of each in ms. node poll.mjs URL JOBS POLLS_A_SECOND SECONDS
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 

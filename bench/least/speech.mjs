@@ -1,4 +1,4 @@
-// The least that a program of Node does for streamed speech: receives, parses each frame, decodes, writes, syncs.
+// The least program in Node that saves streamed speech: it receives, parses each frame, decodes, writes and syncs.
 //   node speech.mjs URL PATH
 import { Buffer } from 'node:buffer';
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';

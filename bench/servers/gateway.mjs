@@ -35,7 +35,7 @@ function send(response, body) {
   response.end(JSON.stringify(body));
 }
 
-// An MP4: its boxes, and then one that has all the rest.
+// An MP4: its boxes, and a last one with all the rest.
 function boxes(bytes) {
   const head = '00000018667479706d703432000000006d70343269736f6d000000086d6f6f76';
   const rest = Buffer.alloc(16);
@@ -53,7 +53,7 @@ async function sendVideo(response) {
   response.end();
 }
 
-// The video is in the answer itself, as Base64; its last box is open.
+// The response contains the video as Base64. Its last box has no size.
 async function sendOperation(method, response) {
   const name = 'models/m/operations/1';
   if (method === 'POST') return send(response, { name, done: false });
@@ -70,7 +70,7 @@ async function sendOperation(method, response) {
 async function sendSpeech(response) {
   const audio = Buffer.alloc(Math.floor((frameBytes - 40) / 4) * 3, 7).toString('base64');
   const frame = Buffer.from(`${JSON.stringify({ code: 0, message: '', data: audio })}\n`);
-  // Many small ones go out at once, so that it is not the server that takes the time.
+  // Many small frames are sent at once, so that the server is not the slower side.
   const frames = Buffer.alloc(frame.length * Math.ceil(mib / frame.length), frame);
   await fill(response, frames, Math.ceil(speechBytes / frame.length) * frame.length);
   response.end('{"code":20000000,"message":"ok","data":null}');

@@ -4,7 +4,7 @@ import { rolldown } from 'rolldown';
 
 const name = 'virtual:gallery-page';
 const folder = join(import.meta.dirname, '../../src/gallery/page');
-// In this order: what comes later has the last word.
+// In this order, since a later rule overrides an earlier one.
 const styles = ['page', 'tile', 'dialog', 'narrow'];
 
 /** The script and the style of the gallery's page as two texts, which `virtual:gallery-page` exports. */

@@ -40,7 +40,7 @@ function component(type, { name, version, license }) {
   return { type, 'bom-ref': purl, name, version, purl, licenses: [{ expression: license }] };
 }
 
-// Up to a manifest that has a name: some packages mark a folder of theirs with a bare one.
+// Looks for a package.json with a name, since some packages have others without one in their folders.
 function packageFolder(file) {
   let folder = dirname(file.split('?')[0]);
   while (manifestIn(folder)?.name === undefined) folder = dirname(folder);
@@ -60,7 +60,7 @@ function licenceOf(folder) {
   return { title: `${name} ${version} (${license})`, text };
 }
 
-// Some packages have it under a heading of their description.
+// Some packages have the licence under a heading of their README.
 function inReadme(folder) {
   const file = readdirSync(folder).find((entry) => /^readme/i.test(entry));
   const text = file === undefined ? '' : readFileSync(join(folder, file), 'utf8');

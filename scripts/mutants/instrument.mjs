@@ -27,7 +27,7 @@ export function instrument(path, text, first = 0) {
       { at: node.getStart(), order: node.getEnd(), text: before },
       { at: node.getEnd(), order: -node.getStart(), text: after },
     );
-  // The wrapped condition is still evaluated, so that what it awaits happens.
+  // The wrapped condition is still evaluated, for its side effects.
   const condition = (node) => {
     wrap(node, `_M.either(${mutant(node, 'true')}, ${mutant(node, 'false')}, (`, '))');
   };
@@ -100,7 +100,7 @@ export function instrument(path, text, first = 0) {
   return { text: runtime + apply(text, edits), mutants };
 }
 
-// On the first line, so that the lines of the source keep their numbers.
+// Added to the first line, so that the lines of the source keep their numbers.
 const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
@@ -148,7 +148,7 @@ function isRemovable(node) {
   return ts.isBinaryExpression(node) && /^(=|\?\?=|\+=|-=|\|\|=)$/.test(node.operatorToken.getText());
 }
 
-// At one place, what ends comes before what begins, the inner end first and the outer beginning first.
+// At one position, ends come before beginnings: the inner end first, and the outer beginning first.
 function apply(text, edits) {
   const sorted = edits
     .map((edit, index) => ({ ...edit, index }))
@@ -167,8 +167,8 @@ function rank({ order }) {
 }
 
 function tie(a, b) {
-  // Ends: the greatest start first, which is the innermost. Beginnings: the greatest end first, the outermost.
+  // Of two ends, the one with the greater start is the inner. Of two beginnings, the one with the greater end is the outer.
   if (a.order !== b.order) return a.order < 0 ? a.order - b.order : b.order - a.order;
-  // Two of one node: opened in their order, closed in the other one.
+  // Two mutants of one node are opened in their order, and closed in the reverse order.
   return a.order < 0 ? b.index - a.index : a.index - b.index;
 }

@@ -98,7 +98,7 @@ async function coverage() {
   return reached;
 }
 
-// The quick tests first: most mutants are killed by them.
+// The quick tests come first, since they kill most mutants.
 async function run(mutant, reached) {
   const files = [...(reached.get(mutant.number) ?? [])];
   if (files.length === 0) return { mutant, outcome: 'unreached' };

@@ -13,15 +13,15 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { instrument } from './instrument.mjs';
 
-/** What decides about money. */
+/** The source that decides about money. */
 export const moneyPath = /^src\/(flows|payment|budget|ledger)\/.*\.ts$/;
 
 const isOfTool = /^(scripts\/mutants\/(main|sample)\.mjs|test\/mutants\.md)$/;
 
-// The tree is built once, and not before each run.
+// Builds the tree once, and not before each run.
 const noBuild = 'export default function setup(): void {}\n';
 
-// Tells what each test file reaches: in its own process, and by the path in those that it starts.
+// Records which mutants each test file reaches, in its own process and in those that it starts.
 const recording = `
 const reached = process.env['MGW_REACHED'];
 if (reached !== undefined) {
@@ -74,7 +74,7 @@ export function makeTree(tree, note) {
     'await openLauncher();',
     `${recording}\nawait openLauncher();`,
   );
-  // Each test file gets a process: what a module does when it is loaded is seen by each of them.
+  // Each test file gets a process of its own, so that it sees what a module does when it is loaded.
   change(join(tree, 'vitest.config.ts'), 'isolate: false', 'isolate: true');
   writeFileSync(index, JSON.stringify({ content, mutants }));
   return mutants;
