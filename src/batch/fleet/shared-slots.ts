@@ -85,9 +85,9 @@ export class SharedSlots {
     try {
       await this.#exchange({ max: 0 });
     } catch (error) {
-      note(`A slot of the batch could not be returned: ${messageOf(error)} It is tried again.`);
       if (this.#isReturning) return;
       this.#isReturning = true;
+      note(`A slot of the batch could not be returned: ${messageOf(error)} It is tried again.`);
       await clock.sleep(returnAgainMs, this.#closing.signal).catch(() => undefined);
       this.#isReturning = false;
       if (!this.#closing.signal.aborted) await this.#return();

@@ -73,7 +73,8 @@ export class BatchReport {
   ended(end: RowEnd, state: RowState): void {
     const { planned, job, files, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
-    if (wasToBePaid && (job?.handle ?? error?.handle) !== undefined) {
+    const isPaid = (job?.handle ?? error?.handle) !== undefined || error?.charged === 'yes';
+    if (wasToBePaid && isPaid) {
       this.#paidRows += 1;
       this.#pay(job?.cost?.at_most);
     }
@@ -171,7 +172,7 @@ export class BatchReport {
                   { next: retyped ?? stopped.next },
                   `${stopped.message} For the rest of the batch: --budget ${budget}.`,
                 ),
-          ),
+          ).with(exitCode === exitCodes.partial ? { exit: 'partial' } : {}),
         }),
       exitCode: exitCode === exitCodes.ok && undone.length > 0 ? exitCodes.partial : exitCode,
     };
@@ -192,7 +193,9 @@ export class BatchReport {
 
   // The error concerns one row, but its "Nothing was charged" would seem to concern the whole run.
   #withCharges(stopped: MgwError): MgwError {
-    if (this.#paidRows === 0 || stopped.charged !== 'no') return stopped;
+    if (stopped.charged !== 'no') return stopped;
+    const hasDoubt = this.#undone.some(({ state, isTold }) => isTold && state === 'unknown');
+    if (this.#paidRows === 0) return hasDoubt ? stopped.with({ charged: 'maybe' }) : stopped;
     const rows = this.#paidRows === 1 ? '1 row' : `${this.#paidRows} rows`;
     const text = `${stopped.message} This run paid for ${rows} before; running it again pays for none of them again.`;
     return stopped.with({ charged: 'yes' }, text);

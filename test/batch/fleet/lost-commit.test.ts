@@ -107,4 +107,17 @@ for (const { way, isPooled } of bothWays)
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
+
+    it('while rows that were paid for are awaited: the end says so', async () => {
+      place.gateway.before = ({ method, path }) => {
+        if (method === 'GET' && /task-\d+$/.test(path)) proxy.down();
+        return undefined;
+      };
+      const file = place.machines.manifest(3);
+      const run = ['batch', 'run', file, ...place.machines.output, '--concurrency', '2'];
+      const { code, stderr } = await runHereAs(machine, [...run, '--poll-interval', '10ms']);
+      expect([code, stderr.match(/\(exit \d+\)/)?.[0]]).toEqual([11, '(exit 11)']);
+      expect(stderr).toContain('This run paid for 2 rows before');
+      expect(stderr).not.toContain('Nothing was charged');
+    });
   });
