@@ -2,7 +2,8 @@ import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { runHereAs } from '../support/one-process.ts';
 import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
-import { chain, openStory, type Story, story } from './story.ts';
+import { account, s3Server } from '../store/s3-server.ts';
+import { chain, openStory, pixels, type Story, story } from './story.ts';
 
 let scene: Story;
 beforeEach(async () => {
@@ -30,6 +31,34 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     );
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     expect(scene.gateway.posts()).toHaveLength(4);
+  });
+
+  it('is sent as an object of the store by Protocols B and C', async () => {
+    const store = await s3Server();
+    Object.assign(scene.user.env, account);
+    for (const [name, value] of [
+      ['store', 's3://bucket/in'],
+      ['store.endpoint', store.url],
+    ] as const)
+      await runHereAs(scene.user, ['config', 'set', name, value]);
+    const rows = [
+      's1,c,vendor-h3,,,',
+      's2,b,Kling,@s1:last,,',
+      's3,c,vendor-h3,,@s2:last,',
+      's4,c,vendor-h3,,,@s3',
+    ];
+    const lines = rows.map((row) => `${row},${row.slice(0, 2)},5`);
+    const head = 'id,protocol,model,first_frame,image,reference_video,prompt,duration';
+    const file = scene.file('m.csv', [head, ...lines, ''].join('\n'));
+    const ran = await scene.batch('run', file);
+    expect(ran.code, ran.stderr).toBe(0);
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 1, s4: 1 });
+    const urls = scene.gateway.posts().map(({ body }) => /http[^"]+X-Amz[^"]+/.exec(body)?.[0] ?? '');
+    const [frame2, frame3, video] = await Promise.all(urls.slice(1).map((url) => store.get(url)));
+    expect(pixels(Buffer.from(frame2 as Buffer), 'first')).toBe(scene.lastFrame('s1'));
+    expect(pixels(Buffer.from(frame3 as Buffer), 'first')).toBe(scene.lastFrame('s2'));
+    expect(pixels(Buffer.from(video as Buffer), 'last')).toBe(scene.lastFrame('s3'));
   });
 
   it('starts as soon as that row is delivered, while rows without one go on', async () => {
@@ -63,16 +92,20 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
   });
 
-  it('is paid for once in a chain of nine that is killed again and again', async () => {
+  it('is paid for once in a chain of nine that is killed ten times', async () => {
     const file = scene.file('m.csv', story(...chain(9)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     for (const [match, count] of [
       [/GET .*task-1/, 1],
       [/GET .file/, 1],
       [/GET .v1beta/, 2],
+      [/GET .file/, 1],
+      [/GET .v1beta/, 1],
       [/GET .file/, 2],
-      [/GET .v1beta/, 4],
-      [/GET .file/, 3],
+      [/GET .v1beta/, 1],
+      [/GET .file/, 1],
+      [/GET .v1beta/, 2],
+      [/GET .file/, 1],
     ] as const)
       await scene.killedAt(run, match, count);
     const ran = await scene.user.run(run);
