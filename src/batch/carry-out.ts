@@ -50,11 +50,12 @@ export async function carryOut(
     ? readSpeechHead
     : (reply: Reply): SubmitVerdict => work.protocol.readSubmission(reply, work.body);
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
+  const own = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
   const deadline = deadlineIn(timeoutMs, deps.clock);
   const wanted = { force, sidecar, mark, fresh: false, deadline, key: take.key, tags: row.tags };
   if (isSpeech(work)) {
     await makeFolderOf(path, root);
-    return speak(work, { ...wanted, output: path }, { ...deps, client });
+    return speak(work, { ...wanted, output: path }, own);
   }
   const update = (job: Job): void => {
     if (job.state === 'succeeded' || job.state === 'failed') slot.leave();
@@ -64,7 +65,7 @@ export async function carryOut(
   return submitVideo(
     work,
     { ...wanted, ask: 'file', target, makeFolder: (made) => makeFolderOf(made, root) },
-    { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) },
+    own,
     { onAccepted: update, onUpdate: update },
   );
 }

@@ -103,7 +103,7 @@ export class Worker {
 
   #isIdle(): boolean {
     const { clock, maxIdleMs = Infinity } = this.#options;
-    if (this.#working.size > 0) this.#idleSince = clock.monotonic();
+    if (this.#working.size > 0) this.#stayFor(0);
     return clock.monotonic() - this.#idleSince >= maxIdleMs;
   }
 
@@ -118,7 +118,7 @@ export class Worker {
       const error = toMgwError(thrown);
       if (error.code === 'config') this.#stop ??= error;
       // A database that does not respond may hold rows: this is not idle time.
-      this.#idleSince = clock.monotonic();
+      this.#stayFor(0);
       this.#watcher.note(`${error.message} It is asked again.`);
     }
     if (this.#isOver) return;
@@ -247,6 +247,7 @@ export class Worker {
           return this.#release(planned.id, rows, () => queue.end(taken, 'bad', error.message));
         }
         const rest = error === undefined ? undefined : retryDelayMs(error);
+        if (error?.code !== 'budget') this.#stayFor(rest ?? 0);
         await this.#watcher.ended(batch, end, state, rest !== undefined);
         if (taken === undefined) return;
         await this.#release(planned.id, rows, () =>
@@ -263,13 +264,18 @@ export class Worker {
     const taken = rows.get(id);
     rows.delete(id);
     this.#makeRoom(1);
-    this.#idleSince = this.#options.clock.monotonic();
+    this.#stayFor(0);
     try {
       await tell();
     } catch (error) {
       if (taken !== undefined) this.#options.queue.drop(taken);
       this.#watcher.note(messageOf(error));
     }
+  }
+
+  // A worker whose rows are to be tried again after a pause is not idle before.
+  #stayFor(ms: number): void {
+    this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
   }
 
   #makeRoom(count: number): void {
@@ -285,6 +291,7 @@ export class Worker {
       this.#watcher.note(`${name}: ${error.message} The worker tries it again in a minute.`);
     } else if (error.code === 'unreachable') {
       this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
+      this.#stayFor(shortDelayMs);
       this.#watcher.note(`${name}: ${error.message} It is tried again.`);
     } else this.#stop = error;
   }

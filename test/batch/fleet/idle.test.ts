@@ -6,21 +6,28 @@ import { fakeClock } from '../../jobs/harness.ts';
 
 const away = new MgwError('unreachable', 'The ledger does not answer.');
 
-/** A worker with `maxIdleMs` of 5 s, whose queue is empty and fails `outages` times first. */
+/** A worker with `maxIdleMs` of 5 s, whose queue fails `outages` times first; it cannot open the only batch `tries` times. */
 async function work(
   outages: number,
   error = away,
+  tries = 0,
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
   let left = outages;
   const answer = (): Promise<never[]> => ((left -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]));
-  const queue = { recover: answer, waiting: () => Promise.resolve([]) } as unknown as RowQueue;
+  let triesLeft = tries;
+  const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
+  const waiting = (): Promise<unknown[]> => Promise.resolve(triesLeft > 0 ? [batch] : []);
+  const queue = { recover: answer, waiting } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
-  const open = (): Promise<never> => Promise.reject(new Error('there are no batches'));
+  const open = (): Promise<never> => {
+    triesLeft -= 1;
+    return Promise.reject(away);
+  };
   const { signal } = new AbortController();
   const worker = new Worker(
     { queue, gateway: '', concurrency: 1, maxIdleMs: 5000, clock, signal, open },
@@ -36,6 +43,11 @@ it('ends after having nothing to do, not counting the time in which the database
   expect(stopped).toBeUndefined();
   expect(notes).toHaveLength(100);
   expect(seconds).toBeGreaterThan(90);
+});
+
+it('is not idle while it waits to try a batch again', async () => {
+  const { notes } = await work(0, away, 3);
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. It is tried again.'));
 });
 
 it('ends with the error of a database that refuses it', async () => {
