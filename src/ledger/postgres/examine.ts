@@ -1,3 +1,4 @@
+import { MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { Database } from './database.ts';
 import { tlsWarning } from './tls.ts';
@@ -55,6 +56,7 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
          current_setting('full_page_writes') AS pages, (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
     );
     const tripMs = performance.now() - sent;
+    await requireRights(database);
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
     const tls = tlsWarning(url);
@@ -67,6 +69,29 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
   } finally {
     await database.close();
   }
+}
+
+// A standby is reported as one.
+async function requireRights(database: Database): Promise<void> {
+  const { shown, schema } = database.url;
+  const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+  const [found] = await database.query<{ closed: string | null; is_read_only: boolean }>(
+    `SELECT string_agg(relname, ', ' ORDER BY relname) AS closed,
+       current_setting('transaction_read_only')::boolean AND NOT pg_is_in_recovery() AS is_read_only
+     FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r'
+       AND NOT (${rights.map((right) => `has_table_privilege(oid, '${right}')`).join(' AND ')})`,
+    [schema],
+  );
+  if (found?.is_read_only === true)
+    throw new MgwError(
+      'config',
+      `The role of ${shown} may only read: default_transaction_read_only is on. Turn it off for this role.`,
+    );
+  if (found?.closed)
+    throw new MgwError(
+      'config',
+      `The role of ${shown} may not read and write these tables: ${found.closed}. GRANT ${rights.join(', ')} ON ALL TABLES IN SCHEMA ${schema} to it.`,
+    );
 }
 
 /** Several connections are examined concurrently, because a pool may lead each of them to another server. */

@@ -75,6 +75,31 @@ describePostgres('the look at a database', (newPlace) => {
   });
 
   it.each([
+    [
+      'it lacks a right',
+      'revoke insert on mgw.events from owner',
+      'may not read and write these tables: events.',
+    ],
+    [
+      'its transactions are read-only',
+      'alter role owner set default_transaction_read_only = on',
+      'may only read',
+    ],
+  ])('refuses the owner of the tables if %s', async (_, statement, message) => {
+    const { server, database } = await newPlace();
+    await server.query(`create role owner login; grant create on database ${database} to owner`, database);
+    const url = parseStateUrl(server.url(database).replace('postgres@', 'owner@'));
+    await makeLedger(url);
+    expect(await examineLedger(url, () => now)).toMatchObject({ jobs: 0 });
+    await server.query(statement, database);
+    await expect(examineLedger(url, () => now)).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringContaining(message) as string,
+    });
+    await server.query('drop owned by owner; drop role owner', database);
+  });
+
+  it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
   ])('runs no function or operator of `public`, in a statement with %s', async (_, text, values) => {
