@@ -3,7 +3,7 @@ import { MgwError, usageError } from '../errors.ts';
 import { version } from '../installation.ts';
 import type { Job, JobEvent } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { fetchCommand } from '../jobs/errors.ts';
+import { afterAcceptance, fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
@@ -93,13 +93,20 @@ export async function payAndDeliver(
   const ran = await inRun(order.goal, deps, begin, async (found, own) => {
     const submitted = await submit(found, order, own);
     ({ isResumed } = submitted);
-    const target = await placeOf(submitted.job, wanted);
-    const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, { ...hooks, isResumed });
-    if (!wanted.sidecar && !wanted.strict) return files;
-    const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
-    if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
-    if (wanted.strict) checkReceipts(latest, files, own.note);
-    return files;
+    try {
+      const target = await placeOf(submitted.job, wanted);
+      const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, {
+        ...hooks,
+        isResumed,
+      });
+      if (!wanted.sidecar && !wanted.strict) return files;
+      const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
+      if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
+      if (wanted.strict) checkReceipts(latest, files, own.note);
+      return files;
+    } catch (error) {
+      throw afterAcceptance(error, submitted.job);
+    }
   });
   const { job, value: files, delivered } = ran;
   return { job, files, isResumed, delivered };

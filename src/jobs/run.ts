@@ -57,7 +57,7 @@ export async function inRun<T, D extends JobDeps>(
     // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
     if (error.code === 'budget' && (await isForgotten(job, deps))) throw error.with({ job: undefined });
-    const latest = await last().catch(() => job);
+    const latest = await last().catch(() => error.job ?? job);
     // The task was accepted before the process lost its lease.
     const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
     throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });

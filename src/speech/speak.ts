@@ -3,6 +3,7 @@ import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobEvent, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
+import { afterAcceptance } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { inRun } from '../jobs/run.ts';
@@ -88,9 +89,13 @@ async function speakLocked(
   const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
     const accepted = await accept(found, submission, call, own, sink);
     const { stream } = call;
-    if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, own);
-    await sink.abandon();
-    return deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
+    try {
+      if (stream !== undefined) return await finishStream({ reply: stream, sink, deadline }, accepted, own);
+      await sink.abandon();
+      return await deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
+    } catch (error) {
+      throw afterAcceptance(error, accepted);
+    }
   });
   return { job, file: value, isResumed: call.stream === undefined, delivered };
 }

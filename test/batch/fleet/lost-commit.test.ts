@@ -108,6 +108,14 @@ for (const { way, isPooled } of bothWays)
       expect([code, paid()]).toEqual([0, 1]);
     });
 
+    it.each(['finished', 'file'])(
+      'at "%s", the database is gone: the row counts as paid for',
+      async (type) => {
+        goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
+        expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
+      },
+    );
+
     it('while rows that were paid for are awaited: the end says so', async () => {
       place.gateway.before = ({ method, path }) => {
         if (method === 'GET' && /task-\d+$/.test(path)) proxy.down();
