@@ -139,6 +139,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     key: order.key,
     tags: order.tags,
     fresh: order.fresh,
+    blockedByAnyDoubt: order.blockedByAnyDoubt,
     goal: { command: 'submit', ask: 'file', output: order.output },
     isOneShot: true,
     unknownError: unknownSpeechError,

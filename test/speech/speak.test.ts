@@ -72,6 +72,18 @@ test('speaks, saves, and records what it did', async () => {
   expect(request?.headers).not.toHaveProperty('authorization');
 });
 
+test('that an agent was not told of is not paid for again under another key', async () => {
+  const server = await speechServer([one, end], [one, end]);
+  const { run, deps } = await bench(server.url);
+  const agent = { blockedByAnyDoubt: deadlineIn(0, deps.clock), key: 'one' };
+  const untold = await run(agent);
+  const again = { ...agent, key: 'two' };
+  expect(await failure(run(again))).toMatchObject({ code: 'conflict', charged: 'no', job: untold.job.id });
+  expect(server.requests).toHaveLength(1);
+  await untold.delivered();
+  expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
+});
+
 describe('whole although', () => {
   test('its lock cannot be removed at the end', async () => {
     const server = await speechServer([one, end]);

@@ -205,12 +205,18 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   const extra = gateway.key === undefined ? {} : { MGW_API_KEY: gateway.key };
   const user = newUser(gateway.url, extra);
   onEnd(() => rmSync(user.cwd, { recursive: true, force: true }));
-  await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
-  await user.run(['config', 'set', 'prices.tts.seed-tts-2.0', 'call=5']);
   const limit = Math.ceil(count * 0.8) * 5 + 3;
-  await user.run(['budget', 'set', budget, String(limit)]);
+  // Five seconds of video and ten characters of speech cost 5 each.
+  for (const command of [
+    ['config', 'set', `prices.c.${model}`, 'second=1'],
+    ['config', 'set', 'prices.tts', '10k_characters=5000'],
+    ['budget', 'set', budget, String(limit)],
+  ]) {
+    const { code, stderr } = await user.run(command);
+    if (code !== 0) throw new Error(stderr);
+  }
   const wishes = Array.from({ length: count }, (_, n): Wish => {
-    const text = `boat ${n}`;
+    const text = `boat ${String(n).padStart(5, '0')}`;
     const tool = gateway.speaks && n % 4 === 0 ? 'speak' : 'submit_video';
     return { text, tool, key: `boat-${n}-1`, keys: 1, history: [] };
   });
@@ -230,7 +236,12 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   const doubts = wishes.filter(({ end }) => end === 'unknown').length;
   const refused = wishes.filter(({ end }) => end === 'budget').length;
   if (refused > 0 && (total + doubts + 1) * 5 <= limit)
-    found.push(`${refused} were refused although ${total} charges and ${doubts} doubts leave room`);
+    found.push(
+      [
+        `${refused} were refused although ${total} charges and ${doubts} doubts leave room:`,
+        ...wishes.filter(({ end }) => end === 'budget').flatMap(({ history }) => history),
+      ].join('\n  '),
+    );
   const { stdout } = await user.run(['budget', 'ls', '--json']);
   console.log(
     `${total} charges, ${doubts} in doubt, ${refused} over the budget of ${limit}; ${agents.counts}; ${stdout.replace(/\s+/g, ' ').slice(0, 300)}`,
