@@ -31,7 +31,7 @@ interface Wish {
   /** How many keys were chosen so far: another one only after a lost answer. */
   keys: number;
   history: string[];
-  end?: 'told' | 'unknown' | 'budget' | 'rejected';
+  end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
 }
 
 const model = 'vendor-h3-mini';
@@ -133,6 +133,7 @@ class AgentStorm {
     else if (error?.exit_code === 7) wish.end = 'unknown';
     else if (error?.exit_code === 12) wish.end = 'budget';
     else if (error?.exit_code === 4) wish.end = 'rejected';
+    else if (error?.exit_code === 5 || error?.exit_code === 9) wish.end = 'failed';
   }
 
   #server(which: number): Promise<Agent> {
@@ -227,9 +228,11 @@ async function storm(gateway: Gateway, count: number, seed: number): Promise<str
   for (const { text, end, history } of wishes) {
     const charges = gateway.chargesFor(text);
     total += charges;
-    const isRight = end === 'told' ? charges === 1 : end === 'unknown' ? charges <= 1 : charges === 0;
-    if (isRight) continue;
     const records = recordsOf(user, text);
+    // Speech that broke off is charged, and does not keep an agent from another take under another key.
+    const failed = records.filter((each) => each.includes('"type":"finished","state":"failed"')).length;
+    const made = charges - failed;
+    if (end === 'told' ? made === 1 : end === 'unknown' ? made <= 1 : made === 0) continue;
     found.push([`${text} was charged ${charges} times (${end}):`, ...history, ...records].join('\n  '));
   }
   if (total * 5 > limit) found.push(`${total} charges of 5 exceed the budget of ${limit}`);
