@@ -6,6 +6,7 @@ import { pathBelow } from '../../src/cli/commands/api/api.ts';
 import { redactor } from '../../src/redact.ts';
 import { canaryKey, type User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
+import { runOnScreen } from '../support/screen.ts';
 import { speechServer, type Answer, type SpeechServer } from '../speech/harness.ts';
 
 async function bench(...answers: Answer[]): Promise<{ user: User; server: SpeechServer }> {
@@ -55,6 +56,12 @@ describe('GET', () => {
     expect(String(first)).toBe('data: one\n\n');
     cut?.();
     expect(await result).toMatchObject({ code: 6, stdout: 'data: one\n\ndata: t' });
+  });
+
+  it('gives a terminal no control characters of a text, and ends its last line', async () => {
+    const { user } = await bench(say(200, 'a\u{1b}[2J\u{9b}2J\u{202e}b', { 'content-type': 'text/plain' }));
+    const { stdout } = await runOnScreen(['api', 'GET', '/x'], user.env, 80);
+    expect(stdout).toBe('a\\u{1b}[2J\\u{9b}2J\\u{202e}b\n');
   });
 
   it('passes text in any character set', async () => {

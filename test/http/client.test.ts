@@ -333,6 +333,13 @@ describe('an answer that never comes whole', () => {
     expect(reply.complete).toBe(false);
   });
 
+  it('a head of more than 64 KiB is no answer', async () => {
+    const server = await rawServer((socket) =>
+      socket.write(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(65 * 1024)}\r\ncontent-length: 2\r\n\r\n{}`),
+    );
+    expect((await failure(clientFor(server.url).exchange(get, call))).message).toMatch(/header/i);
+  });
+
   it('a body of exactly what may be kept is whole, one byte more is not', async () => {
     const server = await httpServer(says('x'.repeat(1000)));
     const client = clientFor(server.url);

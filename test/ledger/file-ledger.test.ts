@@ -188,6 +188,16 @@ describe('in place of a job’s file', () => {
     expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
   });
 
+  it('a link is not written through, whatever it leads to', async () => {
+    const { ledger, id, path, state } = await made(accepted);
+    const elsewhere = join(state, 'elsewhere');
+    renameSync(path, elsewhere);
+    symlinkSync(elsewhere, path);
+    const before = readFileSync(elsewhere, 'utf8');
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
+    expect(readFileSync(elsewhere, 'utf8')).toBe(before);
+  });
+
   it.each(odd.slice(3))('%s is not written to', async (_, put) => {
     const { ledger, id, path } = await made(accepted);
     rmSync(path);

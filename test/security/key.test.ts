@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { findKey } from '../faults/invariants.ts';
+import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { createProgram } from '../../src/cli/program.ts';
 import { canaryKey, newUser, type Running } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { hurried, runHere } from '../support/one-process.ts';
@@ -51,6 +53,16 @@ describe('a gateway that reflects the key', () => {
       await mirror.close();
     },
   );
+});
+
+it('no flag takes a secret', async () => {
+  const { root } = createProgram([], () => Promise.resolve());
+  await readAll(root);
+  const flags = allCommands(root).flatMap(({ options }) => options.map(({ long }) => long ?? ''));
+  expect(flags).toContain('--key');
+  // These two are about the names of jobs.
+  const secret = /key|token|secret|password|credential|bearer/;
+  expect([...new Set(flags.filter((flag) => !flag.match(/^--keys?$/) && secret.test(flag)))]).toEqual([]);
 });
 
 /** The command lines of a process and of all that it has started. */

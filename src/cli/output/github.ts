@@ -80,7 +80,7 @@ function summaryLines(
   return [
     ...(rows.length > 0 ? markdownTable(['job', 'model', 'state', 'cost at most'], rows, cell) : []),
     ...(saved.length > 0 ? ['', ...saved] : []),
-    ...(error === undefined ? [] : ['', `${cell(printableLine(error.message, 1000))}${next}`]),
+    ...(error === undefined ? [] : ['', `${cell(error.message)}${next}`]),
   ];
 }
 

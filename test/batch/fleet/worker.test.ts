@@ -8,6 +8,7 @@ import { runHereAs } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
+import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
 import { read, type Machines } from './machines.ts';
 import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
@@ -368,3 +369,12 @@ describe('without a state that is shared', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('MGW_STATE')]);
   });
 });
+
+it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
+  'a row of the queue has no body %j: a body is an object',
+  (body) => {
+    const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
+    expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();
+    expect(() => parseRow('a', JSON.stringify({ ...row, body }))).toThrow('of the queue is damaged');
+  },
+);

@@ -79,6 +79,11 @@ describe('a workflow gets', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
+  it('in the summary no part of a key that the end of a cell would cut', async () => {
+    await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
+    expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
+  });
+
   it('nothing if it asks for nothing, and a note if its file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
