@@ -80,8 +80,9 @@ export class S3Client {
       ...request.headers,
     };
     const told = { ...this.#deps, note: (text: string) => this.#deps.note(`s3://${this.bucket}: ${text}`) };
+    let reply: Reply;
     try {
-      return await readWithRetries(async () => {
+      reply = await readWithRetries(async () => {
         const signed = await this.#signed(method, url.href, headers);
         const exchange: HttpRequest = {
           method,
@@ -99,6 +100,10 @@ export class S3Client {
       const words = error instanceof Error ? error.message : String(error);
       throw storeError(`The store s3://${this.bucket} does not answer: ${words}.`, true, error);
     }
+    if (method !== 'HEAD' || (reply.status !== 400 && reply.status !== 403)) return reply;
+    // The response to a HEAD has no body that gives the reason.
+    const read = await this.call({ ...request, method: 'GET', headers: { range: 'bytes=0-0' } });
+    return read.status === reply.status ? read : reply;
   }
 
   /**
@@ -121,11 +126,21 @@ export class S3Client {
   }
 
   /** The error of a refusal; `what` is what the store was asked to do, such as `upload`. */
-  refused(what: string, name: string, { status, text }: Reply): MgwError {
+  refused(what: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
     const why = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
     const isPassing = status === 429 || status >= 500;
-    return storeError(`The store s3://${this.bucket} refused to ${what} ${name}: ${why}.`, isPassing);
+    const minutesOff = Math.round((this.#deps.clock.now() - Date.parse(headers['date'] ?? '')) / 60_000);
+    const isSkewed = code === 'RequestTimeTooSkewed' || (status === 403 && Math.abs(minutesOff) >= 15);
+    const advice = isSkewed
+      ? ` The clock of this machine differs from the store's${minutesOff ? ` by ${Math.abs(minutesOff)} minutes` : ''}: set the clock.`
+      : /^(ExpiredToken|TokenRefreshRequired|RequestExpired)/.test(code)
+        ? ' The credentials have expired: renew them.'
+        : '';
+    return storeError(
+      `The store s3://${this.bucket} refused to ${what} ${name}: ${why}.${advice}`,
+      isPassing,
+    );
   }
 
   close(): void {

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { reachProblem } from '../../src/flows/open-stores.ts';
 import type { User } from '../support/cli.ts';
-import { userHere } from '../support/one-process.ts';
+import { hurried, runHereAs, userHere } from '../support/one-process.ts';
 import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
@@ -75,14 +75,31 @@ describe('a local file as an asset', () => {
     expect(store.calls.filter((call) => call.startsWith('PUT'))).toHaveLength(1);
   });
 
-  test('with other bytes is another submission: the key refuses it', async () => {
-    const { user, sent } = await scene();
-    await user.run([...withImage, '--key', 'boat']);
-    writeFileSync(join(user.cwd, 'first.png'), Buffer.concat([png, Buffer.from('x')]));
-    const other = await user.run([...withImage, '--key', 'boat', '--json']);
-    expect(other.json).toMatchObject({ exit_code: 2, error: { code: 'conflict', charged: 'no' } });
-    expect(sent()).toHaveLength(1);
-  });
+  test.each([
+    ['c', [...withImage]],
+    ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
+  ])(
+    'with new credentials and an hour later is the same job and upload of Protocol %s; other bytes are exit 2',
+    async (_, args) => {
+      const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
+      const later = hurried();
+      const hourLater = { ...later, now: () => later.now() + 3_600_000 };
+      const first = await user.run([...args, '--key', 'boat', '--json']);
+      expect(first.code, first.stderr).toBe(0);
+      user.env['AWS_SESSION_TOKEN'] = 'second-token';
+      const again = await runHereAs(user, [...args, '--key', 'boat', '--json'], '', hourLater);
+      expect([again.code, again.json.job.id]).toEqual([0, first.json.job.id]);
+      await runHereAs(user, [...args, '--key', 'other'], '', hourLater);
+      expect(store.calls.filter((call) => call.startsWith('PUT'))).toHaveLength(1);
+      const urls = sent().map((body) => /http[^"]+X-Amz[^"]+/.exec(JSON.stringify(body))?.[0] ?? '');
+      const tokens = urls.map((url) => new URL(url).searchParams.get('X-Amz-Security-Token'));
+      expect(tokens).toEqual(['first-token', 'second-token']);
+      writeFileSync(join(user.cwd, 'first.png'), Buffer.concat([png, Buffer.from('x')]));
+      const other = await user.run([...args, '--key', 'boat', '--json']);
+      expect(other.json).toMatchObject({ exit_code: 2, error: { code: 'conflict', charged: 'no' } });
+      expect([sent().length, store.objects.size]).toEqual([2, 1]);
+    },
+  );
 
   test('is accepted by every asset flag of Protocol C, and by Protocol B', async () => {
     const { user, store, sent } = await scene();
@@ -171,10 +188,23 @@ describe('a store that fails', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
-  test('by refusing the signature ends with 10, never 3', async () => {
-    const { user, sent } = await scene({ AWS_SECRET_ACCESS_KEY: 'wrong' });
+  test.each([
+    ['the signature', 'SignatureDoesNotMatch', 0, /SignatureDoesNotMatch \(HTTP 403\)\.$/],
+    ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
+    ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
+    ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
+  ])('by refusing %s ends with 10, never 3, and says what to do', async (_, code, minutes, message) => {
+    const { user, store, sent } = await scene();
+    store.faults.push(({ method }, response) => {
+      store.faults.unshift(store.faults[0] ?? (() => false));
+      const date = new Date(Date.now() + minutes * 60_000).toUTCString();
+      return response
+        .writeHead(403, { date })
+        .end(method === 'HEAD' ? '' : `<Error><Code>${code}</Code></Error>`);
+    });
     const failed = await user.run([...withImage, '--json']);
     expect(failed.json).toMatchObject({ exit_code: 10, error: { code: 'store', charged: 'no' } });
+    expect(failed.json.error.message).toMatch(message);
     expect(sent()).toHaveLength(0);
   });
 });
