@@ -58,11 +58,16 @@ describe('GET', () => {
     expect(await result).toMatchObject({ code: 6, stdout: 'data: one\n\ndata: t' });
   });
 
-  it('gives a terminal no control characters of a text, and ends its last line', async () => {
-    const { user } = await bench(say(200, 'a\u{1b}[2J\u{9b}2J\u{202e}b', { 'content-type': 'text/plain' }));
-    const { stdout } = await runOnScreen(['api', 'GET', '/x'], user.env, 80);
-    expect(stdout).toBe('a\\u{1b}[2J\\u{9b}2J\\u{202e}b\n');
-  });
+  it.each(['text/plain', 'video/mp4', ''])(
+    'gives a terminal no control characters of %j, and ends its last line',
+    async (type) => {
+      const { user } = await bench(
+        say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
+      );
+      const { stdout } = await runOnScreen(['api', 'GET', '/x'], user.env, 80);
+      expect(stdout).toBe('a\\u{1b}[2J\\u{9b}2J\\u{202e}b [redacted]\n');
+    },
+  );
 
   it('passes text in any character set', async () => {
     const bytes = Buffer.from([0xc4, 0xe3, 0xba, 0xc3, 0x0a, 0xff]);

@@ -151,6 +151,8 @@ describe('the key inside a request', () => {
     const args = ['batch', 'run', 'm.jsonl', '--sidecar', '--results', 'results.jsonl', '--name', 'b'];
     const ran = await user.run([...args, '-d', `notes=${canaryKey}`, '--ignore-columns', 'notes']);
     expect(ran.code, ran.stderr).toBe(0);
+    const named = ['video', 'c', 'submit', 'a boat', '--model', `m-${canaryKey}`, '--no-check'];
+    expect((await user.run(named)).code).toBe(0);
     rmSync(join(user.cwd, 'm.jsonl'));
     expect(textBelow(user.cwd)).toContain('[redacted]');
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
@@ -181,6 +183,8 @@ describe('the key inside a request', () => {
     const shown = await user.run(['--sandbox', 'jobs', 'export']);
     expect(shown.stdout).toContain('say [redacted]');
     expect(shown.stdout).not.toContain(canaryKey);
+    expect((await user.run(['jobs', 'export'])).stdout).toBe('');
+    expect(gateway.seen).toEqual([]);
   });
 });
 

@@ -27,7 +27,7 @@ const tests: Record<string, readonly string[]> = {
     'http/connections.test.ts',
   ],
   'A web page cannot reach the sandbox': ['sandbox/server.test.ts'],
-  'The sandbox never uses a real gateway': ['cli/sandbox.test.ts'],
+  'The sandbox never uses a real gateway': ['cli/sandbox.test.ts', 'security/foreign-data.test.ts'],
   'Files belong to their owner': [
     'ledger/file-ledger.test.ts',
     'config/read.test.ts',
@@ -53,6 +53,7 @@ const tests: Record<string, readonly string[]> = {
     'security/text.test.ts',
     'faults/server-text.test.ts',
     'cli/workflow.test.ts',
+    'cli/api.test.ts',
   ],
   "A workflow's runner obeys only mgw": ['cli/workflow.test.ts'],
   'A spreadsheet runs no cell of `spend --csv`': ['security/foreign-data.test.ts'],

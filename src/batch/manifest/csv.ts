@@ -21,8 +21,14 @@ export async function* readCsv(
   report: (problem: Problem) => void,
 ): AsyncGenerator<ManifestRecord> {
   let header: Header | undefined;
+  let empty = 0;
   for await (const record of records(source)) {
     const length = record.cells.findLastIndex((cell) => cell.trim() !== '') + 1;
+    if (length === 0 && (empty += 1) > maxEmptyRows)
+      throw new Unreadable({
+        line: record.line,
+        message: `it has more than ${maxEmptyRows} empty rows: remove them. What follows was not read`,
+      });
     if (
       header === undefined &&
       record.line === 1 &&
@@ -51,6 +57,9 @@ export async function* readCsv(
   if (header === undefined && source.badLines.size === 0)
     report({ line: 1, message: 'the file is empty: its first row names the fields' });
 }
+
+/** The maximum number of rows without a value. Each takes as long as a row with values. */
+const maxEmptyRows = 200_000;
 
 // The first line of a file that was made for Excel may name the separator.
 const separatorLine = /^sep=(.)\r?\n/i;

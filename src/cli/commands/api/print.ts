@@ -36,9 +36,10 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
   const { reply, stream } = answer;
   if (include) await write(io.stdout, `${headOf(reply, redact)}\n\n`);
   const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
-  const isClean = stream !== undefined && !isText(reply);
+  // A terminal gets only text: the gateway chooses the type.
+  const isClean = stream !== undefined && !isText(reply) && io.stdout.isTTY !== true;
   const isRead = isWorkflow(io.env) && !isClean;
-  for await (const chunk of shown(isClean ? body : withoutKey(body, redact), !isClean && io.stdout.isTTY)) {
+  for await (const chunk of shown(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
     await write(io.stdout, isRead ? harmless(chunk) : chunk);
     // `mgw api … | head`: the rest is not read.
     if (!io.stdout.destroyed) continue;
