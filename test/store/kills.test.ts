@@ -1,0 +1,152 @@
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { renderVideo } from '../../src/sandbox/media/video.ts';
+import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
+import { buildStorm } from '../storm/build.ts';
+import { Workers } from '../storm/workers.ts';
+import type { User } from '../support/cli.ts';
+import { film } from '../support/film.ts';
+import { freshFolder, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { userHere } from '../support/one-process.ts';
+import { account, s3Server, type S3Server } from './s3-server.ts';
+
+// Two parts of a multipart upload.
+const large = film(9 * 1024 * 1024);
+const clip = renderVideo({ prompt: 'intro', seconds: 0.25, width: 64, height: 64 });
+
+interface Scene {
+  user: User;
+  store: S3Server;
+  /** The submissions by prompt. */
+  charges: Map<string, number>;
+  /** Called at each request to the gateway or the store, which then carry it out. */
+  onRequest: () => void;
+  /** Temporary files, leftovers and unfinished uploads; not the drafts of the ledger's own files. */
+  left: () => string[];
+}
+
+async function scene(): Promise<Scene> {
+  const store = await s3Server();
+  const charges: Scene['charges'] = new Map();
+  const prompts = new Map<string, string>();
+  const gateway: HttpServer = await httpServer((seen, response) => {
+    own.onRequest();
+    const [id = ''] = /task_\d+/.exec(seen.path) ?? [];
+    if (seen.method === 'POST') {
+      const { prompt } = JSON.parse(seen.body) as { prompt: string };
+      const created = gateway.create();
+      prompts.set(created, prompt);
+      charges.set(prompt, (charges.get(prompt) ?? 0) + 1);
+      sendJson(response, { task_id: created, status: 'queued' });
+    } else if (seen.path.endsWith('content') || seen.path.startsWith('/film'))
+      response
+        .writeHead(200, { 'content-type': 'video/mp4' })
+        .end(prompts.get(id) === 'intro' ? clip : large);
+    else sendJson(response, { status: 'success', url: `${gateway.url}/film/${id}` });
+  });
+  store.faults.push(() => {
+    own.onRequest();
+    return false;
+  });
+  const user = userHere(gateway.url, account);
+  const temporary = join(user.cwd, 'tmp');
+  mkdirSync(temporary);
+  user.env['TMPDIR'] = temporary;
+  await user.run(['config', 'set', 'store', 's3://bucket/in']);
+  await user.run(['config', 'set', 'store.endpoint', store.url]);
+  const left: Scene['left'] = () => [
+    ...store.uploads.keys(),
+    ...readdirSync(temporary),
+    ...readdirSync(user.cwd, { recursive: true, withFileTypes: true })
+      .filter(
+        ({ parentPath, name }) =>
+          parentPath.endsWith('/uploads') ||
+          (/\.(mp4|part|png|lock)/.test(name) && !/^(operation|request)-\d+\.png$/.test(name)),
+      )
+      .map(({ parentPath, name }) => join(parentPath, name)),
+  ];
+  const own: Scene = { user, store, charges, onRequest: () => undefined, left };
+  return own;
+}
+
+const command = (name: string, image: string): string[] => {
+  const flags = ['-m', 'vendor-h3-mini', '-d', '5', '--poll-interval', '50ms', '--key', name];
+  return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
+};
+
+// A sweep over every operation and request takes three minutes: 1 instead of these numbers.
+const [operationStep, requestStep] = [17, 5];
+
+describe.skipIf(!hasFfmpeg).each([
+  ['a local file', (name: string) => `${name}.png`],
+  ['a frame of an object', () => '@intro:last'],
+])('kill -9 of a command that sends %s and saves an object, then a rerun', (_, imageOf) => {
+  let own: Scene;
+  beforeEach(async () => {
+    own = await scene();
+    const saved = await own.user.run(command('intro', 'https://files.example.com/a.png'));
+    expect(saved.code, saved.stderr).toBe(0);
+  });
+
+  const begin = (name: string): string[] => {
+    const image = imageOf(join(own.user.cwd, name));
+    if (!image.startsWith('@')) writeFileSync(image, name);
+    return command(name, image);
+  };
+  const rerun = async (name: string, args: string[]): Promise<void> => {
+    const { code, stderr } = await own.user.run(args);
+    // Without a response to the submission nothing tells whether the task exists.
+    const isInDoubt = code === 7 && own.store.objects.get(`/bucket/${name}.mp4`) === undefined;
+    if (!isInDoubt) {
+      expect([code, own.charges.get(name)], `${name}: ${stderr}`).toEqual([0, 1]);
+      expect(own.store.objects.get(`/bucket/${name}.mp4`)?.equals(large), name).toBe(true);
+    } else {
+      inDoubt += 1;
+      expect(own.charges.get(name) ?? 0, name).toBeLessThan(2);
+    }
+    expect(own.left(), name).toEqual([]);
+  };
+  let inDoubt = 0;
+  beforeEach(() => void (inDoubt = 0));
+
+  test('at an operation on the disk: pays nothing, ends with the whole object, and leaves nothing', async () => {
+    const { worker } = await buildStorm(freshFolder());
+    const workers = new Workers(worker, own.user.cwd);
+    onTestFinished(() => workers.close());
+    let kills = 0;
+    for (let at = 1; ; at += operationStep) {
+      const name = `operation-${at}`;
+      const args = begin(name);
+      const crash = { at, how: at % 2 === 0 ? 'torn' : 'killed' } as const;
+      const { code, operations } = await workers.run({ args, env: own.user.env, crash });
+      if (code === 137) kills += 1;
+      else if (operations < at) break;
+      await rerun(name, args);
+    }
+    expect(kills).toBeGreaterThan(60 / operationStep);
+    expect(inDoubt).toBeLessThan(1 + 20 / operationStep);
+  });
+
+  test('at a request: pays nothing, ends with the whole object, and leaves nothing', async () => {
+    let kills = 0;
+    for (let at = 2; ; at += requestStep) {
+      const name = `request-${at}`;
+      const args = begin(name);
+      const running = own.user.start(args);
+      let seen = 0;
+      own.onRequest = () => {
+        seen += 1;
+        if (seen === at) running.child.kill('SIGKILL');
+      };
+      const { code } = await running.result;
+      own.onRequest = () => undefined;
+      if (code !== 137) break;
+      kills += 1;
+      await rerun(name, args);
+    }
+    expect(kills).toBeGreaterThan(8 / requestStep);
+    // At the submission alone.
+    expect(inDoubt).toBeLessThan(2);
+  });
+});
