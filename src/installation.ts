@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type sea from 'node:sea';
-import { dirname, join } from 'node:path';
+import { basename, delimiter, dirname, join, resolve } from 'node:path';
 import { MgwError } from './errors.ts';
 import manifest from '../package.json' with { type: 'json' };
 
@@ -11,7 +11,7 @@ export type Form = 'npm' | 'executable' | 'deb' | 'image';
 /** Returns how this mgw was installed. A package of the executable says so in `share/mgw/form`, next to its `bin`. */
 export function installedForm(): Form {
   if (!executable().isSea()) return 'npm';
-  const note = join(dirname(dirname(process.execPath)), 'share', 'mgw', 'form');
+  const note = join(dirname(dirname(execFile())), 'share', 'mgw', 'form');
   const form = existsSync(note) ? readFileSync(note, 'utf8').trim() : '';
   return form === 'deb' || form === 'image' ? form : 'executable';
 }
@@ -24,8 +24,15 @@ export async function readPackageFile(path: string): Promise<string> {
 
 /** Returns the command that starts this mgw: the executable, or Node and the start script. */
 export function ownCommand(): string[] {
-  const { execPath } = process;
-  return executable().isSea() ? [execPath] : [execPath, join(packageFolder(), 'bin', 'mgw.js')];
+  return executable().isSea() ? [execFile()] : [execFile(), join(packageFolder(), 'bin', 'mgw.js')];
+}
+
+// Without /proc, Node knows only the word that started it. By that word, the `mgw` of `sandbox exec` would start itself without end.
+function execFile(): string {
+  const { execPath, env } = process;
+  if (execPath !== basename(execPath)) return resolve(execPath);
+  const files = (env['PATH'] ?? '').split(delimiter).map((folder) => resolve(folder, execPath));
+  return files.find((file) => existsSync(file)) ?? execPath;
 }
 
 /**

@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { installedForm, ownCommand, readPackageFile, requireNode } from '../src/installation.ts';
 import { version } from '../src/installation.ts';
 import { freshFolder } from './support/servers.ts';
@@ -50,5 +50,16 @@ describe('the package', () => {
     const [file = '', ...words] = ownCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);
+  });
+
+  it('names the file that runs in full, although without /proc Node knows only the word that started it', () => {
+    const { execPath } = process;
+    onTestFinished(() => {
+      process.execPath = execPath;
+      vi.unstubAllEnvs();
+    });
+    process.execPath = basename(execPath);
+    vi.stubEnv('PATH', `/nowhere:${dirname(execPath)}`);
+    expect(ownCommand()[0]).toBe(execPath);
   });
 });

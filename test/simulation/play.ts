@@ -56,6 +56,7 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
   const ran = await machine.run(commands, incidents);
   disk.room = Infinity;
   violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
+  if (!has(incidents, 'disk full') && !has(incidents, 'index lost')) violations.push(...ran.flatMap(robbed));
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
   const people = { machine, violations, incidents, guesses: 0 };
   const after: Ended[] = [];
@@ -94,6 +95,14 @@ function oddEnd({ args, code, stdout, stderr }: Ended): string[] {
   if (!fitting.includes(code)) return [shown];
   if (/\b(is|was) (lost|damaged)\b/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
   return [];
+}
+
+// What a live process works on stays: without a full disk, nothing but the file of another run can be in its way.
+function robbed({ args, code, stdout }: Ended): string[] {
+  const { error } = told(stdout);
+  return code === 10 && error?.code !== 'output_exists'
+    ? [`its job was taken away: mgw ${args.join(' ')}: ${error?.message}`]
+    : [];
 }
 
 /** Those who run the commands. */
