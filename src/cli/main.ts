@@ -7,7 +7,7 @@ import { wrapped } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
 import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
 import { type Hint, withHint } from './output/next.ts';
-import { exitCodeOf, jsonDocument, type Outcome } from './output/outcome.ts';
+import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
 import { helpOf } from './usage.ts';
 import { originText } from '../config/layers.ts';
@@ -15,6 +15,7 @@ import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
 import { withGlobals } from '../flows/next.ts';
 import { asSentence } from '../http/failures.ts';
 import { requireNode } from '../installation.ts';
+import { nearestName } from '../nearest.ts';
 import { printable } from '../printable.ts';
 
 /**
@@ -93,8 +94,13 @@ async function outcomeOf(
     if (!(error instanceof CommanderError))
       return withNext({ json: {}, error: toMgwError(error), help: text }, program, argv);
     const helped = asksForJson(argv) ? program?.helped() : undefined;
-    if (helped !== undefined)
-      return { json: await (await import('./help/command-data.ts')).helpData(helped) };
+    if (helped !== undefined) {
+      const { helpData } = await import('./help/command-data.ts');
+      return helpData(helped).then(
+        (json) => ({ json }),
+        (reason: unknown) => ({ json: {}, error: toMgwError(reason) }),
+      );
+    }
     return { json: { [error.code === 'commander.version' ? 'version' : 'help']: text }, text };
   }
 }
@@ -143,6 +149,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   const error = outcome.error && withGlobals(outcome.error, globals);
   if (globals.json && !silent) {
     await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
+    if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
     // The only reference to a paid task must not depend on one stream.
     if (error?.handle === undefined) return;
     const { errorText } = await import('./output/human.ts');
@@ -157,6 +164,23 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     ...(globals.verbose ? traceOf(error) : []),
   ];
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
+}
+
+// The command has run and may have paid, so that its exit code stays.
+async function warnOfFields(
+  { json }: Outcome,
+  io: Io,
+  { fields = [] }: Globals,
+  redact: Redact,
+): Promise<void> {
+  const { unknown, known } = unknownFields(json, fields);
+  for (const name of unknown) {
+    const near = nearestName(name, known, 2);
+    const hint = near === undefined ? `Members: ${known.join(', ')}.` : `Did you mean ${near}?`;
+    await write(io.stderr, redact(`mgw: The document has no member ${name}. ${hint}\n`)).catch(
+      () => undefined,
+    );
+  }
 }
 
 // The only runner command that mgw itself writes.

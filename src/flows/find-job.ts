@@ -48,7 +48,7 @@ export async function findJobHere(
 
 // A handle does not identify its protocol.
 function unknownHandle(ref: string): never {
-  const text = `No such job: ${ref}. If it is a handle of the gateway, give its protocol, or its model (--model).`;
+  const text = `No such job: ${ref}. If it is a handle of the gateway, give its protocol or --model.`;
   throw usageError(text).with({ protocols: protocolNames });
 }
 

@@ -15,6 +15,19 @@ it('keeps the named members of the JSON document, and what says how it ended', a
 });
 
 it.each([
+  ['keys', ' Did you mean key?'],
+  ['sum', ' Members: ok, exit_code'],
+])('says on stderr that the document has no member %s, and goes on', async (name, hint) => {
+  const { code, stderr } = await userHere().run(['config', 'list', '--fields', `value,${name}`]);
+  expect(code).toBe(0);
+  expect(stderr).toContain(`The document has no member ${name}.${hint}`);
+});
+
+it('does not judge names by an empty list', async () => {
+  expect((await userHere().run(['--sandbox', 'jobs', 'ls', '--fields', 'id,state'])).stderr).toBe('');
+});
+
+it.each([
   ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini'],
   ['tts', 'a boat'],
 ])('refuses a template as the output of mgw %s before it opens the ledger', async (...command) => {

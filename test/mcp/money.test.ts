@@ -196,6 +196,30 @@ describe('an agent', () => {
     expect(server.posts()).toBe(2);
   });
 
+  test('spends with a second server and the command line exactly what fits a standing budget', async () => {
+    const server = await gateway();
+    const user = await userOf(server.url);
+    await user.run(['budget', 'set', 'shared', '18']);
+    const agents = await Promise.all(
+      (['v1', 'v2'] as const).map((kind) => connect(kind, user, ['mcp', '--budget-name', 'shared'])),
+    );
+    const calls = agents.flatMap((agent, one) =>
+      [1, 2].map(async (two) => {
+        const prompt = `boat ${one}${two}`;
+        const answer = await agent.call('submit_video', { key: `k${one}${two}`, ...video, prompt });
+        return answer.error?.exit_code ?? 0;
+      }),
+    );
+    const commands = [1, 2].map(async (each) => {
+      const words = ['video', 'submit', `ship ${each}`, '-m', video.model, '--duration', '5'];
+      return (await user.run([...words, '--key', `c${each}`, '--budget-name', 'shared'])).code;
+    });
+    const codes = await Promise.all([...calls, ...commands]);
+    expect(codes.sort((one, other) => one - other)).toEqual([0, 0, 0, 12, 12, 12]);
+    expect(await spentBy(agents[0])).toMatchObject([{ limit: '18', spent: '15', left: '3' }]);
+    expect(server.posts()).toBe(3);
+  });
+
   test('is shown neither the key nor signatures, and its server writes only messages to stdout', async () => {
     const server = await gateway((_, response) =>
       sendJson(

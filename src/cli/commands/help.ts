@@ -7,7 +7,6 @@ import { columnsOf } from '../io.ts';
 import { paintOn, plain } from '../output/colour.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { unknownCommand } from '../usage.ts';
-import { usageError } from '../../errors.ts';
 import { nearestName } from '../../nearest.ts';
 
 /** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
@@ -40,9 +39,7 @@ export function registerHelp(help: Command, run: Run): void {
 }
 
 async function show(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {
-  const page = await readPage(file).catch(() => {
-    throw usageError(`There is no page ${file} in the documentation.`, ['mgw', 'help']);
-  });
+  const page = await readPage(file);
   if (file.endsWith('.yaml')) return { json: { help: page }, text: page.trimEnd() };
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
   const text = renderMarkdown(page, { width: columnsOf(io.stdout) ?? 80, paint });

@@ -1,3 +1,4 @@
+import { usageError } from '../../errors.ts';
 import { readPackageFile } from '../../installation.ts';
 
 /** A topic of `mgw help`: a page of the documentation in the package. */
@@ -27,7 +28,13 @@ function topic(name: string, about: string, page = name): Topic {
   return { name, about, page: `${page}.md` };
 }
 
-/** Reads a file of the package's documentation. @param page its path below `docs/` */
-export function readPage(page: string): Promise<string> {
-  return readPackageFile(`docs/${page}`);
+/**
+ * Reads a file of the package's documentation.
+ * @param page its path below `docs/`
+ * @throws MgwError('usage') if there is no such file.
+ */
+export async function readPage(page: string): Promise<string> {
+  return readPackageFile(`docs/${page}`).catch(() => {
+    throw usageError(`There is no page ${page} in the documentation.`, ['mgw', 'help']);
+  });
 }

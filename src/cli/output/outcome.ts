@@ -1,4 +1,5 @@
 import { type Charged, exitCodes, type MgwError } from '../../errors.ts';
+import { isObject } from '../../json.ts';
 import { escapeControls } from '../../printable.ts';
 
 /** The outcome of a command, printed in one place as text or as one JSON document (design 2). */
@@ -57,6 +58,26 @@ function withFields(json: Record<string, unknown>, fields: readonly string[]): R
 function picked(value: unknown, fields: readonly string[]): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).filter(([name]) => fields.includes(name)));
+}
+
+/**
+ * Returns the names of `--fields` that no member of the document has. None if a list in it is empty: its members are
+ * unknown.
+ */
+export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
+  const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
+  const isEmpty = Object.values(json).some((value) => Array.isArray(value) && value.length === 0);
+  const known = new Set([
+    ...['ok', 'exit_code', 'error', ...Object.keys(json)],
+    ...parts.flatMap((part) => (isObject(part) ? Object.keys(part) : [])),
+  ]);
+  return { unknown: isEmpty ? [] : fields.filter((name) => !known.has(name)), known: [...known] };
+}
+
+/** The names of `--fields` that a document lacks, and those that it has. */
+export interface UnknownFields {
+  unknown: string[];
+  known: string[];
 }
 
 /** Returns an error as a member of the JSON document. */
