@@ -59,7 +59,7 @@ export async function* readCsv(
 }
 
 /** The maximum number of rows without a value. Each takes as long as a row with values. */
-const maxEmptyRows = 200_000;
+const maxEmptyRows = 2 ** 20;
 
 // The first line of a file that was made for Excel may name the separator.
 const separatorLine = /^sep=(.)\r?\n/i;

@@ -184,7 +184,7 @@ describe('the size of a manifest', () => {
     ],
     ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
     ['only invalid rows', 'm.jsonl', () => '1\n'.repeat(10_002), /^m:10001: it has more than 10000 problems/],
-    ['millions of empty rows', 'm.csv', () => `id,prompt\n${',\n'.repeat(4e6)}`, /^m:200002: .*empty rows/],
+    ['millions of empty rows', 'm.csv', () => `id,prompt\n${',\n'.repeat(4e6)}`, /^m:1048578: .*empty rows/],
     ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
     [
       'a prompt that grows to gigabytes',
