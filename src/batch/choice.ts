@@ -17,7 +17,7 @@ export interface Choice {
 
 const open = new Set(['new', 'running', 'rejected']);
 /** States of rows that only a retry carries out. */
-const settled = new Set(['done', 'failed', 'changed', 'stale']);
+const settled = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 
 /** `batch run` covers every row, and leaves rows that failed, are in doubt or were changed as they are. */
 export const everyRow: Choice = {
@@ -53,8 +53,9 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry` makes rows again that ended badly, and pays for them. Open rows are continued, and rows in doubt are
- * left as they are. The file of a changed or stale row stays, and the new one is saved next to it.
+ * `batch retry` makes rows again, and pays for them: rows that ended badly, or those of `ids`, also if they are done. Open
+ * rows are continued, and rows in doubt are left as they are. The file of an earlier take stays, and the new one is saved
+ * next to it.
  * @param force replaces that file
  */
 export function retryOf(rows: RetriedRows, force: boolean): Choice {
@@ -72,12 +73,10 @@ export function retryOf(rows: RetriedRows, force: boolean): Choice {
     toCarryOut: (planned, before) => {
       const { state, take } = planned;
       if (open.has(state)) return planned;
-      const isBad = ids === undefined ? isOfKind(state) : settled.has(state) && state !== 'done';
+      const isChosen = ids === undefined ? isOfKind(state) : settled.has(state);
       // Another process has retried it meanwhile. The user asked for one retry.
-      if (!isBad || take.number !== before) return undefined;
-      return (state === 'changed' || state === 'stale') && !force && isSaved(planned)
-        ? takeNextToIt(planned)
-        : nextTake(planned);
+      if (!isChosen || take.number !== before) return undefined;
+      return !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);
     },
     // Only once: the result of a retry is not retried.
     retake: (planned) =>

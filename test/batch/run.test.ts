@@ -220,11 +220,26 @@ describe('a row that failed', () => {
       stdout: `${scene.at('a.mp4')}\n`,
     });
     expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
-    for (const again of [['run'], ['retry', '--failed'], ['retry', '--id', 'a']])
+    for (const again of [['run'], ['retry', '--failed']])
       expect(await scene.batch(again[0] ?? '', file, ...again.slice(1))).toMatchObject({ code: 0 });
     expect(charges()).toEqual({ 'a boat': 2, 'a cat': 1 });
     const shown = await runHereAs(scene.user, ['jobs', 'show', '@m/a', '--json']);
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
+  });
+
+  it('is made again by retry --id also if it is done, next to its first file', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    await scene.batch('run', file);
+    const retry = ['retry', file, '--id', 'a'] as const;
+    const again = await scene.batch(...retry);
+    expect(again).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
+    expect(again.stderr).toContain('Done before, made again and paid for again: a.');
+    expect(await scene.batch(...retry, '--force')).toMatchObject({
+      code: 0,
+      stdout: `${scene.at('a.2.mp4')}\n`,
+    });
+    expect(charges()).toEqual({ 'a boat': 3, 'a cat': 1 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
   it('is refused by retry if no row has the id', async () => {
@@ -264,8 +279,7 @@ describe('a row that was changed', () => {
     expect(scene.gateway.charges.has('a ship')).toBe(false);
     const retry = ['retry', file, '--id', 'a'] as const;
     expect(await scene.batch(...retry)).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
-    for (const again of [retry, ['run', file] as const])
-      expect(await scene.batch(...again)).toMatchObject({ code: 0, stdout: '' });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
     expect(existsSync(scene.at('a.mp4'))).toBe(true);
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });

@@ -52,6 +52,7 @@ export async function execute(
     return { json: planView(batch, ready.plan), error: refusal(ready.plan, command) };
   }
   if (ready.needsFrames) await checkFfmpeg();
+  tellMadeAgain(context, ready);
   // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
@@ -86,6 +87,17 @@ export async function execute(
     await results?.close();
   }
 }
+
+// A retry of rows that are done may be a mistake.
+function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
+  const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
+  if (ids.length === 0) return;
+  const named = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
+  const others = ids.length > named.length ? ` and ${ids.length - named.length} more` : '';
+  progress.note(`Done before, made again and paid for again: ${named.join(', ')}${others}.`);
+}
+
+const maxNamed = 10;
 
 function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): BatchDisplay {
   const { io, globals, clock } = context;

@@ -24,8 +24,8 @@ Examples:
   $ mgw batch retry clips.csv --rated 2`;
 
 /**
- * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: makes rows again that ended badly, and pays
- * for them again.
+ * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: makes rows again, and pays for
+ * them again.
  */
 export function registerRetry(command: Command, run: Run): void {
   command
@@ -38,7 +38,7 @@ export function registerRetry(command: Command, run: Run): void {
     .addOption(
       single('--rated <n>', 'all rows whose result is rated n or less; it is kept', wholeNumber(1, 5)),
     )
-    .addOption(repeatable('--id <id...>', 'the row of this id'));
+    .addOption(repeatable('--id <id...>', 'the row of this id, also if it is done'));
   addRunOptions(command);
   command
     .addHelpText('after', examples)
