@@ -61,8 +61,8 @@ function picked(value: unknown, fields: readonly string[]): unknown {
 }
 
 /**
- * Returns the names of `--fields` that no member of the document has. None if a list in it is empty: its members are
- * unknown.
+ * Returns the names of `--fields` if no member of the document has one of them. None if one has, since many members are
+ * optional, or if a list in it is empty.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -71,13 +71,14 @@ export function unknownFields(json: Record<string, unknown>, fields: readonly st
     ...['ok', 'exit_code', 'error', ...Object.keys(json)],
     ...parts.flatMap((part) => (isObject(part) ? Object.keys(part) : [])),
   ]);
-  return { unknown: isEmpty ? [] : fields.filter((name) => !known.has(name)), known: [...known] };
+  const isKnown = isEmpty || fields.some((name) => known.has(name));
+  return { unknown: isKnown ? [] : fields, known: [...known] };
 }
 
 /** The names of `--fields` that a document lacks, and those that it has. */
 export interface UnknownFields {
-  unknown: string[];
-  known: string[];
+  unknown: readonly string[];
+  known: readonly string[];
 }
 
 /** Returns an error as a member of the JSON document. */
