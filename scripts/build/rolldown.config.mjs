@@ -111,6 +111,19 @@ const withoutAjv = {
   },
 };
 
+// pg 8 prints a warning of its own if it finds the password in ~/.pgpass.
+const quietPassword = {
+  name: 'pg-without-warning-of-pgpass',
+  transform: {
+    filter: { id: /pg\/lib\/client\.js$/ },
+    handler(code) {
+      if (!code.includes(' pgPassDeprecationNotice()'))
+        throw new Error('pg no longer warns of ~/.pgpass, or does not read it: take this out, or read it');
+      return code.replace(' pgPassDeprecationNotice()', '');
+    },
+  },
+};
+
 // When it is loaded, undici builds a tree of header names to convert them to lower case. Without the tree it uses `toLowerCase`.
 const withoutTree = {
   name: 'undici-without-its-tree',
@@ -266,6 +279,7 @@ const program = {
     withoutTree,
     oneParser,
     fewConstants,
+    quietPassword,
     loadWhenUsed,
     inAscii,
     shortNames,
@@ -292,7 +306,7 @@ const library = {
   ...common,
   input: { library: 'src/library/library.ts' },
   preserveEntrySignatures: 'strict',
-  plugins: [withoutProtocols, asModule, declarations('src', 'library/library.ts')],
+  plugins: [withoutProtocols, quietPassword, asModule, declarations('src', 'library/library.ts')],
   // The stack traces of the user's program quote its lines.
   output: {
     ...output,

@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../../src/config/resolve.ts';
 import { sharedLedger } from '../../../src/flows/settings.ts';
@@ -6,6 +8,7 @@ import { Database } from '../../../src/ledger/postgres/database.ts';
 import { tlsOptions, tlsWarning } from '../../../src/ledger/postgres/tls.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
+import { newUser } from '../../support/cli.ts';
 
 describe('TLS to the database', () => {
   afterEach(() => vi.unstubAllEnvs());
@@ -78,15 +81,20 @@ describe('TLS to the database', () => {
   it('names PGPASSWORD if the server wants a password and none is set', async () => {
     vi.stubEnv('PGPASSWORD', undefined);
     vi.stubEnv('PGPASSFILE', '/nowhere/pgpass');
-    const { port } = await listen((socket, text) => {
-      const nonce = /r=([^,]+)$/.exec(text)?.[1];
-      const asked = nonce === undefined ? [10, 'SCRAM-SHA-256\0\0'] : [11, `r=${nonce}x,s=c2FsdA==,i=4096`];
-      socket.write(authentication(...(asked as [number, string])));
-    });
+    const { port } = await listen(asksForPassword);
     await expect(ask(`postgres://mgw@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining('and none was given. Set PGPASSWORD') as string,
     });
+  });
+
+  it('takes the password of ~/.pgpass, without a warning', async () => {
+    const { port, sent } = await listen(asksForPassword);
+    const user = newUser('http://127.0.0.1:9', { MGW_STATE: `postgres://mgw@127.0.0.1:${port}/d` });
+    writeFileSync(join(user.cwd, '.pgpass'), `127.0.0.1:${port}:*:mgw:hunter2\n`, { mode: 0o600 });
+    const { stderr } = await user.run(['jobs', 'ls']);
+    expect(sent()).toContain(',p=');
+    expect(stderr).toMatch(/^mgw: .* requires a password: refused\./);
   });
 
   it('sends no password in clear', async () => {
@@ -104,6 +112,14 @@ async function ask(address: string): Promise<unknown> {
   const database = new Database(parseStateUrl(address));
   onEnd(() => database.close());
   return database.query('SELECT');
+}
+
+// Asks for a password by SCRAM, and refuses any.
+function asksForPassword(socket: Socket, text: string): void {
+  const [, proof, nonce] = /(,p=)|r=([^,]+)$/.exec(text) ?? [];
+  if (proof !== undefined) socket.write('E\0\0\0\x1cSFATAL\0C28P01\0Mrefused\0\0', 'latin1');
+  else if (nonce === undefined) socket.write(authentication(10, 'SCRAM-SHA-256\0\0'));
+  else socket.write(authentication(11, `r=${nonce}x,s=c2FsdA==,i=4096`));
 }
 
 function authentication(kind: number, text = ''): Buffer {
