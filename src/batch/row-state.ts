@@ -9,6 +9,7 @@ import { shownState } from '../jobs/reconcile.ts';
 import { pathsAt } from '../jobs/output.ts';
 import type { Json } from '../json.ts';
 import { isObjectUrl } from '../store-url.ts';
+import { fleetStateOf } from './fleet/fleet-state.ts';
 import { countOf, submissionOf, type Work } from './work.ts';
 
 /** The states of a row, in display order. */
@@ -25,7 +26,7 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, and its file is not saved yet. `rejected` was
+ * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended. `rejected` was
  * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
  * a row that a run does not carry out. `stale` was made from a video that was made again since.
  */
@@ -69,7 +70,7 @@ export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowSta
   const changes = changesOf(job, work, deps);
   if (changes !== undefined) return { state: 'changed', take, changes };
   const own = ownPath(job, path);
-  const state = stateOf(job, own ?? path, countOf(work), deps.isAnywhere);
+  const state = stateOf(job, own ?? path, countOf(work), deps);
   return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
 }
 
@@ -89,13 +90,16 @@ function ownPath({ record }: Job, path: string): string | undefined {
   });
 }
 
-function stateOf(job: Job, path: string, count: number, isAnywhere = false): RowState {
+function stateOf(job: Job, path: string, count: number, deps: RowStatusDeps): RowState {
   const state = shownState(job);
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (state === 'prepared') return 'new';
   if (state !== 'succeeded') return 'running';
-  const isDone = (isAnywhere && isDelivered(job)) || filesOf(job, path, count) !== undefined;
-  return isDone ? 'done' : 'running';
+  const { ledger, isAnywhere = false } = deps;
+  const isEnded = isDelivered(job);
+  // Other machines see the record, and not the file: if its run died before it recorded the end, another run does.
+  const isHere = filesOf(job, path, count) !== undefined && (isEnded || fleetStateOf(ledger) === undefined);
+  return isHere || (isAnywhere && isEnded) ? 'done' : 'running';
 }
 
 /** Returns the path of a job's files, with the job's id inserted. */
@@ -103,8 +107,10 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
 
-function isDelivered({ record }: Job): boolean {
-  return record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);
+// `--strict` keeps a file that differs, and does not deliver it.
+function isDelivered({ record, files }: Job): boolean {
+  const isDiffering = files.some(({ mismatches }) => mismatches !== undefined);
+  return isDiffering || record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);
 }
 
 /**

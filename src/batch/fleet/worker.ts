@@ -9,14 +9,10 @@ import type { Slot } from '../paced-client.ts';
 import { stateAfter } from '../tally.ts';
 import type { RowState } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
-import {
-  heldMs,
-  retryDelayMs,
-  shortDelayMs,
-  type QueuedBatch,
-  type RowQueue,
-  type ClaimedRow,
-} from './row-queue.ts';
+import { heldMs, retryDelayMs, shortDelayMs } from './row-queue.ts';
+import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
+
+type Rows = Map<string, ClaimedRow>;
 
 /** A batch of the queue, opened to be worked on. */
 export interface OpenedBatch {
@@ -149,7 +145,10 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    const run = new BatchRun(job, options, this.#watcherOf(batch, rows), () => Promise.resolve());
+    // The end of its job is recorded by then: no other worker looks at a row that has ended.
+    const onDone = ({ planned }: RowEnd): Promise<void> =>
+      this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'done'));
+    const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
     try {
       while (!this.#isOver && !run.isOver) {
         if (this.#inHand >= this.#options.concurrency) {
@@ -182,6 +181,9 @@ export class Worker {
       }
     } finally {
       await run.end();
+      // Their ends could not be recorded.
+      for (const row of rows.values()) this.#options.queue.drop(row);
+      this.#makeRoom(rows.size);
       await options.pace.close();
     }
     if (run.stoppedBy !== undefined) this.#judge(queued.name, run.stoppedBy);
@@ -204,10 +206,10 @@ export class Worker {
     slot: Slot | undefined,
     { batch, plan }: OpenedBatch,
     run: BatchRun,
-    rows: Map<string, ClaimedRow>,
+    rows: Rows,
   ): Promise<void> {
     const { queue } = this.#options;
-    const release = (tell: () => Promise<void>): Promise<void> => {
+    const release = (tell: (row: ClaimedRow) => Promise<void>): Promise<void> => {
       slot?.leave();
       return this.#release(taken.id, rows, tell);
     };
@@ -232,7 +234,7 @@ export class Worker {
     run.start(own, slot);
   }
 
-  #watcherOf(batch: Batch, rows: Map<string, ClaimedRow>): RunWatcher {
+  #watcherOf(batch: Batch, rows: Rows): RunWatcher {
     const { queue } = this.#options;
     return {
       began: (planned) => this.#watcher.began(batch, planned),
@@ -240,35 +242,35 @@ export class Worker {
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {
         const { planned, error } = end;
-        const taken = rows.get(planned.id);
         const state = stateAfter(end);
-        if (taken !== undefined && error !== undefined && isOwnPath(planned, error)) {
+        if (error !== undefined && isOwnPath(planned, error)) {
           this.#watcher.bad(batch, planned.id, error.message);
-          return this.#release(planned.id, rows, () => queue.end(taken, 'bad', error.message));
+          return this.#release(planned.id, rows, (row) => queue.end(row, 'bad', error.message));
         }
         const rest = error === undefined ? undefined : retryDelayMs(error);
         if (error?.code !== 'budget') this.#stayFor(rest ?? 0);
         await this.#watcher.ended(batch, end, state, rest !== undefined);
-        if (taken === undefined) return;
-        await this.#release(planned.id, rows, () =>
+        if (error === undefined) return;
+        await this.#release(planned.id, rows, (row) =>
           rest === undefined
-            ? queue.end(taken, state, error?.message)
-            : queue.giveBack(taken, rest, error?.message),
+            ? queue.end(row, state, error.message)
+            : queue.giveBack(row, rest, error.message),
         );
       },
     };
   }
 
   // If the state of a row cannot be determined now, the next worker that takes it reads it from the ledger.
-  async #release(id: string, rows: Map<string, ClaimedRow>, tell: () => Promise<void>): Promise<void> {
-    const taken = rows.get(id);
+  async #release(id: string, rows: Rows, tell: (row: ClaimedRow) => Promise<void>): Promise<void> {
+    const row = rows.get(id);
+    if (row === undefined) return;
     rows.delete(id);
     this.#makeRoom(1);
     this.#stayFor(0);
     try {
-      await tell();
+      await tell(row);
     } catch (error) {
-      if (taken !== undefined) this.#options.queue.drop(taken);
+      this.#options.queue.drop(row);
       this.#watcher.note(messageOf(error));
     }
   }

@@ -55,6 +55,7 @@ export class Fleet {
   readonly #proxy: CuttingProxy;
   readonly #machines: Machines;
   readonly #trial: Trial;
+  readonly #database: string;
   readonly #direct: string;
   readonly #running = new Map<number, Running>();
   #deaths = 0;
@@ -69,14 +70,15 @@ export class Fleet {
     server: PostgresServer,
     proxy: CuttingProxy,
     gateway: BatchGateway,
-    direct: string,
+    database: string,
   ) {
     this.#trial = trial;
     this.#server = server;
     this.#proxy = proxy;
     this.gateway = gateway;
-    this.#direct = direct;
-    this.#machines = new Machines(gateway.url, direct.replace(`:${server.port}/`, `:${proxy.port}/`));
+    this.#database = database;
+    this.#direct = `${server.url(database)}?lease=2s`;
+    this.#machines = new Machines(gateway.url, this.#direct.replace(`:${server.port}/`, `:${proxy.port}/`));
   }
 
   /** @param port the server's, or that of a pool before it */
@@ -86,7 +88,7 @@ export class Fleet {
     const proxy = await CuttingProxy.open(port);
     const gateway = await startBatchGateway();
     onEnd(() => gateway.close());
-    return new Fleet(trial, server, proxy, gateway, `${server.url(name)}?lease=2s`);
+    return new Fleet(trial, server, proxy, gateway, name);
   }
 
   /** Lets the fleet carry a batch out, and looks at what it came to once everybody has ended. */
@@ -154,9 +156,7 @@ export class Fleet {
   async #outcome(file: string): Promise<Outcome> {
     const last = this.#machines.machine(this.#direct);
     const { view: status } = await read(last, 'batch', 'status', file);
-    const left = (status['rows'] as RowView[]).filter(({ state }) =>
-      ['new', 'running', 'blocked'].includes(state),
-    );
+    const left = await this.#leftOf(status['rows'] as RowView[]);
     const args = [...this.#machines.output, '--poll-interval', '50ms', '--retries', '20'];
     const { view } = await read(last, 'batch', 'run', file, ...args);
     const bad = new Map((view['rows'] as RowView[]).map((row) => [row.id, row]));
@@ -171,12 +171,25 @@ export class Fleet {
     return {
       paidTwice: paid.map(([prompt]) => prompt),
       astray,
-      left: left.map(({ id, state }) => `${id} ${state}`),
+      left,
       unknown: [...bad.values()].filter(({ state }) => state === 'unknown').length,
       done: this.#trial.rows - bad.size,
       maxAtOnce: this.#maxAtOnce,
       deaths: this.#deaths,
     };
+  }
+
+  // Shows the records of their jobs.
+  async #leftOf(rows: RowView[]): Promise<string[]> {
+    const left: string[] = [];
+    for (const { id, state } of rows.filter((row) => ['new', 'running', 'blocked'].includes(row.state))) {
+      const jobs = `select job from mgw.events where line like '%clips/${id}"%'`;
+      const ask = (statement: string): Promise<string> => this.#server.query(statement, this.#database);
+      this.#trial.say?.(await ask(`select line from mgw.events where job in (${jobs}) order by job, n`));
+      const queued = await ask(`select state, outcome, lost, why from mgw.batch_rows where id = '${id}'`);
+      left.push(`${id} ${state}, in the queue: ${queued.replaceAll('\t', ' ')}`);
+    }
+    return left;
   }
 
   #isWhole(row: number): boolean {

@@ -267,6 +267,24 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
+  it('finishes a row whose worker died when it had saved the file, before it recorded that', async () => {
+    const proxy = await CuttingProxy.open(place.port);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const killed = machines
+      .machine(place.url('', proxy.port))
+      .start(['worker', ...machines.output, ...quick]);
+    proxy.before(/type\W+delivered\W/, () => {
+      killed.child.kill('SIGKILL');
+      proxy.hold();
+    });
+    expect((await killed.result).code).toBe(137);
+    await place.query('update mgw.leases set until = clock_timestamp()');
+    expect((await work()).code).toBe(0);
+    const elsewhere = await runHereAs(machines.machine(), ['batch', 'status', 'clips', '--json']);
+    expect(elsewhere.json['batch']).toMatchObject({ states: { done: 1 } });
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
   it('quarantines a row with which two workers died; it is handed out again on demand', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
