@@ -74,10 +74,24 @@ export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
 }
 
 /**
- * Changes a text so that the runner finds no command in it: `::add-mask::` at the beginning of a line, `##[` anywhere.
+ * Returns a filter for a text that arrives in pieces. It changes the text so that the runner finds no command in it:
+ * `::add-mask::` at the beginning of a line, after white space, or `##[` anywhere. The text may have one character per
+ * byte, in any encoding.
  */
-export function withoutCommands(text: string): string {
-  return text.replace(/^(\s*):(?=:)/gm, '$1: ').replaceAll('##[', '## [');
+export function commandFilter(): (piece: string) => string {
+  // The end of the last line, as far as a command could continue it in the next piece.
+  let end = '';
+  return (piece) => {
+    // White space beyond ASCII counts too, so "blank" is all that is not visible ASCII.
+    const safe = `${end}${piece}`
+      .replace(/^([^!-~\n\r\u2028\u2029]*):(?=:)/gm, '$1: ')
+      .replaceAll('##[', '## [');
+    const line = safe.slice(Math.max(safe.lastIndexOf('\n'), safe.lastIndexOf('\r')) + 1);
+    const written = safe.slice(end.length);
+    const isBlank = /^[^!-~]*:?$/.test(line);
+    end = isBlank ? line.replace(/[^:]/g, '') : `x${line.slice(-2)}`;
+    return written;
+  };
 }
 
 /**
@@ -89,16 +103,9 @@ export function withoutCommandsIn(io: Io): Io {
 }
 
 function filtered<Stream extends Writable>(stream: Stream): Stream {
-  // The end of the last line, as far as a command could continue it in the next text.
-  let end = '';
-  const write = (text: unknown, ...rest: []): boolean => {
-    if (typeof text !== 'string') return stream.write(text, ...rest);
-    const safe = withoutCommands(end + text);
-    const line = safe.slice(safe.lastIndexOf('\n') + 1);
-    const written = safe.slice(end.length);
-    end = /^\s*:?$/.test(line) ? line.trimStart() : `x${line.slice(-2)}`;
-    return stream.write(written, ...rest);
-  };
+  const filter = commandFilter();
+  const write = (text: unknown, ...rest: []): boolean =>
+    stream.write(typeof text === 'string' ? filter(text) : text, ...rest);
   return new Proxy(stream, {
     get: (target, name) => {
       if (name === 'write') return write;

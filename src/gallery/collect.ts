@@ -118,15 +118,7 @@ function reasonOf(
     return job.files.length === 0 ? 'Its result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;
-  return withoutPlaces(withoutQueries(redact(printable(job.error.message, 1000))), folders);
-}
-
-// A URL stays, without a possible signature.
-function withoutQueries(text: string): string {
-  return text.replace(/[^\s"'<>]+/g, (word) => {
-    const [address = ''] = word.split('?', 1);
-    return address !== word && /https?:\/\//i.test(address) ? `${address}?[…]` : word;
-  });
+  return withoutPlaces(printable(redact(job.error.message), 1000), folders);
 }
 
 function withoutPlaces(text: string, folders: readonly string[]): string {
@@ -160,7 +152,7 @@ async function filesOf(job: Job, deps: CollectDeps): Promise<GalleryFile[]> {
 function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'delivered' | 'mismatches'> {
   const { delivered, mismatches } = file;
   if (delivered === undefined) return {};
-  const texts = mismatchTexts(file).map((text) => redact(printable(text, 200)));
+  const texts = mismatchTexts(file).map((text) => printable(redact(text), 200));
   return { delivered: deliveredText(delivered), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 

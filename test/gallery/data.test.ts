@@ -13,7 +13,7 @@ import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
 import { compose } from '../../src/protocols/compose.ts';
 import { protocolNamed } from '../../src/protocols/registry.ts';
-import { redactor } from '../../src/redact.ts';
+import { redactor, withoutSignatures } from '../../src/redact.ts';
 import { wavHeader } from '../../src/speech/containers.ts';
 
 const id = 'job_1m81drhkcpw8an';
@@ -36,7 +36,7 @@ function jobOf(protocol: JobKind, request: Json, more: JobEvent[] = [], key?: st
 
 const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
 const deps = (links: Links): CollectDeps => ({
-  redact: redactor([key]),
+  redact: (text) => withoutSignatures(redactor([key])(text)),
   hrefOf: ({ files }, index) => links.to(files[index]?.path ?? ''),
   fileState: stateBySize,
   peaksOf: () => Promise.resolve(undefined),
@@ -55,7 +55,11 @@ describe('an item', () => {
     const message = `${key} cannot read https://cdn.example.com/a.png?X-Sig=abc&e=1 for /home/anna/a.png or ${folder}/clips/b`;
     const job = jobOf(
       'c',
-      { model: 'm', prompt: `with ${key}`, image: 'https://a.example/x.png?sign=abcdef' },
+      {
+        model: 'm',
+        prompt: `with ${key} https://a.example/b?auth_key=1-0-0-abcdef`,
+        image: 'https://a.example/x.png?hm=abcdefgh',
+      },
       [
         { type: 'accepted', handle: 't' },
         { type: 'file', file },
@@ -70,13 +74,13 @@ describe('an item', () => {
     expect(item).toMatchObject({
       state: 'filtered',
       files: [{ href: '../clips/a%20%23%3F%25%22%3Cb%3E.mp4', name, kind: 'video', bytes: 4 }],
-      noRedo: 'its body holds a signed address',
+      noRedo: 'its body holds an address that may be signed',
       command: `mgw jobs show ${id}`,
     });
     const text = JSON.stringify(item);
-    for (const secret of [key, 'canary', 'X-Sig', 'sign=', 'abcdef', '/home/anna', folder])
+    for (const secret of [key, 'canary', 'X-Sig=abc', 'abcdef', '/home/anna', folder])
       expect(text).not.toContain(secret);
-    expect(item?.reason).toContain('https://cdn.example.com/a.png?[…]');
+    expect(item?.reason).toContain('https://cdn.example.com/a.png?X-Sig=[redacted]&e=1');
   });
 
   it('links nothing that only an absolute path would lead to', () => {

@@ -4,6 +4,8 @@ import { deadlineIn } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobState } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import type { StreamedReply } from '../../src/http/client.ts';
+import { query } from '../../src/jobs/observe.ts';
 import { watch, type WatchedJob, type WatchOptions } from '../../src/jobs/watch.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
@@ -430,6 +432,23 @@ describe('Protocol A', () => {
       'The response broke off: the time to wait ran out',
     ]);
     expect(at.server.requests).toHaveLength(3);
+  });
+
+  it.each([
+    ['an answer with 15 MiB of text', 15, 'observation'],
+    ['no more than 16 MiB of an endless one', 64, 'again'],
+  ])('%s is read', async (_, mebibytes, kind) => {
+    const { deps } = await sceneOf(a, operation);
+    let sent = 0;
+    const body = async function* (): AsyncGenerator<Uint8Array> {
+      for (; sent < mebibytes; sent += 1) yield await Promise.resolve(Buffer.alloc(1024 * 1024, ' '));
+      yield Buffer.from(inline);
+    };
+    const stream = (): Promise<StreamedReply> =>
+      Promise.resolve({ status: 200, headers: {}, body: body(), close: () => undefined });
+    const client = { ...deps.client, stream };
+    expect((await query(operation, undefined, a, { ...deps, client })).verdict.kind).toBe(kind);
+    expect(sent).toBeLessThanOrEqual(16);
   });
 });
 

@@ -7,6 +7,7 @@ import { startGallery } from '../../src/gallery/server.ts';
 import { withoutSignatures } from '../../src/redact.ts';
 import { FaultGateway } from '../faults/gateway.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt'];
 
@@ -14,7 +15,7 @@ let gateway: FaultGateway;
 let user: User;
 beforeEach(async () => {
   gateway = await FaultGateway.start({ protocol: 'c' });
-  user = newUser(gateway.url);
+  user = userHere(gateway.url);
 });
 afterEach(() => gateway.close());
 
@@ -137,7 +138,7 @@ describe('the key inside a request', () => {
     const ran = await user.run(args);
     expect(ran.code, ran.stderr).toBe(0);
     expect(gateway.submissions).toHaveLength(1);
-    await user.run(['jobs', 'gallery', '-o', 'page']);
+    expect(await user.start(['jobs', 'gallery', '-o', 'page']).result).toMatchObject({ code: 0 });
     const written = textBelow(user.cwd);
     expect(written).toContain('[redacted]');
     expect(written).not.toContain(spelling);
@@ -148,7 +149,8 @@ describe('the key inside a request', () => {
     const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
     const body = { [canaryKey]: 'x' };
     writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
-    const args = ['batch', 'run', 'm.jsonl', '--sidecar', '--results', 'results.jsonl', '--name', 'b'];
+    const results = ['--sidecar', '-o', '{id}.{ext}', '--results', join(user.cwd, 'results.jsonl')];
+    const args = ['batch', 'run', 'm.jsonl', '--name', 'b', '--poll-interval', '50ms', ...results];
     const ran = await user.run([...args, '-d', `notes=${canaryKey}`, '--ignore-columns', 'notes']);
     expect(ran.code, ran.stderr).toBe(0);
     const named = ['video', 'c', 'submit', 'a boat', '--model', `m-${canaryKey}`, '--no-check'];
@@ -188,12 +190,14 @@ describe('the key inside a request', () => {
   });
 });
 
-it('a sidecar and the results of a batch are their owner’s, and sign no address', async () => {
+it('a sidecar and the results of a batch are their owner’s, and they and a gallery sign no address', async () => {
   const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
-  const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', image };
+  const prompt = 'a boat as in https://files.example/b.png?auth_key=0123456789abcdef0123';
+  const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt, image };
   writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify(row));
-  const args = ['batch', 'run', 'm.jsonl', '--sidecar', '--results', 'results.jsonl'];
-  const ran = await user.run([...args, '--poll-interval', '50ms']);
+  const args = ['batch', 'run', 'm.jsonl', '--sidecar', '-o', '{id}.{ext}'];
+  const results = join(user.cwd, 'results.jsonl');
+  const ran = await user.run([...args, '--results', results, '--poll-interval', '50ms']);
   expect(ran.code, ran.stderr).toBe(0);
   for (const name of ['a.mp4.json', 'results.jsonl']) {
     const path = join(user.cwd, name);
@@ -201,6 +205,11 @@ it('a sidecar and the results of a batch are their owner’s, and sign no addres
     expect(readFileSync(path, 'utf8')).toContain('X-Amz-Signature=[redacted]');
     expect(() => JSON.parse(readFileSync(path, 'utf8')) as unknown).not.toThrow();
   }
+  await user.start(['jobs', 'gallery', '-o', 'page']).result;
+  const page = readFileSync(join(user.cwd, 'page/index.html'), 'utf8');
+  expect(page).toContain('a boat as in https://files.example/b.png?auth_key=[redacted]');
+  for (const text of [page, readFileSync(join(user.cwd, 'a.mp4.json'), 'utf8')])
+    expect(text).not.toContain('0123456789abcdef0123');
 });
 
 it.each([
@@ -228,7 +237,7 @@ it('a spreadsheet runs no cell of spend --csv', async () => {
   const tag = '=HYPERLINK("http://x")';
   await user.run([...submit, 'a boat']);
   const exported = (await user.run(['jobs', 'export'])).stdout;
-  const other = newUser(gateway.url);
+  const other = userHere(gateway.url);
   const text = exported.replaceAll('"vendor-h3-mini"', JSON.stringify(`${tag}\u{9b}2J`));
   writeFileSync(join(other.cwd, 'jobs.jsonl'), text);
   await other.run(['jobs', 'import', 'jobs.jsonl']);

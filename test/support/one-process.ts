@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
 import { PassThrough, Writable } from 'node:stream';
@@ -62,7 +62,7 @@ function pathIn(folder: string, flag: string | undefined, word: string): string 
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-' && !word.includes('://');
   if (path === '' || isAbsolute(path)) return word;
-  const isFile = (): boolean => statSync(join(folder, path), { throwIfNoEntry: false })?.isFile() === true;
+  const isFile = (): boolean => existsSync(join(folder, path)) && statSync(join(folder, path)).isFile();
   return isOutput || isFile() ? `${at}${folder}/${path}` : word;
 }
 

@@ -76,12 +76,20 @@ function summaryLines(
     cost?.at_most ?? 'unknown',
   ]);
   const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
-  const next = error?.next === undefined ? '' : ` Next: \`${error.next.map(shellWord).join(' ')}\``;
+  const next = error?.next === undefined ? '' : ` Next: ${codeSpan(error.next.map(shellWord).join(' '))}`;
   return [
     ...(rows.length > 0 ? markdownTable(['job', 'model', 'state', 'cost at most'], rows, cell) : []),
     ...(saved.length > 0 ? ['', ...saved] : []),
     ...(error === undefined ? [] : ['', `${cell(error.message)}${next}`]),
   ];
+}
+
+// The delimiters are longer than any run of backticks in the text, so that none ends the span.
+function codeSpan(text: string): string {
+  const runs = text.match(/`+/g) ?? [];
+  const delimiter = '`'.repeat(runs.reduce((longest, { length }) => Math.max(longest, length), 0) + 1);
+  const line = text.replace(/\s+/g, ' ');
+  return delimiter === '`' ? `\`${line}\`` : `${delimiter} ${line} ${delimiter}`;
 }
 
 /** Formats a text for Markdown: on one line, without secrets, and escaped. */
@@ -105,7 +113,7 @@ export async function appendSummary(
 ): Promise<void> {
   // A secret is recognized only before it is escaped.
   const cell: Cell = (text) =>
-    printableLine(withoutSignatures(deps.redact(text)), 1000).replace(/[|\\`<>&*_[\]]/g, '\\$&');
+    printableLine(withoutSignatures(deps.redact(text)), 1000).replace(/[|\\`<>&*_~[\]]/g, '\\$&');
   await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines(cell), '', ''].join('\n'), deps);
 }
 

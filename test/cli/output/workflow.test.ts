@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { notification, openerOf, openFile } from '../../../src/cli/afterwards.ts';
-import { withoutCommands } from '../../../src/cli/io.ts';
+import { commandFilter } from '../../../src/cli/io.ts';
 import { annotation, tellWorkflow } from '../../../src/cli/output/github.ts';
 import { MgwError } from '../../../src/errors.ts';
 
@@ -79,6 +79,14 @@ describe('a workflow gets', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
+  it('in the summary a command that ends neither its code span nor its line', async () => {
+    const next = ['mgw', 'a `b` ``` [c](d)\n\n# e'];
+    await tell({ json: { job }, error: new MgwError('task_failed', '~~~', { next }) });
+    expect(readFileSync(join(folder, 'summary'), 'utf8').trim().split('\n').at(-1)).toBe(
+      "\\~\\~\\~ Next: ```` mgw 'a `b` ``` [c](d) # e' ````",
+    );
+  });
+
   it('in the summary no part of a key that the end of a cell would cut', async () => {
     await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
@@ -102,10 +110,20 @@ describe('on the stderr of a workflow', () => {
     expect(annotation(new MgwError('pending', 'x'))).toMatch(/^::warning /);
   });
 
-  it('no text of others is a command', () => {
-    expect(withoutCommands('a::b\n::add-mask::x\n  ::stop-commands::y\n##[add-path]z')).toBe(
+  it.each([
+    [
+      ['a::b\n::add-mask::x\n  ::stop-commands::y\n##[add-path]z'],
       'a::b\n: :add-mask::x\n  : :stop-commands::y\n## [add-path]z',
-    );
+    ],
+    [['a\r   ', '::x\r:', ':y'], 'a\r   : :x\r: :y'],
+    [['#', '#[a]#', '#', '[b]\n', ':', ':c'], '## [a]## [b]\n: :c'],
+    [['\u{85}::a\n\u{3000}', '::b'], '\u{85}: :a\n\u{3000}: :b'],
+    [
+      [Buffer.from('\u{85}::a\n\u{2003}::b\u{ff}').toString('latin1')],
+      Buffer.from('\u{85}: :a\n\u{2003}: :b\u{ff}').toString('latin1'),
+    ],
+  ])('no text of others is a command, in whatever pieces it comes: %j', (pieces, shown) => {
+    expect(pieces.map(commandFilter()).join('')).toBe(shown);
   });
 });
 

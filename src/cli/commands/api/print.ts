@@ -1,11 +1,10 @@
-import { isUtf8 } from 'node:buffer';
 import type { Reply, Exchange, SubmitVerdict } from '../../../exchange.ts';
 import { readBounded } from '../../../http/body.ts';
 import { TransportError } from '../../../http/transport-error.ts';
 import { tryParseJson } from '../../../json.ts';
 import { cutPlace, printable } from '../../../printable.ts';
 import { redactHeaders } from '../../../redact.ts';
-import { isWorkflow, withoutCommands, write, type Io } from '../../io.ts';
+import { commandFilter, isWorkflow, write, type Io } from '../../io.ts';
 import type { Deadline } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { CallOptions, StreamedReply } from '../../../http/client.ts';
@@ -38,21 +37,15 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
   const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
   // A terminal gets only text: the gateway chooses the type.
   const isClean = stream !== undefined && !isText(reply) && io.stdout.isTTY !== true;
-  const isRead = isWorkflow(io.env) && !isClean;
+  const filter = isWorkflow(io.env) && !isClean ? commandFilter() : undefined;
   for await (const chunk of shown(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
-    await write(io.stdout, isRead ? harmless(chunk) : chunk);
+    const text = filter?.(Buffer.from(chunk).toString('latin1'));
+    await write(io.stdout, text === undefined ? chunk : Buffer.from(text, 'latin1'));
     // `mgw api … | head`: the rest is not read.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
   }
-}
-
-// A part of a text, in whole lines.
-function harmless(chunk: Uint8Array | string): Uint8Array {
-  const bytes = Buffer.from(chunk);
-  const encoding = isUtf8(bytes) ? 'utf8' : 'latin1';
-  return Buffer.from(withoutCommands(bytes.toString(encoding)), encoding);
 }
 
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;

@@ -15,7 +15,7 @@ import { startGallery } from '../../../gallery/server.ts';
 import { isIntact } from '../../../files/whole-file.ts';
 import type { Job, JobFile } from '../../../job.ts';
 import { rateJob } from '../../../jobs/view.ts';
-import { redactor, secretRedactor } from '../../../redact.ts';
+import { redactor, secretRedactor, withoutSignatures } from '../../../redact.ts';
 import { version } from '../../../installation.ts';
 
 /** The flags of `jobs gallery`. */
@@ -42,9 +42,10 @@ async function galleryHtml(
   const withGlobals = ([mgw = '', ...rest]: readonly string[]): string =>
     [mgw, ...globalArguments(context.globals).flat(), ...rest].map(shellWord).join(' ');
   const { home, cwd } = thisHost();
+  const redact = redactor(secrets);
   const deps: CollectDeps = {
     ...place,
-    redact: redactor(secrets),
+    redact: (text) => withoutSignatures(redact(text)),
     commandText: withGlobals,
     folders: [home, cwd, settings.stateDir.value],
     currency: currencyOf(settings),
