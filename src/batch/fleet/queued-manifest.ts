@@ -7,7 +7,7 @@ import { parseHead, parseRow } from './queued-row.ts';
 export interface QueueCounts {
   waiting: number;
   taken: number;
-  /** Rows whose workers died twice. */
+  /** Rows with which too many workers died. */
   quarantined: { id: string; why: string | null }[];
 }
 

@@ -43,8 +43,8 @@ export interface Added {
 
 /**
  * The rows of enqueued batches, handed out to workers one by one. A row belongs to its worker's lease: when the lease
- * ends, another worker takes the row, and the first one can no longer write to it. A row whose workers died twice is
- * quarantined. Handing out a row twice costs nothing: the ledger pays once.
+ * ends, another worker takes the row, and the first one can no longer write to it. A row with which five
+ * workers died is quarantined. Handing out a row twice costs nothing: the ledger pays once.
  */
 export class RowQueue {
   readonly #fleet: FleetState;
@@ -97,7 +97,7 @@ export class RowQueue {
     return taken;
   }
 
-  /** Takes rows back from leases that have ended. Returns those that it quarantines, since two workers died with them. */
+  /** Takes rows back from leases that have ended. Returns those that it quarantines. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     const found = await this.#fleet.ask<{ batch: string; id: string; state: string }>(recover);
     return found.filter(({ state }) => state === 'quarantined');
@@ -163,6 +163,9 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
   return found.length;
 }
 
+/** The number of workers that die with a row before it is quarantined. Each has several rows in hand. */
+const maxDeaths = 5;
+
 /** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */
 export const heldMs = 60_000;
 export const shortDelayMs = 15_000;
@@ -219,17 +222,23 @@ const recover = `
 with ended as materialized (
   select batch, id, lease from {batch_rows} kept where state = 'taken' and not ${isLive('kept')})
 update {batch_rows} set
-  state = case when lost >= 1 then 'quarantined' else 'waiting' end,
+  state = case when lost >= ${maxDeaths - 1} then 'quarantined' else 'waiting' end,
   lost = lost + 1, not_before = null, lease = null
 where (batch, id) in (
   select kept.batch, kept.id from {batch_rows} kept join ended using (batch, id)
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
+// A worker that releases a row after its lease has ended was cut off or stopped, and did not die.
 const release = `
 with given as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])
-    as given (batch, id, lease, outcome, delay, why))
+    as given (batch, id, lease, outcome, delay, why)),
+survived as (
+  update {batch_rows} kept set lost = kept.lost - 1,
+    state = case kept.state when 'quarantined' then 'waiting' else kept.state end
+  from given
+  where kept.batch = given.batch and kept.id = given.id and kept.lease is distinct from given.lease and kept.lost > 0)
 update {batch_rows} kept set
   state = case when given.outcome is null then 'waiting' else 'ended' end, lease = null,
   outcome = coalesce(given.outcome, kept.outcome), why = given.why,

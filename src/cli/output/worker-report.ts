@@ -111,7 +111,7 @@ export class WorkerReport implements WorkerWatcher {
   }
 
   quarantined(batch: string, id: string): void {
-    this.#line(`${batch}/${id} quarantined: two workers died with it → mgw batch enqueue ${batch} --again`);
+    this.#line(`${batch}/${id} quarantined: five workers died with it → mgw batch enqueue ${batch} --again`);
   }
 
   note(text: string): void {

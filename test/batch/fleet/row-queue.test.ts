@@ -115,10 +115,10 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
-  it('are quarantined when two workers died with them, until they are handed out again', async () => {
+  it('are quarantined when five workers died with them, until they are handed out again', async () => {
     await enqueue('a', 'b');
     const database = await openDatabase(place.url());
-    for (const expected of [[], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
+    for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
       const gone = await processIn(database);
       await new RowQueue(gone).take('clips', 1);
       await gone.die();
@@ -134,6 +134,21 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     });
     expect(await handOutAgain(one.ask, 'clips')).toBe(1);
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
+  });
+
+  it('of a worker that was only stopped or cut off count for no death when it wakes', async () => {
+    await enqueue('a');
+    const own = new RowQueue(one);
+    const [row] = await own.take('clips', 1);
+    await place.query('update mgw.batch_rows set lost = 4');
+    await one.die();
+    expect(await new RowQueue(other).recover()).toHaveLength(1);
+    if (row !== undefined) await own.giveBack(row, 0);
+    expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t4');
+    const [next] = await new RowQueue(other).take('clips', 1);
+    if (row !== undefined) await own.end(row, 'unknown');
+    if (next !== undefined) await new RowQueue(other).end(next, 'done');
+    expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
   it('that are given back count for no death, and wait as long as they are told to', async () => {

@@ -285,10 +285,11 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('quarantines a row with which two workers died; it is handed out again on demand', async () => {
+  it('quarantines a row with which five workers died; it is handed out again on demand', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
-    for (let times = 1; times <= 2; times += 1) {
+    await place.query('update mgw.batch_rows set lost = 3');
+    for (let times = 4; times <= 5; times += 1) {
       // Not before it knows the task: a submission whose answer died with its worker would be in doubt.
       const polled = new Promise<void>((resolve) => {
         gateway.before = ({ path }) => {
@@ -304,7 +305,9 @@ describeFleet('mgw worker', {}, (place) => {
       await place.query('update mgw.leases set until = clock_timestamp()');
     }
     const { stderr } = await work();
-    expect(stderr).toContain('clips/row-0 quarantined');
+    expect(stderr).toContain(
+      'clips/row-0 quarantined: five workers died with it → mgw batch enqueue clips --again',
+    );
     expect(await rowsInQueue()).toBe('row-0\tquarantined');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
     expect(status.json['queue']).toMatchObject({ quarantined: [{ id: 'row-0' }] });

@@ -54,7 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'leave out invalid rows')
-    .addOption(new Option('--again', 'hand out quarantined rows again (those whose workers died twice)'))
+    .addOption(new Option('--again', 'hand out quarantined rows again (five workers died with each)'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);

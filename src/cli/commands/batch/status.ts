@@ -66,7 +66,9 @@ async function queueOf(ask: Ask, name: string): Promise<QueueCounts | undefined>
 }
 
 function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): string {
-  const rows = quarantined.map(({ id }) => `${printableLine(id, 100)} quarantined: two workers died with it`);
+  const rows = quarantined.map(
+    ({ id }) => `${printableLine(id, 100)} quarantined: five workers died with it`,
+  );
   const again = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
   return [
     `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined`,
