@@ -91,6 +91,18 @@ describe('a run', () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
+  it.each(['/tmp/x/{id}.{ext}', '../{id}.{ext}', '.git/hooks/{id}', 's3://bucket/{id}.{ext}'])(
+    'lets no manifest choose a place outside of its folder: %s',
+    async (output) => {
+      const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat' };
+      const file = scene.file('m.yaml', JSON.stringify({ output, rows: [row] }));
+      const refused = await runHereAs(scene.user, ['batch', 'run', file]);
+      expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('in neither')]);
+      expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
+      expect(scene.gateway.requests).toEqual([]);
+    },
+  );
+
   it('saves nothing through a symbolic link that was made after it had paid', async () => {
     const outside = freshFolder();
     scene.gateway.judge = () => {

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { basename, extname, relative } from 'node:path';
+import { basename, dirname, extname, parse, relative, resolve, sep } from 'node:path';
 import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
@@ -49,7 +49,7 @@ export async function openBatch(
   const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), { ...options, output });
   const isOwn = options.output === undefined && known?.written !== null && manifest.head.output !== undefined;
   const isPlaceGiven = options.output !== undefined || (output !== undefined && known?.written === null);
-  const place = isOwn ? insideCurrent(batch.place) : batch.place;
+  const place = isOwn ? ownPlace(batch.place, file) : batch.place;
   return {
     ...batch,
     place,
@@ -73,11 +73,20 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// A stranger's manifest may come with a folder in which its output is a symbolic link.
-function insideCurrent(place: OutputPlace): OutputPlace {
-  if (isObjectUrl(place.folder)) return place;
-  const isBelow = !relative(process.cwd(), place.folder).startsWith('..');
-  return isBelow ? { ...place, root: process.cwd() } : place;
+// A manifest may come from a stranger, with a folder in which its output is a symbolic link. So its own output must be below
+// the current folder or its own.
+function ownPlace(place: OutputPlace, file: string): OutputPlace {
+  const folders = file === '-' ? ['.'] : ['.', dirname(file)];
+  const isBelow = (root: string): boolean =>
+    parse(root).root !== root &&
+    relative(root, place.folder)
+      .split(sep)
+      .every((step) => !step.startsWith('.'));
+  const root = folders.map((folder) => resolve(folder)).find(isBelow);
+  if (root !== undefined && !isObjectUrl(place.folder)) return { ...place, root };
+  throw usageError(
+    `output: ${printableLine(place.folder, 200)} is in neither the current folder nor that of the manifest. Change it, or give the place by -o.`,
+  );
 }
 
 // An output that was edited in the manifest since the last run overrides that of the last run.
