@@ -1,14 +1,18 @@
 import { writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
+import { createSecureContext, TLSSocket } from 'node:tls';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../../src/config/resolve.ts';
 import { sharedLedger } from '../../../src/flows/settings.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
 import { tlsOptions, tlsWarning } from '../../../src/ledger/postgres/tls.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
+import { type Authority, type Certificate, newAuthority, selfSigned } from '../../support/certificates.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { newUser } from '../../support/cli.ts';
+import { runHere } from '../../support/one-process.ts';
+import { closedPort, freshFolder } from '../../support/servers.ts';
 
 describe('TLS to the database', () => {
   afterEach(() => vi.unstubAllEnvs());
@@ -78,6 +82,38 @@ describe('TLS to the database', () => {
     expect(sent()).not.toContain('hunter2');
   });
 
+  const lastMonth = { notBefore: new Date(Date.now() - 31 * dayMs), notAfter: new Date(Date.now() - dayMs) };
+  it.each<[string, 'verify-full' | 'no-verify', boolean, (own: Authority) => Certificate]>([
+    ['of its address', 'verify-full', true, (own) => own.issue({ hosts: ['127.0.0.1'] })],
+    ['of another name', 'verify-full', false, (own) => own.issue({ hosts: ['localhost', 'db.example'] })],
+    ['that has expired', 'verify-full', false, (own) => own.issue({ hosts: ['127.0.0.1'], ...lastMonth })],
+    ['of its own making', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
+    ['of its own making', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],
+  ])('with a certificate %s and sslmode=%s: connects %s', async (_, mode, isTrusted, make) => {
+    vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', isTrusted ? '1' : '0');
+    const [authority, ca] = [newAuthority(), join(freshFolder(), 'ca.pem')];
+    writeFileSync(ca, authority.cert);
+    const secureContext = createSecureContext(make(authority));
+    const { port, sent } = await listen((socket) => {
+      socket.removeAllListeners('data').write('S');
+      const secure = new TLSSocket(socket, { isServer: true, secureContext });
+      secure.on('error', () => undefined).once('data', () => secure.end(fatal));
+    });
+    const address = `postgres://mgw@127.0.0.1:${port}/d?sslmode=${mode}&sslrootcert=${ca}`;
+    await expect(ask(address)).rejects.toMatchObject({
+      exitCode: 2,
+      message: expect.stringMatching(isTrusted ? /not today/ : /certificate/) as string,
+    });
+    expect(sent()).toHaveLength(8);
+  });
+
+  it('warns in every command if it is open to the network', async () => {
+    // Not an address of loopback, but it leads to this machine.
+    const address = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=disable&connect_timeout=1`;
+    const { stderr } = await runHere(['jobs', 'ls'], { ...newUser().env, MGW_STATE: address });
+    expect(stderr).toContain('The connection to the database is not encrypted: anyone on the network');
+  });
+
   it('names PGPASSWORD if the server wants a password and none is set', async () => {
     vi.stubEnv('PGPASSWORD', undefined);
     vi.stubEnv('PGPASSFILE', '/nowhere/pgpass');
@@ -108,6 +144,11 @@ describe('TLS to the database', () => {
   });
 });
 
+const dayMs = 86_400_000;
+
+// A response of the server that ends the connection.
+const fatal = message('E', 'SFATAL\0C28000\0Mnot today\0\0');
+
 async function ask(address: string): Promise<unknown> {
   const database = new Database(parseStateUrl(address));
   onEnd(() => database.close());
@@ -123,11 +164,13 @@ function asksForPassword(socket: Socket, text: string): void {
 }
 
 function authentication(kind: number, text = ''): Buffer {
-  const message = Buffer.alloc(9);
-  message.write('R');
-  message.writeInt32BE(8 + text.length, 1);
-  message.writeInt32BE(kind, 5);
-  return Buffer.concat([message, Buffer.from(text)]);
+  return message('R', `\0\0\0${String.fromCharCode(kind)}${text}`);
+}
+
+function message(type: string, text: string): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(4 + text.length);
+  return Buffer.concat([Buffer.from(type), length, Buffer.from(text)]);
 }
 
 // A server that answers each message.
