@@ -142,11 +142,19 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
   if (sidecar) throw usageError(noSidecar);
 }
 
-/** Refuses an empty `-o`, and media together with `--json` on standard output. @throws MgwError('usage'). */
-export function checkStdout(context: Context, options: OutputOptions): void {
+/**
+ * Refuses an empty `-o`, and media on standard output together with `--json` or on a terminal, which would obey their
+ * bytes.
+ * @throws MgwError('usage').
+ */
+export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
   targetOf(options);
-  if (options.output !== '-' || !context.globals.json) return;
-  throw usageError('--output - and --json both want standard output; choose one.');
+  if (options.output !== '-') return;
+  if (context.globals.json) throw usageError('--output - and --json both want standard output; choose one.');
+  if (context.io.stdout.isTTY && !options.dryRun)
+    throw usageError(
+      '--output -: media are not for a terminal. Pipe them to a player, or name a file by -o.',
+    );
 }
 
 /**

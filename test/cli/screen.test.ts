@@ -159,3 +159,14 @@ describe('mgw video c submit without a prompt', () => {
     expect(stderr).toContain('--prompt: missing');
   });
 });
+
+it.each([
+  [['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini']],
+  [['video', 'c', 'fetch', '@boat-1']],
+  [['jobs', 'fetch', '@boat-1']],
+  [['jobs', 'resolve', '@boat-1', '--resubmit']],
+  [['tts', 'Good morning.']],
+])('a terminal gets no media of %j', async (args) => {
+  const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
+  expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining('media are not for a terminal')]);
+});

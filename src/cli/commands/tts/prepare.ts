@@ -50,7 +50,7 @@ export async function prepareSpeech(
 ): Promise<PreparedSpeech> {
   checkSplit(options);
   const settings = await context.settings();
-  const target = outputOf(context, options);
+  const target = outputOf(options);
   const text = await textOf(context, given, options);
   const { body, ...composed } = composeSpeech(
     text,
@@ -80,17 +80,14 @@ function checkSplit(options: TtsOptions): void {
   if (!split && stray !== '') throw usageError(`${stray} goes with --split.`);
 }
 
-function outputOf(context: Context, options: TtsOptions): string | undefined {
+function outputOf(options: TtsOptions): string | undefined {
   const target = targetOf(options);
   if (target === undefined)
     throw usageError(
       'Where to put the audio? Name a file by -o FILE, or write it to standard output by -o -.',
     );
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
-  if (target.kind !== 'stdout') return absoluteOutput(target.path);
-  if (context.io.stdout.isTTY && !options.dryRun)
-    throw usageError('Audio is not for a terminal: pipe it to a player, or name a file by -o.');
-  return undefined;
+  return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }
 
 async function textOf(context: Context, given: string | undefined, options: TtsOptions): Promise<string> {
