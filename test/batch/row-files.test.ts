@@ -1,6 +1,7 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { readableFolders } from '../../src/cli/commands/batch/row-work.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 import { openScene, type Scene } from './scene.ts';
@@ -82,6 +83,11 @@ describe('a local file that a manifest names', () => {
     const file = join(outside, 'm.jsonl');
     writeFileSync(file, jsonl({ protocol: 'c', body: `@${join(outside, 'body.json')}` }));
     expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
+  });
+
+  it('is not read below the root folder unless that is given', async () => {
+    expect(await readableFolders('/m.csv')).toEqual([process.cwd()]);
+    expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
   it('is never a name of another file', async () => {

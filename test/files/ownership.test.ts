@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { chmodSync, lchownSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -28,6 +28,13 @@ it('looks at who made a link, and at what it leads to', () => {
   expect(linkFault(path.join(folder, 'inner'), stranger)).toBeUndefined();
   expect(linkFault(path.join(folder, 'nothing'), stranger)).toBeUndefined();
   expect(folderFault(link, me)).toBeUndefined();
+});
+
+it.runIf(me === 0)('refuses a link of another user to its own folder', () => {
+  const link = path.join(folder, 'link');
+  symlinkSync(folder, link);
+  lchownSync(link, stranger, stranger);
+  expect(folderFault(link)).toBe(`is a link that belongs to user ${stranger}, and mgw runs as user 0`);
 });
 
 it.each([
