@@ -210,6 +210,9 @@ describe('the folder of what was compiled', () => {
     expect(openCache('1.0.0', { HOME: own })).toBeUndefined();
     expect(readdirSync(join(own, '.cache'))).toEqual([]);
     chmodSync(join(own, '.cache'), 0o700);
+    chmodSync(own, 0o777);
+    expect(openCache('1.0.0', { HOME: own })).toBeUndefined();
+    chmodSync(own, 0o755);
     chmodSync(home, 0o777);
     expect(openCache('1.0.0', { HOME: own })).toBeUndefined();
     chmodSync(home, 0o755);

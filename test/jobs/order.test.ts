@@ -64,6 +64,14 @@ describe('the body on record', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
+  it('has no key in it, and is then not the body to send again', () => {
+    const redact = (text: string): string => text.replaceAll('sk-1', '[redacted]');
+    expect(recordedBody({ a: ['say sk-1'], 'sk-1': 1, b: 2 }, redact)).toEqual({
+      request: { a: ['say [redacted]'], '[redacted]': 1, b: 2 },
+      elided: true,
+    });
+  });
+
   it('is the hash of one that has too much next to long texts', () => {
     const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
     expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });

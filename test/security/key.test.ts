@@ -98,7 +98,8 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not show it to or through a script under sandbox exec', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    const script = ['sh', '-c', 'echo ready; exec sleep 30'];
+    // Not a shell, whose command line would be that of what it executes.
+    const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));
     await expectHidden(running, ready, 'SIGTERM');

@@ -103,9 +103,11 @@ describe('a workflow gets', () => {
 
 describe('on the stderr of a workflow', () => {
   it('an error is an annotation on one line, escaped', () => {
-    const error = new MgwError('submit_unknown', '100%: a\r\nb', { next: ['mgw', 'jobs', 'show', 'a b'] });
+    const error = new MgwError('submit_unknown', '100%: a\r\n##[b]', {
+      next: ['mgw', 'jobs', 'show', 'a b'],
+    });
     expect(annotation(error)).toBe(
-      "::error title=mgw%3A submit_unknown (exit 7)::100%25: a%0Ab%0Anext: mgw jobs show 'a b'",
+      "::error title=mgw%3A submit_unknown (exit 7)::100%25: a%0A## [b]%0Anext: mgw jobs show 'a b'",
     );
     expect(annotation(new MgwError('pending', 'x'))).toMatch(/^::warning /);
   });
