@@ -39,6 +39,8 @@ export interface Start {
   env: Record<string, string>;
   pid: number;
   seed: number;
+  /** undici's connect hook does not run, as if another program had replaced it. */
+  isHookless: boolean;
 }
 
 export type { Status };

@@ -28,8 +28,11 @@ export interface Status {
   mtimeMs: number;
 }
 
-/** What a power cut leaves of what was not synced: nothing, everything, or the first changes of names and any bytes. */
-export type Remains = 'lost' | 'kept' | 'journal';
+/**
+ * What a power cut leaves of what was not synced: nothing, everything, or the first changes of names and any bytes. The
+ * changes of all folders are in one order (`journal`: ext4, xfs), or those of each in its own (`reordered`).
+ */
+export type Remains = 'lost' | 'kept' | 'journal' | 'reordered';
 
 /** An error of a system call, as the caller gets it. */
 export class SystemError extends Error {
@@ -187,8 +190,8 @@ export class Disk {
   cut(remains: Remains, random: () => number): void {
     this.#open.clear();
     this.room = Infinity;
-    if (remains !== 'kept')
-      this.#settle(this.#root, remains, Math.floor(random() * (this.#changes + 1)), random);
+    const unsynced = [...this.#all(this.#root)].flatMap((inode) => inode.unsynced);
+    if (remains !== 'kept') this.#settle(this.#root, remains, lastKept(unsynced, random), random);
     for (const inode of this.#all(this.#root)) inode.nlink = 0;
     for (const folder of this.#all(this.#root))
       for (const inode of folder.names?.values() ?? []) inode.nlink += 1;
@@ -212,20 +215,19 @@ export class Disk {
     return found;
   }
 
-  #settle(inode: Inode, remains: Remains, cut: number, random: () => number): void {
-    const isTorn = remains === 'journal' && inode.data.length > inode.synced.length && random() < 0.5;
-    const torn = inode.synced.length + Math.floor(random() * (inode.data.length - inode.synced.length + 1));
-    inode.data = isTorn ? Buffer.from(inode.data.subarray(0, torn)) : inode.synced;
+  #settle(inode: Inode, remains: Remains, common: number, random: () => number): void {
+    inode.data = remains === 'lost' ? inode.synced : unsyncedBytes(inode, random);
     inode.synced = inode.data;
     if (inode.names === undefined) return;
     inode.names = new Map(inode.syncedNames);
-    for (const { order, name, inode: named } of remains === 'journal' ? inode.unsynced : [])
-      if (order > cut) break;
+    const last = remains === 'journal' ? common : lastKept(inode.unsynced, random);
+    for (const { order, name, inode: named } of remains === 'lost' ? [] : inode.unsynced)
+      if (order > last) break;
       else if (named === undefined) inode.names.delete(name);
       else inode.names.set(name, named);
     inode.syncedNames = new Map(inode.names);
     inode.unsynced = [];
-    for (const named of new Set(inode.names.values())) this.#settle(named, remains, cut, random);
+    for (const named of new Set(inode.names.values())) this.#settle(named, remains, common, random);
   }
 
   #all(inode: Inode, found = new Set<Inode>()): Set<Inode> {
@@ -294,6 +296,21 @@ export class Disk {
     }
     return inode;
   }
+}
+
+// Which of some changes is the last that a power cut leaves; 0 if none is.
+function lastKept(unsynced: Inode['unsynced'], random: () => number): number {
+  const orders = unsynced.map(({ order }) => order).sort((one, other) => one - other);
+  return orders[Math.floor(random() * (orders.length + 1)) - 1] ?? 0;
+}
+
+// The file as it was, or a part of its new bytes; the size may be the new one, and the rest reads as zeros.
+function unsyncedBytes({ data, synced }: Inode, random: () => number): Buffer {
+  const from = data.subarray(0, synced.length).equals(synced) ? synced.length : 0;
+  const part = data.subarray(0, from + Math.floor(random() * (data.length - from + 1)));
+  const how = random();
+  if (how < 0.5) return synced;
+  return Buffer.concat([part, Buffer.alloc(how < 0.75 ? 0 : data.length - part.length)]);
 }
 
 function statusOf({ names, ino, mode, nlink, data, mtimeMs }: Inode): Status {

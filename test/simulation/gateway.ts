@@ -5,6 +5,8 @@ import { endFrame, audioFrames } from '../faults/frames.ts';
 export interface Created {
   handle: string;
   prompt: string;
+  /** The gateway's address. */
+  origin: string;
   /** The result. */
   bytes: Buffer;
 }
@@ -19,12 +21,10 @@ export interface Response {
 /** The gateway of a simulation: it completes tasks immediately, and counts them. */
 export class Gateway {
   readonly created: Created[] = [];
-  readonly #polls = new Map<string, number>();
 
-  /** Whether a request makes and charges something. */
-  static pays(method: string, path: string): boolean {
-    return method === 'POST' && path !== '/v1/responses';
-  }
+  constructor(readonly origin: string) {}
+
+  readonly #polls = new Map<string, number>();
 
   answer(method: string, path: string, body: string): Response {
     const { prompt = '', text = '' } = (body === '' ? {} : flat(JSON.parse(body))) as Record<string, string>;
@@ -58,8 +58,9 @@ export class Gateway {
   }
 
   #create(prompt: string, bytes: (handle: string) => Buffer): Created {
-    const handle = `task_${String(this.created.length + 1).padStart(4, '0')}`;
-    const created = { handle, prompt, bytes: bytes(handle) };
+    const port = new URL(this.origin).port.slice(1);
+    const handle = `task_${port}${String(this.created.length + 1).padStart(4, '0')}`;
+    const created = { handle, prompt, origin: this.origin, bytes: bytes(handle) };
     this.created.push(created);
     return created;
   }

@@ -4,13 +4,23 @@ import { Disk, SystemError, type Remains } from './disk.ts';
 import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
-/** Something that happens before a step of the machine, counted from 1. */
+/** Before a step of the machine, or right after a change: of a name, by a sync, or at the gateway. Both count from 1. */
+export type Moment = { at: number } | { after: number };
+
+/** Something that happens at a moment, or to a request, a process or a command; these count from 1. */
 export type Incident =
-  | { at: number; what: 'switch' | 'kill' | 'time passes' | 'index lost' }
-  | { at: number; what: 'power cut'; remains: Remains }
-  | { at: number; what: 'disk full'; room: number; steps: number }
-  | { at: number; what: 'clock jump'; ms: number }
-  | { request: number; what: NetworkFault };
+  | (Moment & Happening)
+  | { request: number; what: NetworkFault }
+  | { process: number; what: 'hook hidden' }
+  | { command: number; what: 'starts last' };
+
+type Happening =
+  | { what: 'switch' | 'kill' | 'time passes' | 'index lost' }
+  | { what: 'power cut'; remains: Remains }
+  | { what: 'disk full'; room: number; steps: number }
+  | { what: 'clock jump'; ms: number };
+
+const changes = new Set(['link', 'rename', 'unlink', 'fsync']);
 
 /** How a process ended; `killed` if it was. */
 export interface Ended {
@@ -40,6 +50,8 @@ interface Action {
 /** A computer with a disk, a clock and a network, on which processes run by system call; what happens next is drawn. */
 export class Machine {
   readonly traffic = new Traffic((line) => this.#note(line));
+  /** Processes, by their numbers, in which the connect hook of undici does not run. */
+  #hookless = new Set<number>();
   /** What happened, in words. */
   readonly log: string[] = [];
   steps = 0;
@@ -48,6 +60,7 @@ export class Machine {
   #boots = 1;
   #started = 0;
   #lastStep = 0;
+  #changes = 0;
   #fullUntil = 0;
   #current: Process | undefined;
   readonly #processes: Process[] = [];
@@ -66,21 +79,26 @@ export class Machine {
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
-    const planned = new Map<number, Incident[]>();
-    for (const incident of incidents)
-      if ('at' in incident) planned.set(incident.at, [...(planned.get(incident.at) ?? []), incident]);
+    const planned = byMoment(incidents);
+    this.#hookless = new Set(
+      incidents.flatMap((each) => ('process' in each ? [this.#started + each.process] : [])),
+    );
     this.traffic.faults = new Map(
       incidents.flatMap((each) => ('request' in each ? [[each.request, each.what]] : [])),
     );
+    const last = new Set(incidents.flatMap((each) => ('command' in each ? [each.command] : [])));
     const isAlone = commands.length === 1 && incidents.length === 0;
     const first = this.steps;
+    let seen = (this.#changes = 0);
     this.#lastStep = first + 60_000;
     while (left.length > 0 || this.#processes.length > 0) {
       this.#step();
       const random = randomFor(this.seed, String(this.steps));
-      const now = planned.get(this.steps - first) ?? [];
+      const now = [...(planned.get(`at ${this.steps - first}`) ?? [])];
+      for (; seen < this.#changes; seen += 1) now.push(...(planned.get(`after ${seen + 1}`) ?? []));
       for (const incident of now) this.#happens(incident, random);
-      const begin = left.slice(0, 1).map(({ args, index }) => ({
+      const waits = this.#processes.length > 0 && last.has((left[0]?.index ?? 0) + 1);
+      const begin = left.slice(0, waits ? 0 : 1).map(({ args, index }) => ({
         run: async () => {
           left.shift();
           ends[index] = (await this.#start(args, index, isAlone)).ended;
@@ -115,7 +133,7 @@ export class Machine {
     const all: Action[] = [
       ...this.#processes.flatMap((process) => this.#actionsOf(process)),
       ...begin,
-      ...this.traffic.underWay().map((request) => ({ run: () => this.traffic.arrive(request) })),
+      ...this.traffic.underWay().map((request) => ({ run: () => this.#arrive(request) })),
     ];
     const own = all.filter(({ process }) => process !== undefined && process === this.#current);
     const others = all.filter((action) => !own.includes(action));
@@ -146,6 +164,11 @@ export class Machine {
         actions.push({ process, run: () => this.#complete(process, operation) });
     }
     return actions;
+  }
+
+  #arrive(request: Request): void {
+    this.traffic.arrive(request);
+    this.#changes += 1;
   }
 
   #answer(process: Process, call: Call): Promise<void> {
@@ -221,7 +244,8 @@ export class Machine {
     this.#current = process;
     this.#note(`process ${this.#started} starts: mgw ${args.join(' ')}`);
     const seed = this.seed * 1000 + this.#started;
-    await this.#resume(process, { start: { args, env: this.env, pid, seed } });
+    const isHookless = this.#hookless.has(this.#started);
+    await this.#resume(process, { start: { args, env: this.env, pid, seed, isHookless } });
     return process;
   }
 
@@ -240,8 +264,8 @@ export class Machine {
       if (!request.hasArrived && random() < 0.5) request.hasArrived = true;
   }
 
-  #happens(incident: Incident, random: Random): void {
-    if (!('at' in incident) || incident.what === 'switch') return;
+  #happens(incident: Happening, random: Random): void {
+    if (incident.what === 'switch') return;
     if (incident.what !== 'time passes') this.#note(JSON.stringify(incident));
     if (incident.what === 'kill' && this.#current && this.#processes.includes(this.#current))
       this.#kill(this.#current, random);
@@ -286,6 +310,7 @@ export class Machine {
   }
 
   #call(process: Process, name: string, args: unknown[]): unknown {
+    if (changes.has(name)) this.#changes += 1;
     if (name === 'print') return void (process.ended[args[0] as 'stdout' | 'stderr'] += String(args[1]));
     if (name === 'kill') {
       this.#exists(Number(args[0]));
@@ -311,6 +336,16 @@ export class Machine {
     const process = this.#processes.find((each) => each.pid === pid);
     return `${pid} (node) ${process === undefined ? 'Z' : 'S'}${' 0'.repeat(18)} ${process?.start ?? 0} 0`;
   }
+}
+
+function byMoment(incidents: readonly Incident[]): Map<string, (Moment & Happening)[]> {
+  const planned = new Map<string, (Moment & Happening)[]>();
+  for (const incident of incidents) {
+    if (!('at' in incident) && !('after' in incident)) continue;
+    const moment = 'at' in incident ? `at ${incident.at}` : `after ${incident.after}`;
+    planned.set(moment, [...(planned.get(moment) ?? []), incident]);
+  }
+  return planned;
 }
 
 function shown(value: unknown): string {

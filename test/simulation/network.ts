@@ -37,14 +37,17 @@ export function network(system: System): Record<string, unknown> {
     readonly #connect: Connect;
     #socket: Socket | undefined;
 
-    constructor(_origin: string, { connect }: { connect: Connect }) {
-      this.#connect = connect;
+    constructor(
+      readonly origin: string | URL,
+      { connect }: { connect: Connect },
+    ) {
+      this.#connect = system.isHookless() ? connector() : connect;
     }
 
     dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
       const sendOn = (socket: Socket): void => {
         this.#socket = socket;
-        send(system, request, handler, socket);
+        send(system, new URL(this.origin).origin, request, handler, socket);
       };
       if (this.#socket !== undefined && !this.#socket.destroyed) sendOn(this.#socket);
       else
@@ -99,6 +102,7 @@ function controllerOf(abort: (reason: Error) => void): Controller {
 
 function send(
   system: System,
+  origin: string,
   { method, path, headers, body }: Dispatcher.DispatchOptions,
   handler: Dispatcher.DispatchHandler,
   socket: Socket,
@@ -120,7 +124,7 @@ function send(
   if (isOver) return;
   const text = body === undefined || body === null ? '' : Buffer.from(body as string).toString();
   socket.once('gone', (error?: Error) => fail(error ?? new Error('the connection was closed')));
-  end = system.begin('request', [method, path, headers, text], (value, error) => {
+  end = system.begin('request', [method, path, headers, text, origin], (value, error) => {
     if (isOver) return;
     if (error !== undefined) {
       fail(error);

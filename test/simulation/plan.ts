@@ -1,6 +1,6 @@
 import { randomFor, pick } from '../storm/random.ts';
 import type { Remains } from './disk.ts';
-import type { Incident } from './machine.ts';
+import type { Incident, Moment } from './machine.ts';
 import type { NetworkFault } from './traffic.ts';
 
 /** One schedule: the commands that people run side by side, and what happens to them. The seed draws the rest. */
@@ -25,6 +25,9 @@ const saved = [...boat, '-o', '/home/boat.mp4'];
 const plane = submits('a plane', '-o', '/home/plane.mp4');
 const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '--budget-name', 'little');
 
+const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
+const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json', ...elsewhere];
+
 /** What may be run together. */
 const scenes: readonly (readonly [string[][], number])[] = [
   [[boat, boat], 4],
@@ -40,6 +43,10 @@ const scenes: readonly (readonly [string[][], number])[] = [
   [[plane, plane], 3],
   [[plane, submits('a plane', '-o', '/home/second.mp4')], 2],
   [[submits('a plane'), submits('a plane')], 2],
+  [[boat, resubmit], 2],
+  [[boat, [...boat, ...elsewhere]], 1],
+  [[boat, submits('a ship', '--key', 'boat')], 1],
+  [[submits('boat', '--key', 'boat'), submits('boat')], 2],
   [[budgeted('car'), budgeted('train')], 4],
   [[budgeted('car'), budgeted('car'), budgeted('train')], 2],
   [[budgeted('car'), budgeted('train'), ['jobs', 'rm', '@car', '--json']], 2],
@@ -52,21 +59,28 @@ const scenes: readonly (readonly [string[][], number])[] = [
   ],
 ];
 
+const stepsPerChange = 10;
+
 /** Draws the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);
   const length = commands.length * 230;
-  const at = (): number => 1 + Math.floor(random() * length);
+  const at = (): Moment =>
+    random() < 0.5
+      ? { at: 1 + Math.floor(random() * length) }
+      : { after: 1 + Math.floor((random() * length) / stepsPerChange) };
   const incidents: Incident[] = [];
+  for (let command = 2; command <= commands.length; command += 1)
+    if (random() < 0.25) incidents.push({ command, what: 'starts last' });
   const switches = random() < 0.5 ? 1 + Math.floor(random() * 4) : Math.floor(random() * length * 0.2);
-  for (let count = 0; count < switches; count += 1) incidents.push({ at: at(), what: 'switch' });
+  for (let count = 0; count < switches; count += 1) incidents.push({ ...at(), what: 'switch' });
   const faults = Math.floor(random() * 4);
   for (let count = 0; count < faults; count += 1) incidents.push(incidentAt(at, random));
   return { seed, commands: [...commands], incidents };
 }
 
-function incidentAt(at: () => number, random: () => number): Incident {
+function incidentAt(at: () => Moment, random: () => number): Incident {
   const what = pick<string>(random, [
     ['kill', 6],
     ['power cut', 3],
@@ -75,24 +89,27 @@ function incidentAt(at: () => number, random: () => number): Incident {
     ['time passes', 1],
     ['clock jump', 1],
     ['index lost', 1],
+    ['hook hidden', 1],
   ]);
   if (what === 'power cut')
     return {
-      at: at(),
+      ...at(),
       what,
       remains: pick<Remains>(random, [
         ['lost', 1],
         ['journal', 1],
+        ['reordered', 1],
         ['kept', 1],
       ]),
     };
   if (what === 'disk full')
-    return { at: at(), what, room: Math.floor(random() * 300), steps: 1 + Math.floor(random() * 200) };
-  if (what === 'clock jump') return { at: at(), what, ms: Math.floor((random() - 0.5) * 2 * 86_400_000) };
+    return { ...at(), what, room: Math.floor(random() * 300), steps: 1 + Math.floor(random() * 200) };
+  if (what === 'clock jump') return { ...at(), what, ms: Math.floor((random() - 0.5) * 2 * 86_400_000) };
+  if (what === 'hook hidden') return { process: 1 + Math.floor(random() * 3), what };
   if (what === 'request') {
     const kinds = ['refused', 'lost', 'answer lost', 'answer late', 'answer cut', 'error', 'busy'] as const;
     const fault = kinds[Math.floor(random() * kinds.length)] as NetworkFault;
     return { request: 1 + Math.floor(random() * 3), what: fault };
   }
-  return { at: at(), what: what as 'kill' };
+  return { ...at(), what: what as 'kill' };
 }

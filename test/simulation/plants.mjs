@@ -27,6 +27,43 @@ export const plants = {
       "await createFile(path, '').catch(ignoreExisting);\n      return",
     ],
   ],
+  'index-after-removal': [
+    [
+      'ledger/job-records.ts',
+      'await replaceFile(this.pathOf(id), tombstone);',
+      'unlinkSync(this.pathOf(id));',
+    ],
+    ['ledger/job-records.ts', 'import { lstatSync,', 'import { unlinkSync, lstatSync,'],
+    [
+      'ledger/file-ledger.ts',
+      'records.remove(id).then(() => noteRemoved(id))',
+      "note({ kind: 'removed', value: '', id }, true).then(() => records.remove(id))",
+    ],
+    [
+      'ledger/file-ledger.ts',
+      'const fate = recorded();',
+      "const fate = (await index.removed()).has(id) ? 'removed' : recorded();",
+    ],
+  ],
+  'resubmit-elsewhere': [
+    [
+      'flows/resolve.ts',
+      'checkGateway(found, gateway, wordsOf(found, resolution, wanted));',
+      'void wordsOf(found, resolution, wanted);',
+    ],
+  ],
+  'hook-hidden': [['http/client.ts', 'if (!isRecorded)', 'if (isRecorded === undefined)']],
+  'removed-by-reader': [
+    [
+      'jobs/create-or-resume.ts',
+      'if (!found.has(id)) found.set(id, await findJobById(ledger, id));',
+      `if (!found.has(id)) {
+      const other = await findJobById(ledger, id);
+      if (other.job?.state === 'prepared') await ledger.remove(id);
+      else found.set(id, other);
+    }`,
+    ],
+  ],
   'fate-in-two-looks': [['ledger/file-ledger.ts', "return recorded() ?? 'lost';", "return 'lost';"]],
   'claim-released-by-loser': [
     [

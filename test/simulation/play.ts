@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { Created } from './gateway.ts';
 import { Machine, type Ended, type Incident } from './machine.ts';
 import type { Plan } from './plan.ts';
 import type { Threads } from './threads.ts';
@@ -22,11 +23,12 @@ interface Told {
 
 const price = 1;
 const limit = 1;
+const gateway = 'http://127.0.0.1:9';
 const env = {
   MGW_STATE_DIR: '/state',
   MGW_CONFIG_DIR: '/config',
   MGW_API_KEY: 'sk-canary-4d3c2b1a0f9e8d7c',
-  MGW_BASE_URL: 'http://127.0.0.1:9',
+  MGW_BASE_URL: gateway,
   MGW_TIMEOUT: '20m',
   HOME: '/home',
 };
@@ -58,7 +60,7 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
   violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
   if (!has(incidents, 'disk full') && !has(incidents, 'index lost')) violations.push(...ran.flatMap(robbed));
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
-  const people = { machine, violations, incidents, guesses: 0 };
+  const people = { machine, violations, commands, incidents, guesses: 0 };
   const after: Ended[] = [];
   for (const ended of ran) after.push(isOver(ended) ? ended : await finish(ended, people));
   violations.push(
@@ -84,7 +86,7 @@ function told(stdout: string): Told {
 
 // What was printed was delivered, also by a process that was killed after it.
 function isOver({ args, code, stdout }: Ended): boolean {
-  return args[1] === 'rm' || code === 0 || told(stdout).exit_code === 0;
+  return args[1] === 'rm' || args[1] === 'resolve' || code === 0 || told(stdout).exit_code === 0;
 }
 
 const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
@@ -109,6 +111,7 @@ function robbed({ args, code, stdout }: Ended): string[] {
 interface People {
   machine: Machine;
   violations: string[];
+  commands: readonly string[][];
   incidents: readonly Incident[];
   /** How often a user wrongly said that nothing was created, which cannot be known for speech. */
   guesses: number;
@@ -116,7 +119,11 @@ interface People {
 
 /** Runs a command again, with what its error says to do, until it ends well. */
 async function finish({ args }: Ended, people: People): Promise<Ended> {
-  const { machine, violations, incidents } = people;
+  const { machine, violations, commands, incidents } = people;
+  const key = keyOf(args);
+  const isContested = commands.some(
+    (each) => key !== undefined && keyOf(each) === key && !isSameBody(each, args),
+  );
   let ended: Ended | undefined;
   for (let runs = 0; runs < 5; runs += 1) {
     ended = await machine.runOne(...args);
@@ -125,12 +132,13 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     if (ended.code === 0) return ended;
     // What the key or the budget has no room for, or what was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
-    // After a wrong guess, the result may be there that the job has no record of.
-    const mayExist = !args.includes('--key') || people.guesses > 0;
+    if (ended.code === 2 && error?.code === 'conflict' && isContested) return ended;
+    // After a removal or a wrong guess, the result may be there that no job has a record of.
+    const mayExist = key === undefined || people.guesses > 0 || commands.some((each) => each[1] === 'rm');
     if (ended.code === 10 && error?.code === 'output_exists' && mayExist) return ended;
     if (ended.code === 9 && args[0] === 'tts') return ended;
     if (ended.code === 7) {
-      const isFalse = !incidents.some((each) => each.what !== 'switch' && each.what !== 'index lost');
+      const isFalse = incidents.every(({ what }) => harmless.includes(what));
       if (isFalse) violations.push(`a false doubt: ${error?.message}`);
       if (error?.next === undefined || error.next[1] !== 'jobs')
         violations.push(`no way out of ${error?.message}`);
@@ -143,12 +151,29 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
   return ended as Ended;
 }
 
+const harmless: readonly Incident['what'][] = ['switch', 'starts last', 'index lost', 'hook hidden'];
+
+function keyOf(args: string[]): string | undefined {
+  return args.includes('--key') ? args[args.indexOf('--key') + 1] : undefined;
+}
+
+function promptOf(args: string[]): string | undefined {
+  return args[0] === 'tts' ? args[1] : args[0] === 'video' ? args[3] : undefined;
+}
+
+function gatewayOf(args: string[]): string | undefined {
+  return args.includes('--base-url') ? args[args.indexOf('--base-url') + 1] : gateway;
+}
+
+function isSameBody(one: string[], other: string[]): boolean {
+  return promptOf(one) === promptOf(other) && gatewayOf(one) === gatewayOf(other);
+}
+
 // A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
-  const prompt = args[0] === 'tts' ? args[1] : args[3];
-  const task = machine.traffic.gateway.created.find(
-    (created) => created.prompt === prompt && !known.includes(created.handle),
+  const task = machine.traffic.created.find(
+    (created) => isOf(args, created) && !known.includes(created.handle),
   );
   const adopts = task !== undefined && args[0] !== 'tts';
   await machine.runOne(
@@ -156,7 +181,7 @@ async function resolve(id: string, args: string[], machine: Machine): Promise<bo
     'resolve',
     id,
     ...(adopts ? ['--adopt', task.handle] : ['--not-created']),
-    '--json',
+    ...['--base-url', gatewayOf(args) ?? '', '--json'],
   );
   return task !== undefined && !adopts;
 }
@@ -165,33 +190,50 @@ async function jobsOf(machine: Machine): Promise<NonNullable<Told['jobs']>> {
   return told((await machine.runOne('jobs', 'ls', '--json')).stdout).jobs ?? [];
 }
 
-/** Nothing is charged more often than users requested it. */
+function isOf(args: string[], { prompt, origin }: Created): boolean {
+  return promptOf(args) === prompt && gatewayOf(args) === origin;
+}
+
+/** Nothing is charged more often than users requested it, nor at another gateway. */
 function charges(
-  { traffic: { gateway } }: Machine,
+  { traffic: { created } }: Machine,
   commands: readonly string[][],
   removals: number,
   guesses: number,
 ): string[] {
   const allowed = new Map<string, number>();
   for (const [at, args] of commands.entries()) {
-    const prompt = (args[0] === 'tts' ? args[1] : args[3]) ?? '';
     const isNamed = args.includes('--key');
+    const name = nameOf(args);
     // The second run of a command with the same output joins the first, or finds the file.
     const isSame = args.includes('-o') && commands.findIndex((each) => isDeepStrictEqual(each, args)) < at;
-    if (args[1] !== 'rm' && args[1] !== 'fetch')
-      allowed.set(prompt, isNamed ? 1 + removals + guesses : (allowed.get(prompt) ?? 0) + (isSame ? 0 : 1));
+    if (name !== undefined)
+      allowed.set(name, isNamed ? 1 + removals + guesses : (allowed.get(name) ?? 0) + (isSame ? 0 : 1));
   }
-  return [...allowed].flatMap(([prompt, most]) => {
-    const { length } = gateway.created.filter((created) => created.prompt === prompt);
-    return length > most ? [`${prompt} was charged ${length} times, and ${most} at most is right`] : [];
-  });
+  const names = created
+    .map((each) => commands.find((args) => isOf(args, each)))
+    .map((args) => args && nameOf(args));
+  return [
+    ...created.flatMap(({ prompt, origin }, at) =>
+      names[at] === undefined ? [`${prompt} was charged at another gateway, ${origin}`] : [],
+    ),
+    ...[...allowed].flatMap(([name, most]) => {
+      const { length } = names.filter((each) => each === name);
+      return length > most ? [`${name} was charged ${length} times, and ${most} at most is right`] : [];
+    }),
+  ];
+}
+
+// A key names one submission, whatever its body.
+function nameOf(args: string[]): string | undefined {
+  return keyOf(args) ?? promptOf(args);
 }
 
 /** Each task is known. */
 async function handles(machine: Machine, removals: number): Promise<string[]> {
   const jobs = await jobsOf(machine);
   const known = jobs.map(({ handle }) => handle);
-  const lost = machine.traffic.gateway.created.filter(
+  const lost = machine.traffic.created.filter(
     ({ handle, prompt }) => !known.includes(handle) && !isSpeech(prompt),
   );
   // A job whose process died stays `sending` until a command looks at it, and is in doubt then.
@@ -208,10 +250,10 @@ function isSpeech(prompt: string): boolean {
 }
 
 /** Every file is whole. */
-function wholeFiles({ disk, traffic: { gateway } }: Machine): string[] {
+function wholeFiles({ disk, traffic }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
     if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
-    const isWhole = gateway.created.some((created) => created.bytes.equals(bytes));
+    const isWhole = traffic.created.some((created) => created.bytes.equals(bytes));
     return isWhole ? [] : [`${path} is not whole: ${bytes.length} bytes`];
   });
 }
@@ -230,7 +272,7 @@ async function budgets(machine: Machine, removals: number, isCut: boolean): Prom
   const { stdout } = await machine.runOne('budget', 'ls', '--json');
   const [budget] = told(stdout).budgets ?? [];
   if (budget === undefined) return ['the budget is lost'];
-  const charged = machine.traffic.gateway.created.length * price;
+  const charged = machine.traffic.created.length * price;
   const [spent, reserved] = [Number(budget.spent), Number(budget.reserved)];
   const isExact = spent === charged && reserved === 0;
   const isCareful = spent + reserved >= charged && (isCut || removals > 0);

@@ -13,6 +13,8 @@ export interface System {
   call<T>(name: string, ...args: unknown[]): T;
   /** Begins an operation; `on` is called for each of its events. Returns what gives it up. */
   begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void;
+  /** Whether undici's connect hook does not run. */
+  isHookless(): boolean;
 }
 
 /** The real command line, evaluated once, as one process after the other. Only its system calls and events take time. */
@@ -36,6 +38,7 @@ export class Program {
     const system: System = {
       call: (name, ...args) => this.running.call(name, ...args),
       begin: (name, args, on) => this.running.begin(name, args, on),
+      isHookless: () => this.running.isHookless(),
     };
     const crypto = { ...(require('node:crypto') as object), ...seededCrypto(() => this.running.random()) };
     const modules = { ...fileSystem(system), ...network(system), 'node:crypto': crypto };
@@ -104,12 +107,14 @@ class Process implements System {
   readonly pid: number;
   readonly env: Record<string, string>;
   readonly random: () => number;
+  readonly isHookless: () => boolean;
   readonly #program: Program;
   readonly #operations = new Map<number, (value: unknown, error?: Error) => void>();
   #last = 0;
 
-  constructor(program: Program, { pid, env, seed }: Start) {
+  constructor(program: Program, { pid, env, seed, isHookless }: Start) {
     [this.#program, this.pid, this.env, this.random] = [program, pid, env, randomFor(seed, 'process')];
+    this.isHookless = () => isHookless;
   }
 
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name

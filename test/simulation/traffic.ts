@@ -1,5 +1,5 @@
 import type { Begun } from './calls.ts';
-import { Gateway, json, type Response } from './gateway.ts';
+import { Gateway, json, type Created, type Response } from './gateway.ts';
 import type { NetworkEvent } from './network.ts';
 
 /** What goes wrong with a request, counted from 1 in the order in which requests leave. */
@@ -19,13 +19,19 @@ export interface Request {
 
 /** The network between the processes and the gateway. */
 export class Traffic {
-  readonly gateway = new Gateway();
+  /** The gateways, by their addresses. */
+  readonly gateways = new Map<string, Gateway>();
   /** What goes wrong with the next requests, by their numbers. */
   faults = new Map<number, NetworkFault>();
   #count = 0;
   readonly #flights: Request[] = [];
 
   constructor(readonly note: (line: string) => void) {}
+
+  /** What all gateways made. */
+  get created(): Created[] {
+    return [...this.gateways.values()].flatMap(({ created }) => created);
+  }
 
   /** Whether the connection for the next request is refused. */
   refuses(): boolean {
@@ -50,14 +56,16 @@ export class Traffic {
 
   arrive(request: Request): void {
     const { fault, begun } = request;
-    const [method, path, , body] = begun.args as [string, string, object, string];
+    const [method, path, , body, origin] = begun.args as [string, string, object, string, string];
     request.hasArrived = true;
     this.note(`request ${request.number}, ${method} ${path}${fault === undefined ? '' : `: ${fault}`}`);
     request.breaks = fault === 'lost' || fault === 'answer lost' || fault === 'answer cut';
     if (fault === 'lost') return;
     if (fault === 'busy')
       return void (request.events = eventsOf(json(429, { error: { message: 'too many requests' } })));
-    const response = this.gateway.answer(method, path, body);
+    const gateway = this.gateways.get(origin) ?? new Gateway(origin);
+    this.gateways.set(origin, gateway);
+    const response = gateway.answer(method, path, body);
     if (fault === 'answer lost' || fault === 'answer late') return;
     request.events = eventsOf(fault === 'error' ? json(500, { error: { message: 'an error' } }) : response);
     if (fault === 'answer cut') {
