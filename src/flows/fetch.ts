@@ -10,6 +10,7 @@ import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
 import { inRun, onExisting } from '../jobs/run.ts';
 import { goalOf, type Target } from '../jobs/output.ts';
+import { noSuchJob } from '../jobs/ref.ts';
 import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
@@ -155,6 +156,10 @@ export async function deliverFound(
     const files = await deliver(found, protocol, wanted, own, { ...hooks, isResumed: true });
     if (wanted.strict) checkReceipts(found, files, own.note);
     return files;
+  }).catch(async (error: unknown) => {
+    // `jobs rm` looked for runs just before this one began.
+    const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
+    throw fate === 'removed' ? noSuchJob(job.id) : error;
   });
   return { job: ran.job, files: ran.value, isResumed: true, delivered: ran.delivered };
 }

@@ -4,7 +4,7 @@ import { Disk, SystemError, type Remains } from './disk.ts';
 import type { Host, Threads } from './threads.ts';
 import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 
-/** Before a step of the machine, or right after a change: of a name, by a sync, or at the gateway. Both count from 1. */
+/** Before a step of the machine, or right after a change of a name or at the gateway. Both count from 1. */
 export type Moment = { at: number } | { after: number };
 
 /** Something that happens at a moment, or to a request, a process or a command; these count from 1. */
@@ -20,7 +20,7 @@ type Happening =
   | { what: 'disk full'; room: number; steps: number }
   | { what: 'clock jump'; ms: number };
 
-const changes = new Set(['link', 'rename', 'unlink', 'fsync']);
+const changes = new Set(['link', 'rename', 'unlink']);
 
 /** How a process ended; `killed` if it was. */
 export interface Ended {

@@ -59,7 +59,7 @@ const scenes: readonly (readonly [string[][], number])[] = [
   ],
 ];
 
-const stepsPerChange = 10;
+const stepsPerChange = 25;
 
 /** Draws the plan of a seed. */
 export function planOf(seed: number): Plan {
@@ -67,7 +67,7 @@ export function planOf(seed: number): Plan {
   const commands = pick(random, scenes);
   const length = commands.length * 230;
   const at = (): Moment =>
-    random() < 0.5
+    random() < 0.4
       ? { at: 1 + Math.floor(random() * length) }
       : { after: 1 + Math.floor((random() * length) / stepsPerChange) };
   const incidents: Incident[] = [];
@@ -75,7 +75,7 @@ export function planOf(seed: number): Plan {
     if (random() < 0.25) incidents.push({ command, what: 'starts last' });
   const switches = random() < 0.5 ? 1 + Math.floor(random() * 4) : Math.floor(random() * length * 0.2);
   for (let count = 0; count < switches; count += 1) incidents.push({ ...at(), what: 'switch' });
-  const faults = Math.floor(random() * 4);
+  const faults = Math.floor(random() * 6);
   for (let count = 0; count < faults; count += 1) incidents.push(incidentAt(at, random));
   return { seed, commands: [...commands], incidents };
 }
@@ -83,7 +83,7 @@ export function planOf(seed: number): Plan {
 function incidentAt(at: () => Moment, random: () => number): Incident {
   const what = pick<string>(random, [
     ['kill', 6],
-    ['power cut', 3],
+    ['power cut', 5],
     ['disk full', 2],
     ['request', 5],
     ['time passes', 1],
@@ -96,7 +96,7 @@ function incidentAt(at: () => Moment, random: () => number): Incident {
       ...at(),
       what,
       remains: pick<Remains>(random, [
-        ['lost', 1],
+        ['lost', 2],
         ['journal', 1],
         ['reordered', 1],
         ['kept', 1],

@@ -140,8 +140,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     if (ended.code === 7) {
       const isFalse = incidents.every(({ what }) => harmless.includes(what));
       if (isFalse) violations.push(`a false doubt: ${error?.message}`);
-      if (error?.next === undefined || error.next[1] !== 'jobs')
-        violations.push(`no way out of ${error?.message}`);
+      if (error?.next?.includes('jobs') !== true) violations.push(`no way out of ${error?.message}`);
       if (await resolve(job?.id ?? error?.next?.[3] ?? '', args, machine)) people.guesses += 1;
     } else if (ended.code !== 6 && ended.code !== 8) break;
   }
@@ -171,6 +170,8 @@ function isSameBody(one: string[], other: string[]): boolean {
 
 // A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
+  // A person looks once nothing is on its way any more.
+  for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
     (created) => isOf(args, created) && !known.includes(created.handle),

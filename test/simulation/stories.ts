@@ -47,4 +47,16 @@ export const stories: Record<string, Plan> = {
       { at: 167, what: 'kill' },
     ],
   },
+  'a job was removed as a fetch of it began, which said that the state folder cannot be used': {
+    seed: 1000376,
+    commands: [
+      saved,
+      ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'],
+      ['jobs', 'rm', '@boat', '--json'],
+    ],
+    incidents: [
+      { command: 2, what: 'starts last' },
+      ...[335, 360, 375].map((at) => ({ at, what: 'switch' }) as const),
+    ],
+  },
 };
