@@ -30,7 +30,7 @@ export interface CollectDeps {
   currency: string;
 }
 
-/** Jobs as a page shows them. */
+/** Returns the jobs as a page shows them. */
 export async function collectItems(
   jobs: readonly Job[],
   ledger: Pick<Ledger, 'events'>,

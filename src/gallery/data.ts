@@ -36,7 +36,7 @@ export interface GalleryItem {
   /** The prompt or the text. */
   prompt?: string;
   seed?: string;
-  /** The requested length; the media have the real one. */
+  /** The requested length. The page reads the real one from the file. */
   duration?: string;
   resolution?: string;
   tags?: string[];
@@ -56,8 +56,9 @@ export interface GalleryItem {
   note?: string;
   /** When it was rated, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that makes it again, or why there is none. */
+  /** The row of a manifest that makes it again. */
   redo?: Record<string, unknown>;
+  /** Why there is no such row. */
   noRedo?: string;
 }
 
@@ -72,7 +73,7 @@ export interface GalleryFile {
   delivered?: string;
   /** The differences from the request, such as `duration 2 s instead of 4 s`. */
   mismatches?: string[];
-  /** How loud the sound is from its beginning to its end, a digit from 0 to 9 for each of equal parts. */
+  /** The loudness of the sound, as {@link loudness} returns it. */
   peaks?: string;
 }
 
@@ -85,12 +86,12 @@ export interface ExportedRating {
   at: string;
 }
 
-/** Into how many parts a sound is divided. */
+/** The number of equal parts whose loudness is shown. */
 export const parts = 96;
 
 /**
- * How loud each of equal parts of a sound is, as a digit from 0 to 9, the loudest being 9. `floor` is the loudness of what
- * counts as silence, in the samples' own unit.
+ * Returns the loudness of {@link parts} equal parts of a sound: a digit for each, 9 for the loudest. Samples up to `floor`,
+ * in their own unit, count as silence.
  */
 export function loudness(samples: Int16Array | Float32Array, floor: number): string {
   const length = Math.max(1, Math.floor(samples.length / parts));

@@ -8,7 +8,7 @@ export class Links {
   readonly #from: string;
   readonly #folders = new Map<string, string | undefined>();
 
-  /** @param folder of the page; it need not be there yet, its parent folders count then */
+  /** @param folder The folder of the page. It need not exist. */
   constructor(folder: string) {
     this.#from = real(folder) ?? folder;
   }

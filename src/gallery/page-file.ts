@@ -64,7 +64,7 @@ async function isOwn(path: string): Promise<boolean> {
   }
 }
 
-/** The folder next to a page that takes the copies. */
+/** The folder of the copies, next to the page. */
 const mediaFolder = 'media';
 
 /**
@@ -98,9 +98,9 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
 const generator = '<meta name="generator" content="mgw gallery">';
 
 /**
- * The page as one text of HTML: its script and style are inline, the media are linked. Whatever a prompt says, the data are
- * JSON in which no element can end or begin, and the page's policy lets nothing run but the one script.
- * @param redact takes the key out of the data
+ * Returns the page as HTML, with its script and style inside and links to the media. No prompt can begin or end an element,
+ * and the page's policy allows only its own script.
+ * @param redact Removes the key from the data.
  */
 export function pageHtml(data: GalleryData, redact: (text: string) => string): string {
   return `<!doctype html>
@@ -123,7 +123,7 @@ ${generator}
 `;
 }
 
-// Nothing is loaded from another origin than that of the page, which is the disk for a file.
+// Everything is loaded from the page's own origin, or from the disk if the page is a file.
 function policy(): string {
   return [
     "default-src 'none'",
@@ -140,7 +140,7 @@ function hashOf(text: string): string {
   return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
 
-/** JSON that means the same and in which HTML sees no element, and JavaScript no end of a line. */
+/** Returns JSON without characters that are special in HTML, or that end a line in JavaScript. */
 function jsonInHtml(value: unknown): string {
   return JSON.stringify(value).replace(
     /[<>&\u2028\u2029]/g,

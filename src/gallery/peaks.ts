@@ -4,20 +4,20 @@ import { systemCode } from '../errors.ts';
 import { loudness } from './data.ts';
 
 const sampleRate = 8000;
-/** The maximum part of a sound that is read. */
+/** No more of a sound is read. Bytes. */
 const maxBytes = 64 * 1024 * 1024;
-/** How often ffmpeg is started for one page at most: each takes a moment. */
+/** The maximum number of starts of ffmpeg for one page. */
 const maxStarts = 200;
 
 /**
- * Finds how loud sounds are, so that a page can draw their waveform even if the browser may not read the files. WAV and raw samples are read here;
- * other sounds need ffmpeg, and have no waveform if that is not installed.
+ * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files. WAV and
+ * raw samples are read here. Other sounds need ffmpeg; without it they have no waveform.
  */
 export class Peaks {
   #starts = 0;
   #isThere = true;
 
-  /** A digit from 0 to 9 for each of equal parts, the loudest being 9; undefined if nothing tells. Never throws. */
+  /** Returns the loudness of a file's sound, as {@link loudness} does; undefined if it is unknown. Never throws. */
   async of(path: string): Promise<string | undefined> {
     const samples = /\.(wav|pcm)$/i.test(path) ? await readSamples(path) : await this.#decoded(path);
     return samples === undefined || samples.length === 0 ? undefined : loudness(samples, 1);
@@ -37,7 +37,7 @@ export class Peaks {
   }
 }
 
-// Mono and 16 bits are what mgw writes; of anything else the picture would be wrong.
+// mgw writes mono with 16 bits. Other samples would give a wrong picture.
 async function readSamples(path: string): Promise<Int16Array | undefined> {
   try {
     const file = await open(path, 'r');

@@ -4,21 +4,21 @@ import { jobIdForm } from '../ledger/job-id.ts';
 import type { ExportedRating } from './data.ts';
 
 /**
- * The ratings in the text of a `ratings.json`.
- * @throws MgwError('usage') saying which entry is none.
+ * Parses a `ratings.json`.
+ * @throws MgwError('usage') that names the first entry that is not a rating.
  */
 export function readRatings(text: string, name: string): ExportedRating[] {
   const json = tryParseJson(text);
   const entries = isObject(json) ? json['ratings'] : undefined;
-  if (!Array.isArray(entries)) throw usageError(`${name} is no ratings.json of a gallery.`);
+  if (!Array.isArray(entries)) throw usageError(`${name} is not a ratings.json of a gallery.`);
   return entries.map((entry, index) => {
     const rating = readRating(entry);
-    if (rating === undefined) throw usageError(`${name}: entry ${index + 1} is no rating.`);
+    if (rating === undefined) throw usageError(`${name}: entry ${index + 1} is not a rating.`);
     return rating;
   });
 }
 
-/** A rating as a page sends and exports it; undefined if it is none. */
+/** Parses a rating that a page has sent or exported; undefined if it is not one. */
 export function readRating(entry: Json | undefined): ExportedRating | undefined {
   if (!isObject(entry)) return undefined;
   const { job, rating, note, at = '' } = entry;

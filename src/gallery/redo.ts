@@ -7,13 +7,13 @@ import { requestedValue } from '../protocols/requested-value.ts';
 import { findProtocol } from '../protocols/registry.ts';
 import { speechFlags } from '../speech/flags.ts';
 
-/** A row of a manifest, or why there can be none. */
+/** A row of a manifest, or the reason why there is none. */
 type Redo = { row: JsonObject } | { why: string };
 
 /**
- * The row of a manifest that asks for what a job asked for, under a name that follows from the job's: the row of one job
- * is the same in every page, so that making it again twice is paid for once.
- * @param redact removes secrets and signatures from a text; a request that contains one makes no row
+ * Returns the row of a manifest that makes a job's result again. The row's name depends only on the job, so that it is the
+ * same in every page, and running it twice is paid for once.
+ * @param redact Removes secrets and signatures from a text. A request that contains one makes no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {
   const request = requestOf(job);
@@ -28,7 +28,7 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
 
 const longestName = 96;
 
-// For a row that was made again, its first name, so that names do not grow.
+// A row that was made again keeps its first name, so that names do not grow.
 function redoId({ id, key }: Job): string {
   const name = key?.split('/')[1] ?? key;
   const chance = id.slice(-8);
@@ -39,7 +39,7 @@ function bare(name: string): string {
   return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, longestName);
 }
 
-// By flags as far as these say exactly the same, and the rest as a body.
+// As flags if these give exactly the same values; the rest stays a body.
 function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
   const protocol = findProtocol(job.protocol);
   if (protocol === undefined) return undefined;
@@ -76,7 +76,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
 
 function says(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
-  // A text of blanks is an absent field to a table, and no value to a flag.
+  // In a table a blank field is absent, and a flag refuses a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
     return canonicalJson(flag.parse === undefined ? given : flag.parse(given)) === canonicalJson(value);
@@ -85,7 +85,7 @@ function says(flag: Flag, given: string | boolean, value: Json | undefined): boo
   }
 }
 
-// What held nothing but what flags say is made by these again.
+// Objects and lists whose whole content became flags are left out; the flags create them again.
 function withoutEmpty(value: Json): Json | undefined {
   if (Array.isArray(value)) {
     const members = value.map(withoutEmpty);
@@ -128,13 +128,13 @@ function prefixed(
     .map(([name, value]) => [`${path}.${name}`, value]);
 }
 
-// A WAV is requested as PCM, and recognised by its file name.
+// A WAV is requested as PCM; only its file name shows it.
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
 }
 
-/** Returns what a job was asked for by a flag, as a text; undefined if it is none, or was too long to be recorded. */
+/** Returns the value of a flag in a job's request; undefined if it is not a text, or was too long to be recorded. */
 export function requestedText(job: Job, name: string): string | undefined {
   const value = requestedValue(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);

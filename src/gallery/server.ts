@@ -24,7 +24,7 @@ interface GalleryDeps {
   rate(rating: ExportedRating): Promise<void>;
 }
 
-/** A gallery that is served. */
+/** A running server of a gallery. */
 interface GalleryServer {
   /** `http://127.0.0.1:PORT/TOKEN/`. Requests without the token are refused. */
   url: string;
@@ -58,7 +58,7 @@ interface Serving {
   origin: string;
   token: string;
   deps: GalleryDeps;
-  /** By SHA-256, the version of a file that was seen to have it: each is hashed once, not at each part that a player asks for. */
+  /** The version of each verified file, by SHA-256. A player requests many parts, and each file is hashed only once. */
   hashed: Map<string, FileVersion>;
 }
 
@@ -105,7 +105,7 @@ async function takeRating(
     request.headers['x-mgw-token'] === token && request.headers['content-type'] === 'application/json';
   const rating = isOurs ? readRating(tryParseJson(await bodyOf(request))) : undefined;
   if (!isOurs) refuse(response, 403, 'Only the page itself may rate.');
-  else if (rating === undefined) refuse(response, 400, 'This is no rating.');
+  else if (rating === undefined) refuse(response, 400, 'This is not a rating.');
   else {
     await deps.rate(rating);
     response.writeHead(204).end();
@@ -140,8 +140,8 @@ const types: Record<string, string> = {
 };
 
 /**
- * Sends a file or the requested part of it. HTTP 404 if it does not hold what its job recorded: a foreign record may name
- * any file of this user.
+ * Sends a file or the requested part of it. HTTP 404 if its content is not what its job recorded, because an imported
+ * record may name any file of this user.
  */
 async function sendFile(
   request: IncomingMessage,

@@ -12,11 +12,11 @@ export interface BigDeps {
   close: () => void;
   compare: (item: GalleryItem) => void;
   search: () => void;
-  /** How many items there are to compare one with. */
+  /** The number of items that an item can be compared with. */
   relativesOf: (item: GalleryItem) => number;
 }
 
-/** One item, as large as the screen has room for, with all that is known of it. */
+/** One item, as large as the screen allows, with everything that is known about it. */
 export class BigView {
   readonly element = make('dialog', { class: 'big', 'aria-label': 'Job' });
   readonly #deps: BigDeps;

@@ -5,9 +5,9 @@ import { release } from './posters.ts';
 import { factsOf, nameOf, promptOf } from './select.ts';
 import { waveform } from './sound.ts';
 
-/** How many items play at once at most: each takes a decoder. */
+/** The maximum number of items that play at once. Each needs a decoder. */
 export const maxCompared = 9;
-/** How far one may be ahead of another, s. */
+/** The maximum lead of one player over another, s. */
 const tolerance = 0.04;
 
 interface Pane {
@@ -17,12 +17,12 @@ interface Pane {
   stars: Stars;
 }
 
-/** Several items side by side that play in step: with the one that is last. */
+/** Plays several items side by side, in step with the slowest. */
 export class CompareView {
   readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
   readonly #marks: Marks;
   #panes: Pane[] = [];
-  /** The pane that keys rate, and that is heard. */
+  /** The pane that keys rate and whose sound is on. */
   #current = 0;
   #shown = '';
   #isPlaying = false;

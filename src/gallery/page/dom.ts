@@ -56,7 +56,7 @@ export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   });
 }
 
-/** The keys 1 to 5, which rate, and 0, which takes a rating back. */
+/** Returns the actions of the keys 1 to 5, which rate, and 0, which removes the rating. */
 export function ratingKeys(rate: (rating: number | undefined) => unknown): Keys {
   const digits = [0, 1, 2, 3, 4, 5].map((digit) => [String(digit), () => rate(digit || undefined)] as const);
   return Object.fromEntries(digits);
@@ -68,7 +68,7 @@ function isItsOwn({ key, target }: KeyboardEvent): boolean {
   return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');
 }
 
-/** Five stars that show a rating and set it; the one that is set takes it back. `isQuiet` leaves them out of the tab order. */
+/** Creates five stars that show and set a rating. A click on the current rating removes it. `isQuiet`: not in the tab order. */
 export function stars(set: (rating: number | undefined) => void, isQuiet = false): Stars {
   let shown: number | undefined;
   const buttons = [1, 2, 3, 4, 5].map((rating) =>

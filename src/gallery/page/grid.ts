@@ -11,7 +11,7 @@ const gap = 14;
 const aboutHeight = 132;
 const rowHeight = 92;
 
-/** The items as tiles or as rows; only those on the screen, and a few around them, are there. */
+/** The items as tiles or as rows. Only those on the screen and a few around them are in the document. */
 export class Grid {
   readonly element = make('div', { class: 'items', role: 'list', 'aria-label': 'Jobs' });
   readonly #deps: TileDeps;
@@ -23,7 +23,7 @@ export class Grid {
   #columns = 1;
   #height = rowHeight;
   #width = 0;
-  /** The place of the item that has the focus, or had it last. */
+  /** The index of the item that has the focus, or had it last. */
   #current = 0;
   #isDrawing = false;
 
@@ -40,7 +40,7 @@ export class Grid {
     });
   }
 
-  /** The item that keys are about. */
+  /** The item that keys act on. */
   get current(): GalleryItem | undefined {
     return this.#items[this.#current];
   }
@@ -62,7 +62,7 @@ export class Grid {
     this.#tiles.get(id)?.show(this.#getMark(id), this.#isCompared(id));
   }
 
-  /** Plays the current item in its tile, or ends that. */
+  /** Starts or stops the current item in its tile. */
   toggle(): void {
     this.#tiles.get(this.current?.id ?? '')?.toggle();
   }

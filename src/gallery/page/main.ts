@@ -178,7 +178,7 @@ function toggleCompare(id: string): void {
   toolbar.show(view, shown.length, data.items.length, picked.size);
 }
 
-// A key shows which item it is about.
+// Scrolls the item that the key acts on into view.
 const withCurrent = (act: (item: GalleryItem) => void) => () => {
   if (grid.current === undefined) return;
   grid.focus(grid.current.id);

@@ -43,7 +43,7 @@ export class Marks {
     return { rating: item?.rating, note: item?.note, again: kept.again };
   };
 
-  /** Adds to the rating and note of an item. */
+  /** Changes the rating or note of an item. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
@@ -59,7 +59,7 @@ export class Marks {
     this.#listeners.push(listener);
   }
 
-  /** The ratings and notes that the page holds. */
+  /** Returns the ratings and notes of this page for `ratings.json`. */
   exported(): ExportedRating[] {
     return [...this.#items.values()].flatMap(({ id, rated }) => {
       const { rating, note } = this.of(id);

@@ -11,8 +11,8 @@ interface Wanted {
 }
 
 /**
- * Makes posters of videos, a few at a time, from a frame of the video itself. The picture may be drawn but not read if the page is a
- * file; it is only drawn.
+ * Makes posters of videos, a few at a time, from a frame of the video itself. If the page is a file, a picture may be drawn but not
+ * read, so it is only drawn.
  */
 export class Posters {
   readonly #kept = new Map<string, ImageBitmap>();

@@ -82,7 +82,7 @@ function compare(one: string, other: string): number {
   return words.compare(one, other);
 }
 
-/** The items of a view, in its order. */
+/** Returns the items of a view, in its order. */
 export function chosen(
   items: readonly GalleryItem[],
   view: View,
@@ -148,12 +148,12 @@ export function mismatchesOf({ files }: GalleryItem): string[] {
   return [...new Set(files.flatMap(({ mismatches = [] }) => mismatches))];
 }
 
-/** A length in seconds as a person reads it. */
+/** Formats a length in seconds for a person. */
 export function lengthText(duration: string): string {
   return /^\d+(\.\d+)?$/.test(duration) ? `${duration} s` : duration;
 }
 
-/** The price as it counts: it may come back, or never have been charged. */
+/** Formats the price, and whether it was charged. */
 export function priceText({ price, currency = '', charge }: GalleryItem): string | undefined {
   if (charge === undefined) return undefined;
   const amount = price === undefined ? 'price unknown' : `${price} ${currency}`.trim();
@@ -161,7 +161,7 @@ export function priceText({ price, currency = '', charge }: GalleryItem): string
   return charge === 'failed' ? `${amount}, or given back` : `${amount}, if it was charged`;
 }
 
-/** The facts of an item, for one line. */
+/** Returns the facts of an item, for one line. */
 export function factsOf(item: GalleryItem): string[] {
   const { model, seed, duration, resolution } = item;
   const facts = [
@@ -174,20 +174,20 @@ export function factsOf(item: GalleryItem): string[] {
   return facts.filter((fact) => fact !== undefined && fact !== '') as string[];
 }
 
-/** A time as the reader writes it. */
+/** Formats a time in the reader's language. */
 export function timeText(iso: string): string {
   return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
-/** The rows of `redo.jsonl`, and how many items there can be none of. */
+/** The rows of `redo.jsonl`, and the items that cannot become rows. */
 interface RedoRows {
   lines: string[];
   without: GalleryItem[];
 }
 
 /**
- * The rows that make again what is marked, and what is rated `atMost` or less (0: none).
- * @param hasSeeds false leaves the seeds out: with its seed, a model may make the very same
+ * Returns the rows that make the marked items again, and those that are rated `atMost` or less (0: none).
+ * @param hasSeeds False leaves the seeds out, because with the same seed a model may make the same result.
  */
 export function redoRows(
   items: readonly GalleryItem[],

@@ -2,15 +2,15 @@ import { type GalleryFile, loudness, parts } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
-/** Larger files are not read as a whole to be drawn. */
+/** Larger files have no waveform. Bytes. */
 const maxBytes = 32 * 1024 * 1024;
 
 const known = new Map<string, Promise<string | undefined>>();
 let turn: Promise<unknown> = Promise.resolve();
 
 /**
- * How loud a sound is, a digit for each of equal parts: as mgw found it, or else decoded here, one file after the other.
- * Undefined if neither can be: a page that is a file may play what is next to it, and not read it.
+ * Returns the loudness of a sound as mgw measured it, or measures it here, one file after the other. Undefined if the browser
+ * may not read the file, as in a page that is a file itself.
  */
 export function peaksOf(file: GalleryFile): Promise<string | undefined> {
   if (file.peaks !== undefined) return Promise.resolve(file.peaks);
@@ -33,7 +33,7 @@ async function decoded(href: string): Promise<string> {
 
 const svg = 'http://www.w3.org/2000/svg';
 
-/** Draws peaks as bars; without any, a plain line. */
+/** Draws the loudness as bars; a plain line if it is unknown. */
 export function waveform(peaks: string | undefined): SVGSVGElement {
   const drawing = document.createElementNS(svg, 'svg');
   mark(drawing, 'viewBox', `0 0 ${parts} 20`);
@@ -56,7 +56,7 @@ function barsOf(peaks: string): string {
   }).join('');
 }
 
-/** A sound in a tile: its waveform, which is clicked to play from there, and how far it has got. */
+/** Creates the waveform of a sound, which shows the progress. A click plays from there. */
 export function soundOf(file: GalleryFile, player: SoundPlayer): HTMLElement {
   const head = make('span', { class: 'head' });
   const box = make('div', { class: 'sound' }, waveform(file.peaks), head);

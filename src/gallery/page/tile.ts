@@ -20,7 +20,7 @@ export interface Tile {
   /** The element that gets the focus. */
   focus: HTMLElement;
   show(mark: Mark, isCompared: boolean): void;
-  /** Plays the item, or ends that. */
+  /** Starts or stops the item. */
   toggle(): void;
   /** Releases its resources. */
   remove(): void;
@@ -29,7 +29,7 @@ export interface Tile {
 const restMs = 150;
 const reduced = matchMedia('(prefers-reduced-motion: reduce)');
 
-/** The tile of an item. */
+/** Creates the tile of an item. */
 export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const { id } = item;
   const media = mediaOf(item, deps);
@@ -98,7 +98,7 @@ function toggle(name: string, text: string, label: string, act: () => void): HTM
   );
 }
 
-// That a tile plays, and for how long.
+// Shows that a tile can be played, and its length.
 function lengthOf({ files: [file], duration }: GalleryItem): HTMLElement | undefined {
   if (file === undefined || file.kind === 'other') return undefined;
   const length = file.delivered?.split(',')[0] ?? (duration && lengthText(duration)) ?? '';

@@ -51,7 +51,7 @@ export class Toolbar {
     );
   }
 
-  /** Shows a view, and how many items are in it. */
+  /** Shows a view and the number of its items. */
   show(view: View, shown: number, all: number, picked: number): void {
     if (this.#search.value !== view.text) this.#search.value = view.text;
     for (const [name, select] of this.#selects) select.value = view[name];
@@ -102,7 +102,7 @@ export class Toolbar {
       ...choices,
     );
     this.#selects.set(name, select);
-    // A filter with nothing to choose from is one thing less to read.
+    // A filter with nothing to choose from is hidden.
     select.hidden = options.length < 3 && name !== 'sort';
     return select;
   }
