@@ -51,14 +51,14 @@ async function* one(bench, size) {
       ratio: runs.ratio('mgw', peer, what),
       ...(isTarget && { target: { ratio: most }, bound: boundOf(runs, what) }),
     });
-    yield row('wall', 1.2);
-    yield row('cpu', 1.6);
+    yield row('wall', 1.1);
+    yield row('cpu', 1.5);
   }
   yield {
     figure: `${figure}, memory`,
     value: runs.of('mgw', 'rss'),
     unit: 'MB',
-    ...(size === 1024 && { target: { most: 150 } }),
+    ...(size === 1024 && { target: { most: 120 } }),
   };
   rmSync(path, { force: true });
 }

@@ -1,5 +1,5 @@
 // How long a command takes from its start to its end, next to bare Node or to one line that does the same fetch.
-const bareTargets = { '--version': 1.25, '--help': 2, 'jobs ls': 2 };
+const bareTargets = { '--version': 1.15, '--help': 1.6, 'jobs ls': 1.6 };
 
 export default async function* startup(bench) {
   const url = await bench.serve('json');
@@ -67,7 +67,7 @@ async function* loopback(bench, node, url) {
     };
     const runs = await bench.interleaved(bench.rounds(31, 7), contenders, { warmUp: true });
     const bound = { by: 'fetch on a connection of its own', value: runs.of('least') * 1000 };
-    yield { ...row(runs, node, words, 'fetch', 'one fetch', 1.25), bound };
+    yield { ...row(runs, node, words, 'fetch', 'one fetch', 1.1), bound };
   }
 }
 

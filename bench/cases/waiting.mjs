@@ -34,6 +34,7 @@ export default async function* waiting(bench) {
       { env, input: exported.map(({ id }) => id).join('\n'), quiet: true, code: 11, during },
     );
     const isTarget = jobs === 1000;
+    const mostMemory = { 1000: 150, 10_000: 500 }[jobs];
     const { stdout, rss: peerRss } = await peer;
     const { ms } = JSON.parse(stdout);
     const by = 'as many polls by fetch';
@@ -41,7 +42,7 @@ export default async function* waiting(bench) {
       figure: `waiting for ${jobs} jobs, memory`,
       value: rss,
       unit: 'MB',
-      ...(isTarget && { target: { most: 200 }, bound: { by, value: peerRss } }),
+      ...(mostMemory && { target: { most: mostMemory }, bound: { by, value: peerRss } }),
     };
     yield {
       figure: `waiting for ${jobs} jobs, of a core`,
