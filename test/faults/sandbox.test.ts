@@ -111,9 +111,11 @@ describe.concurrent('every fault of the sandbox in every area', () => {
     const { user, stateDir } = await bench(fault);
     const { command, fast, extension } = dialects[area];
     const out = join(user.cwd, `out.${extension}`);
-    const limits = ['--timeout', code === 8 ? '4s' : '40s', ...(code === 0 ? [] : ['--retries', '1'])];
+    const limits = ['--timeout', code === 8 ? '500ms' : '40s', ...(code === 0 ? [] : ['--retries', '1'])];
     const submit = [...command, '--key', 'boat', '-o', out, ...fast, ...limits];
     const runs: CliResult[] = [];
+    // A busy machine may not submit in so short a time.
+    if (code === 8) runs.push(await runHere(['--json', ...command, '--key', 'boat', ...fast], user.env));
     for (const expected of [code, again]) {
       const run = await runHere(['--json', ...submit], user.env);
       expect(run.code, run.stdout).toBe(expected);

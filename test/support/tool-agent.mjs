@@ -1,4 +1,4 @@
-// An agent that runs a command as a tool: if the call times out, it ends the command and calls again.
+// An agent that runs a command as a tool: if the first call times out, it ends the command and calls again.
 //   node tool-agent.mjs new|same TIMEOUT_MS -- mgw …
 // `new` gives each try a --key of its own, `same` one key to all of them.
 import { spawn } from 'node:child_process';
@@ -11,7 +11,7 @@ process.exitCode = 1;
 for (let tries = 1; tries <= 10 && process.exitCode !== 0; tries += 1) {
   const key = keys === 'same' ? 'clip' : `clip-${tries}`;
   const child = spawn(program, [...args, '--key', key], { stdio: 'inherit' });
-  const patience = setTimeout(() => child.kill('SIGTERM'), Number(timeoutMs));
+  const patience = tries === 1 && setTimeout(() => child.kill('SIGTERM'), Number(timeoutMs));
   [process.exitCode] = await once(child, 'exit');
   clearTimeout(patience);
 }
