@@ -72,7 +72,7 @@ export async function composeVideo(
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const judge = (violations: Violation[], judged: JsonObject): void =>
-    refuse(violations, isFromFile, protocol.modelOf(judged));
+    refuse(protocol, violations, isFromFile, protocol.modelOf(judged));
   if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
   const body = await completed(session, protocol, composed, parts, listing, isFromFile);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
@@ -97,6 +97,7 @@ function defaultsNote(protocol: Protocol, body: JsonObject, flags: readonly stri
 }
 
 function refuse(
+  protocol: Protocol,
   violations: Violation[],
   isFromFile: (field: string) => boolean,
   model: string | undefined,
@@ -107,7 +108,11 @@ function refuse(
       ? { ...violation, value: valueInFile, allowed: violation.allowedAnyway ?? violation.allowed }
       : violation,
   );
-  throw usageError(violationMessage(shown, isFromFile('model') ? undefined : model));
+  const isOfModel = violations.some(({ flag }) => flag === '--model');
+  throw usageError(
+    violationMessage(shown, isFromFile('model') ? undefined : model),
+    isOfModel ? ['mgw', 'models', '--protocol', protocol.name] : undefined,
+  );
 }
 
 // Flags override the body. All other fields come from the body's file.

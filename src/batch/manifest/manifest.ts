@@ -1,7 +1,7 @@
 import { createReadStream, type Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { extname } from 'node:path';
-import { messageOf, usageError, type MgwError } from '../../errors.ts';
+import { messageOf, systemCode, usageError, type MgwError } from '../../errors.ts';
 import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { detectEncoding, Source, Unreadable } from './source.ts';
@@ -233,7 +233,8 @@ async function checkSame(path: string, opened: Stats): Promise<void> {
 }
 
 function unreadableFile(path: string, error: unknown): MgwError {
-  return usageError(`The manifest ${shown(path)} cannot be read: ${messageOf(error)}.`);
+  const why = systemCode(error) === 'ENOENT' ? 'there is no such file' : messageOf(error);
+  return usageError(`The manifest ${shown(path)} cannot be read: ${why}.`);
 }
 
 function shown(path: string): string {

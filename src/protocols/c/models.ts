@@ -60,7 +60,6 @@ export function complete(body: JsonObject, models: readonly Model[]): JsonObject
   if (models.some(({ id }) => id === model)) return body;
   const served = models.filter(({ protocols }) => protocols.includes('c')).map(({ id }) => id);
   const allowed = [...new Set([...served, ...official.models, ...selfHosted.models])].join(', ');
-  throw usageError(
-    violationMessage([{ field: 'model', value: shownValue(model), allowed, flag: '--model' }]),
-  );
+  const violation = { field: 'model', value: shownValue(model), allowed, flag: '--model' };
+  throw usageError(violationMessage([violation]), ['mgw', 'models', '--protocol', 'c']);
 }

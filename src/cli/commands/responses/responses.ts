@@ -117,7 +117,7 @@ async function responsesBody(
   };
   applySets(body, options.set ?? []);
   if (typeof body['model'] !== 'string' || body['model'].trim() === '')
-    throw usageError('Which model? Give --model NAME; mgw models lists those of the key.');
+    throw usageError('Which model? Give --model NAME.', ['mgw', 'models']);
   if (body['input'] === undefined || body['input'] === '')
     throw usageError('Nothing to ask: give INPUT, --file FILE, or - to read it from standard input.');
   return body;
