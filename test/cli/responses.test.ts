@@ -159,7 +159,7 @@ describe('no answer', () => {
 
 it.each([
   [['responses', '--model', 'text-1'], /Nothing to ask/],
-  [['responses', 'Hi'], /Which model/],
+  [['responses', 'Hi'], /Which model[^]*next: mgw models$/m],
   [['responses', 'Hi', '--file', 'x', '--model', 'm'], /not both/],
   [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
   [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
