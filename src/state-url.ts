@@ -1,5 +1,5 @@
 import { messageOf } from './errors.ts';
-import { parseDuration } from './duration.ts';
+import { parseDuration } from './clock.ts';
 
 /** The address of a ledger on PostgreSQL, as it is configured. */
 export interface StateUrl {

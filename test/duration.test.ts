@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { formatDuration, parseDuration } from '../src/duration.ts';
+import { formatDuration, parseDuration } from '../src/clock.ts';
 
 describe('parseDuration', () => {
   it.each([

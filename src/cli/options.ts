@@ -1,6 +1,6 @@
 import { Option, type Command } from 'commander';
 import { parseAmount } from '../decimal.ts';
-import { parseDuration } from '../duration.ts';
+import { parseDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 

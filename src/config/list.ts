@@ -1,4 +1,4 @@
-import { formatDuration } from '../duration.ts';
+import { formatDuration } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import { isObject } from '../json.ts';
 import {

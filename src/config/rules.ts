@@ -1,5 +1,5 @@
 import { parseAmount } from '../decimal.ts';
-import { parseDuration } from '../duration.ts';
+import { parseDuration } from '../clock.ts';
 import { parseStateUrl } from '../state-url.ts';
 import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 

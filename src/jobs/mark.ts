@@ -4,8 +4,7 @@ import { HashedFile } from '../files/hashed-file.ts';
 import { localError } from '../errors.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
-import { BoxWalk, type Content } from '../media/box-walk.ts';
-import { HeaderReader, startsMp4 } from '../media/mp4.ts';
+import { BoxWalk, type Content, HeaderReader, startsMp4 } from '../media/mp4.ts';
 import { id3Tags, withText } from '../media/id3.ts';
 import { kindsIn, maxXmpBytes, originsIn, textIn, xmpId } from '../media/provenance.ts';
 

@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { abortWith, deadlineIn, systemClock, type Deadline } from '../clock.ts';
+import { abortWith, deadlineIn, systemClock, type Deadline, parseDuration } from '../clock.ts';
 import type { Budget } from '../budget/budget.ts';
 import type { BudgetKind } from '../budget/file-budget.ts';
 import type { Settings } from '../config/resolve.ts';
@@ -13,7 +13,6 @@ import type { Signals } from '../payment/pay-once.ts';
 import { withGlobals, withOutput } from '../flows/next.ts';
 import { openSession, type Session, withinDeadline } from '../flows/session.ts';
 import type { CallOptions, ClientOptions, Duration } from './options.ts';
-import { parseDuration } from '../duration.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';

@@ -1,7 +1,6 @@
 import { fstatSync } from 'node:fs';
 import type { Delivered } from '../job.ts';
-import { BoxWalk, type Content } from './box-walk.ts';
-import { HeaderReader, startsMp4 } from './mp4.ts';
+import { BoxWalk, type Content, HeaderReader, startsMp4 } from './mp4.ts';
 
 const maxTracks = 64;
 

@@ -1,8 +1,7 @@
 import { fstatSync, readSync } from 'node:fs';
 import type { Provenance } from '../job.ts';
-import { BoxWalk, type Content } from './box-walk.ts';
+import { BoxWalk, type Content, HeaderReader, startsMp4 } from './mp4.ts';
 import { type Id3Tag, id3Tags } from './id3.ts';
-import { HeaderReader, startsMp4 } from './mp4.ts';
 
 const c2paId = 'd8fec3d61b0e483c92975828877ec481';
 /** The user type of a box with XMP. */

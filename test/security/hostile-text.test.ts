@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { parseBaseUrl, parseOrigin } from '../../src/config/derived.ts';
 import { checkKey, keyOfFile } from '../../src/config/key.ts';
 import { checkConfig } from '../../src/config/schema.ts';
-import { parseDuration } from '../../src/duration.ts';
+import { parseDuration } from '../../src/clock.ts';
 import type { Reply } from '../../src/exchange.ts';
 import { isTextType, mimeOf } from '../../src/media/media-kind.ts';
 import { readContentRange, strongValidator } from '../../src/http/download/validator.ts';

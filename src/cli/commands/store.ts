@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { formatDuration, parseDuration } from '../../duration.ts';
+import { formatDuration, parseDuration } from '../../clock.ts';
 import { usageError } from '../../errors.ts';
 import { queuedUploads } from '../../batch/fleet/queued-manifest.ts';
 import { fleetStateOf } from '../../batch/fleet/fleet-state.ts';

@@ -1,7 +1,7 @@
 import { Option, type Command } from 'commander';
 import type { QueuedBatch } from '../../batch/fleet/row-queue.ts';
 import type { OpenedBatch } from '../../batch/fleet/worker.ts';
-import { parseDuration } from '../../duration.ts';
+import { parseDuration } from '../../clock.ts';
 import { exitCodes, usageError } from '../../errors.ts';
 import type { JobDeps } from '../../jobs/order.ts';
 import { withBudget } from '../../flows/budgets.ts';

@@ -10,8 +10,7 @@ import {
   wholeNumber,
 } from '../body-schema.ts';
 import type { Violation } from '../protocol.ts';
-import { flags, contentFault, deniedType } from './flags.ts';
-import { isModelName } from './wire.ts';
+import { flags, contentFault, deniedType, isRelativePath } from './flags.ts';
 
 const modelWords = 'the name of a model, as `mgw models --protocol a` lists it';
 
@@ -53,7 +52,7 @@ const parameters = z.strictObject(
 /** The body of specification 2.1, with the model that travels in the path. */
 export const schema = withDescriptions(
   z.strictObject({
-    model: z.string({ error: modelWords }).check(z.refine(isModelName, { error: modelWords })),
+    model: z.string({ error: modelWords }).check(z.refine(isRelativePath, { error: modelWords })),
     instances: z.array(instance, { error: 'a list of objects' }).check(z.minLength(1)),
     parameters: z.optional(parameters),
   }),

@@ -73,6 +73,21 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
+// Longer names are invalid, and would not fit into a request line. A name must not leave or end the path, so it has no
+// query, fragment, drive, host, or unprintable character.
+const longestName = 2048;
+const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
+
+/** Whether the name of a model or of an operation can be put into the path of a request (specification 4.1). */
+export function isRelativePath(name: string): boolean {
+  const segments = name.split('/');
+  return (
+    name.length <= longestName &&
+    !unsafe.test(name) &&
+    !segments.some((segment) => ['', '.', '..'].includes(segment))
+  );
+}
+
 const whole = { parse: wholeNumber };
 
 /** The flags of `mgw video a submit`: every field of specification 2.1, and the model of the path (4.1). */

@@ -1,13 +1,21 @@
-import { bearer } from '../../exchange.ts';
-import { textAt, type JsonObject, at, type Json } from '../../json.ts';
-import type { Model } from '../../exchange.ts';
+import {
+  bearer,
+  type Model,
+  type Exchange,
+  jsonBody,
+  jsonHeaders,
+  type Reply,
+  type SubmitVerdict,
+} from '../../exchange.ts';
+import { textAt, type JsonObject, at, type Json, parseCutJson } from '../../json.ts';
 import type { Protocol, Quantity, ListingUse, Violation } from '../protocol.ts';
 import { withReturnUsage } from './ext-info.ts';
 import { flags } from './flags.ts';
-import { readQuery } from './observation.ts';
-import { query, readSubmission, submission } from './wire.ts';
-import { usageError } from '../../errors.ts';
+import { readQuery, callError, readCallError } from './observation.ts';
+import { usageError, MgwError } from '../../errors.ts';
 import { shownValue, violationMessage } from '../violations.ts';
+import { bodyOf } from '../../http/failures.ts';
+import { actionTaskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 
 /** Protocol B, the cloud-action style at the root path (specification 2.3, 2.4, 3.2, 4.2). */
 export const b: Protocol = {
@@ -123,4 +131,53 @@ function unknownModel(name: string, models: readonly Model[]): Violation {
 function some(values: readonly string[]): string {
   const shown = values.slice(0, maxShown).map(shownValue).join(', ');
   return values.length > maxShown ? `${shown} and ${values.length - maxShown} more` : shown;
+}
+
+type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
+
+// The path is the root (specification 4.2). The version is that of the interface, not of the model.
+function call(action: Action, body: JsonObject): Exchange {
+  const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
+  return { method: 'POST', path: '/', headers, body: jsonBody(body) };
+}
+
+/** The exchange that creates a task (specification 4.2). */
+function submission(body: JsonObject): Exchange {
+  return call('CreateAigcVideoTask', body);
+}
+
+/**
+ * The request that queries a task. The id is in the body, so it may be any text.
+ * @throws MgwError('result_unavailable') if the handle is blank.
+ */
+function query(handle: string): Exchange {
+  if (handle.trim() === '')
+    throw new MgwError('result_unavailable', 'An empty task id cannot be queried.', { charged: 'yes' });
+  return call('DescribeTaskDetail', { TaskId: handle });
+}
+
+/**
+ * Reads the response to a submission. A task id in a 2xx response proves a task, even if the response was cut after it
+ * or also contains an error. An error in a 2xx response is a refusal only if its code is returned before anything is
+ * created (specification 7, design 5).
+ */
+function readSubmission(reply: Reply): SubmitVerdict {
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
+  const whole = bodyOf(reply);
+  const body = whole ?? parseCutJson(reply.text);
+  const handle = actionTaskIdIn(body);
+  const error = callError(body);
+  if (handle !== undefined) return { kind: 'accepted', handle, warning: oddity(reply, error) };
+  if (error === undefined) return { kind: 'unknown', failure: unreadable(reply, 'task id') };
+  const { outcome, failure } = readCallError(reply, error);
+  const certain = reply.complete && whole !== undefined;
+  if (!certain || outcome === 'unlisted') return { kind: 'unknown', failure };
+  return { kind: outcome, failure };
+}
+
+function oddity(reply: Reply, error: Json | undefined): string | undefined {
+  if (error === undefined) return undefined;
+  const { nativeCode, message } = readCallError(reply, error).failure;
+  const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
+  return `The gateway reported an error next to the task id: ${said}.`;
 }

@@ -3,7 +3,6 @@ import { describe, expect, test } from 'vitest';
 import type { SpooledMedia } from '../../../src/exchange.ts';
 import type { Json } from '../../../src/json.ts';
 import { a } from '../../../src/protocols/a/protocol.ts';
-import { query } from '../../../src/protocols/a/wire.ts';
 import type { Observation, QueryVerdict } from '../../../src/protocols/protocol.ts';
 import { finished, name, reply, spooled } from './support.ts';
 import { anyCharacter } from '../../support/any-character.ts';
@@ -48,10 +47,10 @@ describe('the request', () => {
   });
 
   test('an operation of another model is not asked for if the model is known', () => {
-    expect(query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
-    expect(query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
-    expect(query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
-    expect(() => query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
+    expect(a.query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
+    expect(a.query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
+    expect(a.query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
+    expect(() => a.query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
   });
 
   test('whatever the handle, the path stays below /v1beta/', () => {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { parseDuration } from '../../../duration.ts';
+import { parseDuration } from '../../../clock.ts';
 import { usageError, type MgwError } from '../../../errors.ts';
 import { budgetsWithReservations } from '../../../flows/budgets.ts';
 import {

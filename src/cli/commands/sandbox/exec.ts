@@ -9,7 +9,7 @@ import { single } from '../../options.ts';
 import { errorView, type Outcome } from '../../output/outcome.ts';
 import { keyOfFile, readKeyFile } from '../../../config/key.ts';
 import type { ConfigFile } from '../../../config/schema.ts';
-import { parseDuration, formatDuration } from '../../../duration.ts';
+import { parseDuration, formatDuration } from '../../../clock.ts';
 import { MgwError, usageError, systemCode } from '../../../errors.ts';
 import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Finding } from '../../../sandbox/verify.ts';

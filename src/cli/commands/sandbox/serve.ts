@@ -7,7 +7,7 @@ import { write } from '../../io.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { credits } from '../../../config/rules.ts';
-import { parseDuration } from '../../../duration.ts';
+import { parseDuration } from '../../../clock.ts';
 import { sandboxFolder } from '../../../flows/settings.ts';
 import type { Sandbox } from '../../../sandbox/server.ts';
 
