@@ -195,7 +195,7 @@ const always = [
 const network = [
   sources('http/client', 'http/connections', 'http/wire-response', 'http/retry', 'http/deadline'),
   sources('http/body', 'http/redacting-client', 'http/reach'),
-  sources('files/reused-buffers'),
+  sources('media/buffers'),
   /ipaddr/,
 ];
 const undici = [

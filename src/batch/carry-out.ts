@@ -5,7 +5,7 @@ import { localError, messageOf, MgwError } from '../errors.ts';
 import { isFolder, makeFolder } from '../files/make-folder.ts';
 import { checkLinks } from '../jobs/output.ts';
 import type { Delivered } from '../flows/deliver.ts';
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import { speak } from '../flows/speak.ts';
 import { submitVideo } from '../flows/submit-video.ts';
 import type { Job } from '../job.ts';
@@ -13,8 +13,7 @@ import { isObjectUrl } from '../store-url.ts';
 import { readSpeechHead } from '../speech/wire.ts';
 import { pacedClient, type Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
-import type { PlannedRow } from './planned-row.ts';
-import { isSpeech } from './work.ts';
+import { type PlannedRow, isSpeech } from './planned-row.ts';
 
 /** The options for carrying out rows. */
 export interface RowOptions {

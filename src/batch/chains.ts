@@ -4,11 +4,20 @@ import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
 import type { Job } from '../job.ts';
 import { isObject } from '../json.ts';
 import { isStoredName, withAssets } from '../protocols/local-asset.ts';
-import type { NamedRow, PlannedRow, Root } from './planned-row.ts';
+import {
+  type NamedRow,
+  type PlannedRow,
+  type Root,
+  countOf,
+  isSpeech,
+  type VideoWork,
+  type Work,
+  type RowState,
+  type RowStatus,
+} from './planned-row.ts';
 import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
-import { type RowState, rowStatusOf, type RowStatus, type RowStatusDeps } from './row-state.ts';
-import { countOf, isSpeech, type VideoWork, type Work } from './work.ts';
+import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 
 /** The dependencies for rows that wait for others. */
 export interface ChainDeps extends RowStatusDeps {

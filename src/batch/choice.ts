@@ -1,7 +1,6 @@
 import { keyOfRetry } from '../jobs/ref.ts';
-import type { PlannedRow } from './planned-row.ts';
-import { filesOf, pathOfTake, type RowState } from './row-state.ts';
-import { countOf } from './work.ts';
+import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
+import { filesOf, pathOfTake } from './row-state.ts';
 
 /** The rows that a command covers, and those that it carries out. */
 export interface Choice {

@@ -14,10 +14,9 @@ import { longName } from '../protocols/compose.ts';
 import { isLocalPath } from '../protocols/local-asset.ts';
 import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/record.ts';
-import type { PlannedRow } from './planned-row.ts';
+import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';
 import { mayRefer } from './row-graph.ts';
 import { filesOf, isThere } from './row-state.ts';
-import { countOf, hashOf, isSpeech, type Work } from './work.ts';
 
 /** A row that was done, as recorded. */
 export interface DoneRow {

@@ -13,8 +13,7 @@ import { interruptedError } from '../jobs/errors.ts';
 import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
 import { type Clip, type Film, makeFilm, planFilm, type Track } from './film.ts';
 import { type Batch, type Plan, planBatch, type PlanDeps } from './plan.ts';
-import type { PlannedRow } from './planned-row.ts';
-import { countOf, isSpeech } from './work.ts';
+import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
 
 /** The parts of a batch's film. */
 export interface Cut {

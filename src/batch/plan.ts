@@ -6,10 +6,19 @@ import { maxProblems, type Manifest } from './manifest/manifest.ts';
 import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
 import type { Row } from './manifest/row.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
-import { named, type NamedRow, type PlannedRow } from './planned-row.ts';
+import {
+  named,
+  type NamedRow,
+  type PlannedRow,
+  countOf,
+  modelOf,
+  type Work,
+  rowStates,
+  type RowState,
+  type RowStatus,
+} from './planned-row.ts';
 import { RowGraph } from './row-graph.ts';
-import { rowStates, rowStatusOf, type RowState, type RowStatus } from './row-state.ts';
-import { countOf, modelOf, type Work } from './work.ts';
+import { rowStatusOf } from './row-state.ts';
 
 /** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {

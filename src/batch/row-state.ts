@@ -1,47 +1,24 @@
 import { statSync } from 'node:fs';
 import { parse } from 'node:path';
-import { MgwError } from '../errors.ts';
+import { MgwError, exitCodes } from '../errors.ts';
 import { lostFingerprint, type Job, type JobFile } from '../job.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
-import { differences, latestRetry, type Retry } from '../jobs/ref.ts';
+import { differences, latestRetry } from '../jobs/ref.ts';
 import { type JobDeps, fingerprintOf, recordedBody } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { pathsAt } from '../jobs/output.ts';
 import type { Json } from '../json.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { fleetStateOf } from './fleet/fleet-state.ts';
-import { countOf, submissionOf, type Work } from './work.ts';
-
-/** The states of a row, in display order. */
-export const rowStates = [
-  'new',
-  'running',
-  'done',
-  'failed',
-  'rejected',
-  'unknown',
-  'changed',
-  'blocked',
-  'stale',
-] as const;
-
-/**
- * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended. `rejected` was
- * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
- * a row that a run does not carry out. `stale` was made from a video that was made again since.
- */
-export type RowState = (typeof rowStates)[number];
-
-/** The ledger's knowledge of a row. */
-export interface RowStatus {
-  state: RowState;
-  take: Retry;
-  /** What differs from the job, if the row was changed. */
-  changes?: string[];
-  /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
-  path?: string;
-  rowPath?: string;
-}
+import {
+  countOf,
+  type PlannedRow,
+  rowStates,
+  type RowState,
+  type RowStatus,
+  submissionOf,
+  type Work,
+} from './planned-row.ts';
 
 /** The dependencies for determining a row's state. */
 export interface RowStatusDeps extends Pick<JobDeps, 'ledger' | 'gateway' | 'account'> {
@@ -159,4 +136,69 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
   const all = differences(job.request as Json, recordedBody(submission.body).request, work.isFromFile);
   const changes = all.slice(0, 8);
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
+}
+
+/** Counts the rows in each state during a run. */
+export class Tally {
+  readonly counts = Object.fromEntries(rowStates.map((state) => [state, 0])) as Record<RowState, number>;
+  /** Invalid rows, which are left out. */
+  bad = 0;
+  /** The number of rows to carry out. */
+  chosen = 0;
+  /** The number of rows that this run has ended, successfully or not. */
+  ended = 0;
+  /** Files that this run has saved. */
+  files = 0;
+
+  /** Adds a row with its state in the plan. */
+  count(state: RowState, isChosen: boolean): void {
+    this.counts[state] += 1;
+    if (isChosen) this.chosen += 1;
+  }
+
+  /** Moves a row to another state. */
+  move(from: RowState, to: RowState): void {
+    this.counts[from] -= 1;
+    this.counts[to] += 1;
+  }
+
+  get rows(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, this.bad);
+  }
+
+  /** True if every row has its file. */
+  get isDone(): boolean {
+    return this.counts.done === this.rows;
+  }
+}
+
+/** The outcome of a row. */
+export interface RowEnd {
+  planned: PlannedRow;
+  /** The job at that time; undefined if there is none yet. */
+  job?: Job;
+  files: JobFile[];
+  /** The error, if it is not done. */
+  error?: MgwError;
+}
+
+/** The state of a row after a run. */
+export function stateAfter({ planned, job, error }: RowEnd): RowState {
+  if (error === undefined) return 'done';
+  const state = job === undefined ? undefined : shownState(job);
+  if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
+  if (error.code === 'conflict') return 'changed';
+  if (error.exitCode === exitCodes.unknown) return 'unknown';
+  // True if the gateway accepted it, even if that could not be recorded yet.
+  if (error.handle !== undefined || error.charged === 'yes') return 'running';
+  if (state === undefined) return planned.state;
+  return state === 'prepared' ? 'new' : 'running';
+}
+
+/** The exit code of a run. */
+export function exitCodeOfRun(tally: Tally, signal: AbortSignal, stopped: MgwError | undefined): number {
+  // Even if all rows are done, a path that could not be printed or a result that could not be written is an error.
+  if (tally.isDone) return stopped?.exitCode ?? exitCodes.ok;
+  if (!signal.aborted) return stopped?.code === 'budget' ? exitCodes.budget : exitCodes.partial;
+  return signal.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
 }

@@ -1,14 +1,12 @@
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import type { MgwError } from '../errors.ts';
 import type { Choice } from './choice.ts';
 import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan.ts';
 import { rememberRow } from './done-row-cache.ts';
-import type { PlannedRow } from './planned-row.ts';
+import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
 import type { Chains } from './chains.ts';
-import { needsFrame } from './work.ts';
-import { BatchRun, type RowEnd, type RunOptions, type RunWatcher } from './run.ts';
-import { tidyRow, type RowState } from './row-state.ts';
-import { stateAfter, Tally } from './tally.ts';
+import { BatchRun, type RunOptions, type RunWatcher } from './run.ts';
+import { tidyRow, stateAfter, Tally, type RowEnd } from './row-state.ts';
 import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';
 

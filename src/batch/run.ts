@@ -1,22 +1,13 @@
 import { exitCodes, messageOf, MgwError, toMgwError } from '../errors.ts';
-import type { Job, JobFile } from '../job.ts';
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { Job } from '../job.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import type { Delivered } from '../flows/deliver.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { carryOut, type RowOptions } from './carry-out.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
 import type { PlannedRow } from './planned-row.ts';
-
-/** The outcome of a row. */
-export interface RowEnd {
-  planned: PlannedRow;
-  /** The job at that time; undefined if there is none yet. */
-  job?: Job;
-  files: JobFile[];
-  /** The error, if it is not done. */
-  error?: MgwError;
-}
+import type { RowEnd } from './row-state.ts';
 
 /** Callbacks for the rows of a run. */
 export interface RunWatcher {

@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { syncFile } from './make-folder.ts';
 import { localError } from '../errors.ts';
-import { releaseBuffer } from './reused-buffers.ts';
+import { releaseBuffer } from '../media/buffers.ts';
 import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const maxPending = 4 * 1024 * 1024;

@@ -11,8 +11,7 @@ import type { BudgetsOf } from '../jobs/forget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';
-import type { FlowDeps } from './flow-deps.ts';
-import { ledgerFolder } from './settings.ts';
+import { type FlowDeps, ledgerFolder } from './settings.ts';
 
 /** The parts of a session that opening a budget needs. */
 interface Sources {

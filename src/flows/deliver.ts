@@ -9,7 +9,7 @@ import { pathsAt, type Target } from '../jobs/output.ts';
 import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 import { freePath } from './next.ts';
 
 /** How much of a job is delivered, and the paths of its files. */

@@ -15,7 +15,7 @@ import type { Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 import { isTooNew } from '../jobs/watch.ts';
 
 /** A job after one query, and its error if it has one. */

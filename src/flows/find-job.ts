@@ -8,7 +8,7 @@ import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */
 export interface FoundJob {

@@ -11,7 +11,7 @@ import { bestEffort, lockOutput } from '../jobs/lock-output.ts';
 import { printableLine } from '../printable.ts';
 import type { AudioSink, RecoveredAudio } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 import { copyPrefix, localPath } from './object-output.ts';
 import { type Session, transferDeadline } from './session.ts';
 

@@ -6,8 +6,7 @@ import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
 import { shownValue, valueInFile } from '../protocols/violations.ts';
-import type { Listing } from './listing.ts';
-import { recallModels } from './models.ts';
+import { type Listing, recallModels } from './models.ts';
 import type { Session } from './session.ts';
 
 type Listed = Pick<Model, 'id' | 'protocols'>;

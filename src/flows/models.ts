@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { MgwError } from '../errors.ts';
+import { MgwError, exitCodes, messageOf } from '../errors.ts';
 import { bearer, type Model } from '../exchange.ts';
 import { asSentence, retryHint } from '../http/failures.ts';
 import { queryTimeoutMs } from '../jobs/order.ts';
@@ -11,6 +11,8 @@ import type { Settings } from '../config/resolve.ts';
 import { isObject, tryParseJson } from '../json.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { ledgerFolder } from './settings.ts';
+import { TransportError } from '../http/transport-error.ts';
+import type { ListingUse } from '../protocols/protocol.ts';
 
 /** Limits tighter than those of the settings: the time of one call in ms, and the number of retries. */
 interface Limits {
@@ -111,4 +113,50 @@ function pathOf(settings: Settings): string {
   const gateway = settings.sandbox.value ? 'sandbox' : (settings.baseUrl?.value ?? '');
   const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
   return join(ledgerFolder(settings), 'models', `${name}.json`);
+}
+
+/**
+ * Returns the model listing; undefined if it could not be fetched and is not needed.
+ * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
+ */
+export type Listing = (use: ListingUse) => Promise<Model[] | undefined>;
+
+/** Returns a listing that is fetched at most once. */
+export function oneListing(session: Session): Listing {
+  const asked = new Map<ListingUse, Promise<Model[] | undefined>>();
+  let found: Model[] | undefined;
+  return async (use) => {
+    if (found !== undefined) return found;
+    const answer = asked.get(use) ?? listedModels(session, use);
+    asked.set(use, answer);
+    return (found = await answer);
+  };
+}
+
+/**
+ * Fetches the model listing. A submission that does not need it waits only briefly.
+ * @returns undefined if it could not be fetched and is not needed: the checks and the gateway judge the body
+ * @throws MgwError: exit 3 or 6 if it is needed and could not be fetched.
+ */
+export async function listedModels(session: Session, use: ListingUse): Promise<Model[] | undefined> {
+  try {
+    return await fetchModels(session, undefined, use === 'check' ? { timeoutMs: 10_000, retries: 1 } : {});
+  } catch (error) {
+    if (error instanceof MgwError && isFatal(error, use)) throw explain(error, use);
+    session.note(`Could not fetch the model list: ${messageOf(error)}`);
+    return undefined;
+  }
+}
+
+// A listing that only serves checks may be unavailable. With an invalid certificate the submission would fail too.
+function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
+  if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
+  return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
+}
+
+function explain(error: MgwError, use: ListingUse): MgwError {
+  if (use === 'check' || error.code === 'auth') return error;
+  const { code, message, requestId, cause } = error;
+  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Give it (--model-version), or run this again.`;
+  return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }

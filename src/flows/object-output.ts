@@ -12,7 +12,7 @@ import { numberedPath, pathsAt } from '../jobs/output.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
 import { isObjectUrl } from '../store-url.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 
 /** How a result is uploaded. */
 interface Uploading {

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { type ObjectStore, openObjectStore } from '../store/object-store.ts';
+import { type ObjectStore, openObjectStore } from '../store/s3-store.ts';
 import type { Store, StoreDeps, StoreSettings } from '../store/store.ts';
 import { version } from '../installation.ts';
 import { reachOf } from '../http/reach.ts';

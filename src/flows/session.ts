@@ -10,11 +10,17 @@ import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { redactor, secretRedactor } from '../redact.ts';
-import type { ObjectStore } from '../store/object-store.ts';
+import type { ObjectStore } from '../store/s3-store.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
-import type { FlowDeps } from './flow-deps.ts';
-import { configured, ledgerFolder, sandboxFolder, sharedLedger, type Gateway } from './settings.ts';
+import {
+  type FlowDeps,
+  configured,
+  ledgerFolder,
+  sandboxFolder,
+  sharedLedger,
+  type Gateway,
+} from './settings.ts';
 
 /** A gateway, a ledger and what uses them: the composition root. Each part is created at its first use. */
 export interface Session {

@@ -20,7 +20,7 @@ import type { SpeechDeps } from '../speech/audio-stream.ts';
 import { version } from '../installation.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered } from './deliver.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 
 /** Options of the audio: see `composeSpeech`. */
 interface AudioForm {

@@ -14,7 +14,7 @@ import { isObjectUrl, noSidecar } from '../store-url.ts';
 import { withBudget } from './budgets.ts';
 import type { ComposedVideo } from './compose-video.ts';
 import { deliver, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
-import type { FlowDeps } from './flow-deps.ts';
+import type { FlowDeps } from './settings.ts';
 
 /** The options of a paid video. */
 export interface VideoSubmission extends DeliveryOptions {

@@ -14,14 +14,14 @@ import {
   parseRange,
   type ServerResponse,
 } from '../sandbox/listener.ts';
-import type { ExportedRating, GalleryData } from './data.ts';
-import { readRating } from './ratings-file.ts';
+import type { GalleryData } from './data.ts';
+import { type GalleryRating, readRating } from '../jobs/view.ts';
 
 /** Options of a served gallery. */
 interface GalleryDeps {
   page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
   fileOf(job: string, index: number): Promise<JobFile | undefined>;
-  rate(rating: ExportedRating): Promise<void>;
+  rate(rating: GalleryRating): Promise<void>;
 }
 
 /** A running server of a gallery. */

@@ -4,7 +4,7 @@ import { openConnections, type Connections, type Socket } from './connections.ts
 import { decodeBody, readBounded } from './body.ts';
 import type { Deadline } from '../clock.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
-import { readBytes } from '../files/reused-buffers.ts';
+import { readBytes } from '../media/buffers.ts';
 import { TransportError } from './transport-error.ts';
 
 /** The gateway of a client, and the credentials for it. */

@@ -4,7 +4,7 @@ import { messageOf, systemCode } from '../errors.ts';
 import { startLimit, type CallLimit } from './deadline.ts';
 import { hostOf, proxyFor, isAddress, isWithinReach, lookupWithin, privateAddressError } from './reach.ts';
 import type * as ProxyAgent from './proxy-agent.ts';
-import { reuseBuffers } from '../files/reused-buffers.ts';
+import { reuseBuffers } from '../media/buffers.ts';
 import { TransportError } from './transport-error.ts';
 import type * as Undici from './undici.ts';
 

@@ -2,7 +2,7 @@ import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findJobById, follow, type FoundJob, type Link } from '../ledger/chain.ts';
 import { holderText, readHolder } from '../ledger/names.ts';
-import { type JobDeps, fingerprintOf, recordedBody, type Order } from './order.ts';
+import { type JobDeps, fingerprintOf, recordedBody, type Order, checkNoSecret } from './order.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
   continuesWith,
@@ -15,7 +15,6 @@ import {
   withReadReply,
   type UncertainRuns,
 } from './liveness.ts';
-import { checkNoSecret } from '../key-name.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
 

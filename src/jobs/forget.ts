@@ -4,7 +4,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
-import { timeOf } from '../ledger/job-id.ts';
+import { timeOf } from '../ledger/names.ts';
 
 /** Why a job is not removed: a process is working on it, or it has not ended and may have been paid for. */
 export type Obstacle = 'in_use' | 'open';

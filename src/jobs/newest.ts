@@ -1,5 +1,5 @@
 import type { Job } from '../job.ts';
-import { type Ids, timeOf } from '../ledger/job-id.ts';
+import { type Ids, timeOf } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { shownState } from './reconcile.ts';
 import { sizeOf } from '../protocols/requested-value.ts';

@@ -1,7 +1,7 @@
 import { messageOf, MgwError, usageError } from '../errors.ts';
 import { backoffMs } from '../http/retry.ts';
 import { type Job, type JobKind, lostFingerprint } from '../job.ts';
-import { jobIdForm, type Ids } from '../ledger/job-id.ts';
+import { jobIdForm, type Ids } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { type JobDeps, recordedBody } from './order.ts';

@@ -1,8 +1,10 @@
 import type { Job, JobFile, Rating } from '../job.ts';
-import { isObject } from '../json.ts';
+import { isObject, tryParseJson, type Json } from '../json.ts';
 import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { noSuchJob } from './ref.ts';
+import { usageError } from '../errors.ts';
+import { jobIdForm } from '../ledger/names.ts';
 
 /** A job as users see it: without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
@@ -61,4 +63,38 @@ export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rati
   if (job.rating === rating && job.note === kept) return job;
   await ledger.append(id, { type: 'rated', rating, note: kept });
   return (await ledger.read(id)) ?? job;
+}
+
+/** A rating as a gallery's page sends it, and exports it in `ratings.json`. */
+export interface GalleryRating extends Rating {
+  job: string;
+  /** When it was rated, ISO 8601 in UTC. */
+  at: string;
+}
+
+/**
+ * Reads the ratings in the text of a `ratings.json`.
+ * @throws MgwError('usage') naming the first invalid entry.
+ */
+export function readRatings(text: string, name: string): GalleryRating[] {
+  const json = tryParseJson(text);
+  const entries = isObject(json) ? json['ratings'] : undefined;
+  if (!Array.isArray(entries)) throw usageError(`${name} is not a ratings.json of a gallery.`);
+  return entries.map((entry, index) => {
+    const rating = readRating(entry);
+    if (rating === undefined) throw usageError(`${name}: entry ${index + 1} is not a rating.`);
+    return rating;
+  });
+}
+
+/** Reads a rating of a gallery; undefined if it is invalid. */
+export function readRating(entry: Json | undefined): GalleryRating | undefined {
+  if (!isObject(entry)) return undefined;
+  const { job, rating, note, at = '' } = entry;
+  const isRating =
+    rating === undefined || (Number.isInteger(rating) && Number(rating) >= 1 && Number(rating) <= 5);
+  const isNote = note === undefined || typeof note === 'string';
+  if (typeof job !== 'string' || !jobIdForm.test(job) || !isRating || !isNote || typeof at !== 'string')
+    return undefined;
+  return { job, rating: rating as number | undefined, note, at };
 }

@@ -9,10 +9,9 @@ import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
-import { newJobId } from './job-id.ts';
+import { newJobId, names, claimName, type Fate } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
-import { names, claimName, type Fate } from './names.ts';
 import { currentOwner, lifeOf } from './owner.ts';
 import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
 

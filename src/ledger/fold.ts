@@ -13,7 +13,7 @@ import {
 } from '../job.ts';
 import { absoluteOutput } from '../store-url.ts';
 import { MgwError } from '../errors.ts';
-import { timeOf } from './job-id.ts';
+import { timeOf } from './names.ts';
 
 type LifeOf = JobRecord['lifeOf'];
 

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Ids } from './job-id.ts';
+import type { Ids } from './names.ts';
 
 /**
  * The kind of a line: the job has a fingerprint or a handle (by its hash), has succeeded, or was removed. A `filler`

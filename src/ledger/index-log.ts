@@ -3,7 +3,7 @@ import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from './index-lines.ts';
-import type { Ids } from './job-id.ts';
+import type { Ids } from './names.ts';
 
 /** The jobs, from which an index restores lost lines. */
 export interface Indexed {

@@ -5,7 +5,7 @@ import type { Job, RecordedEvent } from '../job.ts';
 import { damagedJob, foldJob } from './fold.ts';
 import { appendFile, createExclusively, readBytes, readTail, replaceFile } from './durable-file.ts';
 import { decodeEvents, tornEnd } from './event-log.ts';
-import { jobIdForm } from './job-id.ts';
+import { jobIdForm } from './names.ts';
 import { lifeOf } from './owner.ts';
 
 /** The size of the cache: the number of records, and the length of each in bytes. */

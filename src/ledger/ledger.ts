@@ -1,6 +1,5 @@
 import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
-import type { Ids } from './job-id.ts';
-import type { Fate } from './names.ts';
+import type { Ids, Fate } from './names.ts';
 
 /** The identity under which a process writes. Other processes consider it alive while it holds the lease. */
 export interface Lease {

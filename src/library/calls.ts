@@ -5,7 +5,7 @@ import type { BudgetKind } from '../budget/file-budget.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError, usageError, messageOf } from '../errors.ts';
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import { jobView } from '../jobs/view.ts';
 import type { Job } from '../job.ts';
 import { interrupted } from '../payment/errors.ts';

@@ -4,7 +4,7 @@ import type { Delivered } from '../flows/deliver.ts';
 import { speak } from '../flows/speak.ts';
 import type { Job } from '../job.ts';
 import type { JsonObject } from '../json.ts';
-import { checkKeyName } from '../key-name.ts';
+import { checkKeyName } from '../jobs/order.ts';
 import { absoluteOutput } from '../store-url.ts';
 import { composeSpeech, type SpeechFields } from '../speech/compose.ts';
 import {

@@ -1,7 +1,7 @@
 import { usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
-import { checkKeyName } from '../key-name.ts';
+import { checkKeyName } from '../jobs/order.ts';
 import { depsOf, shownJob, type Calls, amountText, checkNames, jsonObject, targetOf } from './calls.ts';
 import { protocolNamed } from '../protocols/registry.ts';
 import type { Submitted, UncheckedVideo, VideoOrder } from './options.ts';

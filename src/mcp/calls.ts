@@ -6,7 +6,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { abortWith, deadlineIn, type Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';

@@ -12,12 +12,11 @@ import { Authority, type Grant } from './authority.ts';
 import { batchTools } from './batch-tools.ts';
 import { Calls } from './calls.ts';
 import { Confirmation } from './confirmation.ts';
-import { lookTools } from './look-tools.ts';
+import { freeTools } from './free-tools.ts';
 import { paidTools } from './paid-tools.ts';
 import { toolResult } from './result.ts';
 import { Root } from './root.ts';
 import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
-import { waitTools } from './wait-tools.ts';
 
 /** The options of a server. */
 export interface ServeOptions extends Grant {
@@ -86,7 +85,7 @@ function serverOf(tools: Tools): McpServer {
   );
   // The SDK looks tools up by name: it would find what every object inherits, such as `__proto__`.
   Object.setPrototypeOf(Reflect.get(server, '_registeredTools'), null);
-  for (const each of [...paidTools, ...batchTools, ...waitTools, ...lookTools]) addTool(server, tools, each);
+  for (const each of [...paidTools, ...batchTools, ...freeTools]) addTool(server, tools, each);
   addResources(server, tools);
   return server;
 }

@@ -1,7 +1,7 @@
 import type { McpServer, StandardSchemaWithJSON } from '@modelcontextprotocol/server';
 import * as z from 'zod';
 import { type MgwError, usageError } from '../errors.ts';
-import type { FlowDeps } from '../flows/flow-deps.ts';
+import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
 import type { Authority } from './authority.ts';
 import type { Call, Calls } from './calls.ts';

@@ -1,7 +1,7 @@
 import { deadlineIn } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
-import { type Listing, oneListing } from '../flows/listing.ts';
+import { type Listing, oneListing } from '../flows/models.ts';
 import { protocolOfModel } from '../flows/model-protocol.ts';
 import { type PriceQuery, priceOf } from '../flows/prices.ts';
 import { submitVideo } from '../flows/submit-video.ts';

@@ -1,5 +1,5 @@
 import type { SpooledMedia } from '../exchange.ts';
-import { ByteBuffer } from './byte-buffer.ts';
+import { ByteBuffer } from './buffers.ts';
 import { SpoolBuffers, SpooledString, type MediaSink } from './spooled-string.ts';
 
 export type { MediaSink };

@@ -9,7 +9,7 @@ import { failedSpeechError, incompleteError, unrecordedError, unwritableError } 
 import type { AudioSink } from './sink.ts';
 import type { Failure } from '../exchange.ts';
 import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
-import { filledBuffer, releaseBuffer, acquireBuffer } from '../files/reused-buffers.ts';
+import { filledBuffer, releaseBuffer, acquireBuffer } from '../media/buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
 import { FrameSplitter } from './frames.ts';

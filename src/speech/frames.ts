@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../media/byte-buffer.ts';
+import { ByteBuffer } from '../media/buffers.ts';
 
 /** The default limit of a frame in bytes: over an hour of speech. */
 export const largestFrame = 16 * 1024 * 1024;

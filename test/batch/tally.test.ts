@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { PlannedRow } from '../../src/batch/planned-row.ts';
-import { stateAfter } from '../../src/batch/tally.ts';
+import { stateAfter } from '../../src/batch/row-state.ts';
 import { MgwError } from '../../src/errors.ts';
 
 const planned = { id: 'a', state: 'new', take: { number: 1, key: 'clips/a' } } as PlannedRow;

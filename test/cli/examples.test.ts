@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { allCommands, readAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import { hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { hasPostgres, PostgresServer } from '../support/postgres.ts';
 import { newShell, program, type Shell } from '../support/shell.ts';

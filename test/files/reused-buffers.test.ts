@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { releaseBuffer, reuseBuffers, readBytes } from '../../src/files/reused-buffers.ts';
+import { releaseBuffer, reuseBuffers, readBytes } from '../../src/media/buffers.ts';
 
 const most = 1024 * 1024;
 

@@ -6,7 +6,7 @@ import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/flows/copy-state.ts';
 import { deadOwner } from '../jobs/harness.ts';

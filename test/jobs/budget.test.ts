@@ -8,7 +8,7 @@ import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/order.ts';
 import { forget } from '../../src/jobs/forget.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';

@@ -5,7 +5,7 @@ import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
 import { namedJob } from '../../src/jobs/ref.ts';
 import { prune, type KeepReason, type PruneResult } from '../../src/jobs/forget.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';

@@ -2,7 +2,7 @@ import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Job, JobEvent } from '../../src/job.ts';
-import { newJobId } from '../../src/ledger/job-id.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob, type Resolution } from '../../src/flows/resolve.ts';
 import { freshFolder } from '../support/servers.ts';

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
-import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/files/reused-buffers.ts';
+import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/media/buffers.ts';
 import { receive } from '../../src/speech/audio-stream.ts';
 
 // Neither is reached, however slow the machine.

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { Clock } from '../../src/clock.ts';
-import { openObjectStore, type ObjectStore } from '../../src/store/object-store.ts';
+import { openObjectStore, type ObjectStore } from '../../src/store/s3-store.ts';
 import type { BegunUpload } from '../../src/store/s3-object.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 

@@ -1,8 +1,15 @@
 import { usageError } from '../../errors.ts';
 import { maxLineBytes } from '../manifest/source.ts';
 import { planBatch, type Batch, type Plan, type PlanDeps } from '../plan.ts';
-import type { NamedRow } from '../planned-row.ts';
-import { fieldOf, hashOf, isSpeech, needsFrame, needsUrls, type SpeechWork } from '../work.ts';
+import {
+  type NamedRow,
+  fieldOf,
+  hashOf,
+  isSpeech,
+  needsFrame,
+  needsUrls,
+  type SpeechWork,
+} from '../planned-row.ts';
 import type { Ask } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';

@@ -1,11 +1,13 @@
 import { z } from 'zod';
 import { parseDecimal } from '../../decimal.ts';
-import { MgwError } from '../../errors.ts';
+import { MgwError, messageOf } from '../../errors.ts';
 import { isObject, tryParseJson, type JsonObject } from '../../json.ts';
-import { isKeyName } from '../../key-name.ts';
+import { isKeyName } from '../../jobs/order.ts';
 import { printableLine } from '../../printable.ts';
 import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
+import type { Item, IsLeftOut, Manifest } from '../manifest/manifest.ts';
+import type { Ask } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
   /** The `base_url` of the records: a worker takes only rows for its own gateway. */
@@ -80,4 +82,79 @@ export function parseRow(id: string, text: string): Row {
     given.endpoint === undefined || findProtocol(given.kind)?.endpoints?.includes(given.endpoint) === true;
   if (row?.id === id && isKnownEndpoint(row)) return { flags: {}, set: [], ...row };
   throw new MgwError('usage', `The row ${printableLine(id, 100)} of the queue is damaged.`);
+}
+
+/** The rows of a batch in the queue that have not ended. */
+export interface QueueCounts {
+  waiting: number;
+  taken: number;
+  /** Rows with which too many workers died. */
+  quarantined: { id: string; why: string | null }[];
+}
+
+/** The number of rows in one query. */
+const page = 500;
+
+/** Reads the manifest of an enqueued batch from the queue; undefined if there is no batch of that name. */
+export async function queuedManifest(ask: Ask, name: string): Promise<Manifest | undefined> {
+  const [found] = await ask<{ head: string }>('select head from {batches} where name = $1', [name]);
+  if (found === undefined) return undefined;
+  const { concurrency, budget } = parseHead(name, found.head);
+  const head = {
+    name,
+    concurrency: String(concurrency),
+    ...(budget && { budget }),
+  };
+  const items = async function* (isLeftOut?: IsLeftOut): AsyncGenerator<Item> {
+    let after = '0';
+    let index = 0;
+    for (;;) {
+      const rows = await ask<{ id: string; content: string; place: string }>(
+        `select id, content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${page}`,
+        [name, after],
+      );
+      for (const { id, content } of rows) {
+        index += 1;
+        // Two files that were enqueued under one name both have a first row.
+        const item = itemOf(id, content, index);
+        if ('problems' in item || (await isLeftOut?.(item.record, index)) !== true) yield item;
+      }
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      after = last.place;
+    }
+  };
+  return { path: name, head, defaults: [], items };
+}
+
+function itemOf(id: string, content: string, index: number): Item {
+  try {
+    const row = { ...parseRow(id, content), index };
+    return { row, record: { line: row.line, fields: [] } };
+  } catch (error) {
+    return { problems: [{ line: index, message: messageOf(error) }], isRow: true };
+  }
+}
+
+/** Returns the names of the uploaded files that rows in the queue need: the rows that have not ended. */
+export async function queuedUploads(ask: Ask): Promise<string[]> {
+  const found = await ask<{ name: string }>(
+    `select distinct (regexp_matches(content, 'sha256:[0-9a-f]+(?:[.][a-z0-9]+)?', 'g'))[1] as name from {batch_rows} where state <> 'ended'`,
+  );
+  return found.map(({ name }) => name);
+}
+
+/** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
+export async function queueCounts(ask: Ask, name: string): Promise<QueueCounts | undefined> {
+  const counts = await ask<{ state: string; count: number }>(
+    'select state, count(*)::int as count from {batch_rows} where batch = $1 group by state',
+    [name],
+  );
+  if (counts.length === 0) return undefined;
+  const count = (state: string): number => counts.find((each) => each.state === state)?.count ?? 0;
+  const quarantined = await ask<QueueCounts['quarantined'][number]>(
+    `select id, why from {batch_rows} where batch = $1 and state = 'quarantined' order by position limit 1000`,
+    [name],
+  );
+  return { waiting: count('waiting'), taken: count('taken'), quarantined };
 }

@@ -1,13 +1,12 @@
 import type { Clock } from '../../clock.ts';
 import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
-import type { FlowDeps } from '../../flows/flow-deps.ts';
+import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
-import type { PlannedRow } from '../planned-row.ts';
-import { BatchRun, isOwnPath, type RowEnd, type RunOptions, type RunWatcher } from '../run.ts';
+import type { PlannedRow, RowState } from '../planned-row.ts';
+import { BatchRun, isOwnPath, type RunOptions, type RunWatcher } from '../run.ts';
 import type { Slot } from '../paced-client.ts';
-import { stateAfter } from '../tally.ts';
-import type { RowState } from '../row-state.ts';
+import { stateAfter, type RowEnd } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';
 import { heldMs, retryDelayMs, shortDelayMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';

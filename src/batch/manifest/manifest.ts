@@ -9,6 +9,7 @@ import { readHead, type Head } from './schema.ts';
 import type { ManifestRecord, Problem, WrittenField } from './record.ts';
 import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './row.ts';
 import { namesIn } from './template.ts';
+import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';
 
 /** A row, or a problem with a row (if `isRow`) or with the file, in the order of the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
@@ -153,15 +154,52 @@ function ofFile(problem: Problem): Item {
 
 type SourceOf = (report: (problem: Problem) => void) => Source;
 
-// The parsers are loaded here, so that other commands need not load them.
+// The parsers of CSV and YAML are loaded only if the manifest needs them.
 async function contentOf(sourceOf: SourceOf, format: Format, opening: Opening): Promise<Content> {
   const { given = [], columns, kindOf } = opening;
   const faults: Problem[] = [];
   const defaults = defaultsOf(given, (problem) => faults.push(problem), columns);
-  const read =
-    format === 'csv' ? (await import('./csv.ts')).readCsv : (await import('./json-lines.ts')).readJsonLines;
+  const read = format === 'csv' ? (await import('./csv.ts')).readCsv : readJsonLines;
   const records: Content['records'] = (report) => read(sourceOf(report), report);
   return { faults, defaults, records, columns, kindOf };
+}
+
+// Reads JSON Lines: an object on each line. Empty lines are skipped.
+async function* readJsonLines(
+  source: Source,
+  report: (problem: Problem) => void,
+): AsyncGenerator<ManifestRecord> {
+  for await (const { bytes, line: first } of source.blocks()) {
+    const lines = bytes.toString('utf8').split('\n');
+    for (const [index, text] of lines.entries()) {
+      const line = first + index;
+      if (text.trim() === '' || source.badLines.has(line)) continue;
+      const value = parsed(text, line, report);
+      if (value === undefined) continue;
+      if (isObject(value)) yield { line, fields: fieldsOf(value, line) };
+      else report({ line, message: notAnObject(value) });
+    }
+  }
+}
+
+function fieldsOf(value: JsonObject, line: number): WrittenField[] {
+  return Object.entries(value).map(([name, member]) => ({ name, value: member ?? null, line }));
+}
+
+function parsed(text: string, line: number, report: (problem: Problem) => void): Json | undefined {
+  try {
+    return parseBodyJson(text);
+  } catch (error) {
+    const why = printableLine(messageOf(error), 200);
+    report({ line, message: error instanceof RangeError ? why : `it is not JSON: ${why}` });
+    return undefined;
+  }
+}
+
+function notAnObject(value: Json): string {
+  return Array.isArray(value)
+    ? 'it is a list: JSON Lines needs one object on each line, without brackets around them'
+    : 'it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}';
 }
 
 async function contentOfYaml(

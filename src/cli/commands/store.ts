@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { formatDuration, parseDuration } from '../../clock.ts';
 import { usageError } from '../../errors.ts';
-import { queuedUploads } from '../../batch/fleet/queued-manifest.ts';
+import { queuedUploads } from '../../batch/fleet/queued-row.ts';
 import { fleetStateOf } from '../../batch/fleet/fleet-state.ts';
 import {
   removableInputs,
@@ -16,7 +16,7 @@ import { single } from '../options.ts';
 import { ago } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
-import { size } from '../output/wording.ts';
+import { size } from '../output/progress.ts';
 import { readLine } from '../prompt.ts';
 
 interface PruneOptions {

@@ -2,14 +2,12 @@ import type { Ora } from 'ora';
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Job } from '../../job.ts';
-import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
-import { rowStates, type RowState } from '../../batch/row-state.ts';
-import type { Tally } from '../../batch/tally.ts';
+import { labelOf, type PlannedRow, rowStates, type RowState } from '../../batch/planned-row.ts';
+import type { Tally } from '../../batch/row-state.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printableLine, escapeControls } from '../../printable.ts';
 import { isInteractive } from './create-progress.ts';
-import type { ProgressOptions } from './progress.ts';
-import { elapsed } from './wording.ts';
+import { type ProgressOptions, elapsed } from './progress.ts';
 import { localError } from '../../errors.ts';
 import { withoutSignatures } from '../../redact.ts';
 

@@ -1,8 +1,7 @@
 import type { Batch, Plan } from '../../batch/plan.ts';
-import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
-import { type RowState, rowStates } from '../../batch/row-state.ts';
+import { labelOf, type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
-import type { RowEnd } from '../../batch/run.ts';
+import type { RowEnd } from '../../batch/row-state.ts';
 import { flagsAsTyped, type RunBatchOptions } from '../commands/batch/options.ts';
 import type { Context } from '../context.ts';
 import type { Globals } from '../options.ts';

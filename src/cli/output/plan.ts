@@ -1,8 +1,6 @@
 import { problemText } from '../../batch/manifest/record.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
-import { labelOf, type PlannedRow } from '../../batch/planned-row.ts';
-import { rowStates } from '../../batch/row-state.ts';
-import { kindOf, modelOf } from '../../batch/work.ts';
+import { labelOf, type PlannedRow, kindOf, modelOf, rowStates } from '../../batch/planned-row.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
 import { printableLine } from '../../printable.ts';

@@ -4,13 +4,12 @@ import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
-import { jobIdForm, newJobId } from '../job-id.ts';
+import { jobIdForm, newJobId, names as attemptNames, type Fate, claimName } from '../names.ts';
 import type { Ledger } from '../ledger.ts';
 import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
 import { UnwrittenEvents } from './kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
-import { names as attemptNames, type Fate, claimName } from '../names.ts';
 import { identityOf, makeTables } from './schema.ts';
 
 /** Options of {@link openPostgresLedger}. */

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it } from 'vitest';
-import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-manifest.ts';
+import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row.ts';
 import {
   addBatch,
   addRows,

@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import { afterEach, expect, it, vi } from 'vitest';
-import { Tally } from '../../../src/batch/tally.ts';
+import { Tally } from '../../../src/batch/row-state.ts';
 import { BatchDisplay } from '../../../src/cli/output/batch-display.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

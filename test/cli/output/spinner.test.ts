@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import stringWidth from 'string-width';
 import { expect, it } from 'vitest';
-import { terminalProgress } from '../../../src/cli/output/spinner.ts';
+import { terminalProgress } from '../../../src/cli/output/create-progress.ts';
 import { systemClock } from '../../../src/clock.ts';
 import { readAll } from '../../support/read-all.ts';
 

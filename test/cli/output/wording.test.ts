@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Waiting } from '../../../src/cli/output/progress.ts';
 import {
+  type Waiting,
   countLines,
   elapsed,
   remainingText,
@@ -9,7 +9,7 @@ import {
   transferText,
   waitingLines,
   waitingText,
-} from '../../../src/cli/output/wording.ts';
+} from '../../../src/cli/output/progress.ts';
 
 const job: Waiting = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
 

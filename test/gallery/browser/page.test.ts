@@ -7,7 +7,7 @@ import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GalleryData } from '../../../src/gallery/data.ts';
 import { openFileLedger } from '../../../src/ledger/file-ledger.ts';
-import { newJobId } from '../../../src/ledger/job-id.ts';
+import { newJobId } from '../../../src/ledger/names.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { canaryKey, newUser, type User } from '../../support/cli.ts';
 

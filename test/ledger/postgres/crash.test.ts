@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
-import { newJobId } from '../../../src/ledger/job-id.ts';
+import { newJobId } from '../../../src/ledger/names.ts';
 import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { freshFolder } from '../../support/servers.ts';

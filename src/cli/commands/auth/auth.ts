@@ -1,5 +1,14 @@
 import type { Command } from 'commander';
 import { list, type Run } from '../../command-tree.ts';
+import { configPath } from '../../../config/read.ts';
+import { requireKey, type Settings } from '../../../config/resolve.ts';
+import { originText } from '../../../config/layers.ts';
+import { toMgwError, type MgwError } from '../../../errors.ts';
+import { accountOf } from '../../../flows/settings.ts';
+import type { Context } from '../../context.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { table } from '../../output/table.ts';
+import { columnsOf } from '../../io.ts';
 
 /**
  * `mgw auth login|status|logout`: which key is used, and for which gateway. No flag takes a key, since a process list
@@ -13,11 +22,87 @@ export function registerAuth(auth: Command, run: Run): void {
     },
     status: {
       about: 'show which gateway and which key are in use, and whether the key is accepted',
-      load: async () => (await import('./status.ts')).registerStatus,
+      load: () => Promise.resolve(registerStatus),
     },
     logout: {
       about: 'remove the API key from the profile',
       load: async () => (await import('./login.ts')).registerLogout,
     },
   });
+}
+
+/** `mgw auth status`: which gateway and which key are in use, where they come from, and whether the key is accepted. */
+function registerStatus(command: Command, run: Run): void {
+  command
+    .addHelpText(
+      'after',
+      '\nThe key itself is never shown. Asks for GET /v1/models, which is free of charge.' +
+        '\n\nExamples:\n  $ mgw auth status\n  $ mgw auth status --profile work --json\n  $ mgw auth status -q && echo accepted',
+    )
+    .action(() => run(command, showStatus));
+}
+
+async function showStatus(context: Context): Promise<Outcome> {
+  const settings = await context.settings();
+  const file = configPath(context.io.env);
+  const profile = settings.profile.value;
+  if (settings.sandbox.value) {
+    const auth = { profile, sandbox: true, config_file: file };
+    return { json: { auth }, text: 'The sandbox is in use: it needs no key.' };
+  }
+  const { baseUrl, baseUrlProblem, key } = settings;
+  const account = await tried(() => accountOf(requireKey(settings)));
+  const { fetchModels } = await import('../../../flows/models.ts');
+  const models = await tried(async () => (await fetchModels(context)).length);
+  const rows = [
+    ['profile', profile, originText(settings.profile)],
+    ['base_url', ...shownBaseUrl(settings)],
+    ['api_key', key ? (account.value ? '(set)' : '(unusable)') : '(none)', key ? originText(key) : ''],
+    ...(account.value ? [['account', account.value, '']] : []),
+    ['accepted', shownVerdict(models), ''],
+    ['config file', file, ''],
+  ];
+  const auth = {
+    profile,
+    base_url: baseUrl?.value,
+    base_url_source: baseUrl && originText(baseUrl),
+    key_source: key && originText(key),
+    account: account.value,
+    accepted: isAccepted(models),
+    models: models.value,
+    config_file: file,
+  };
+  const error = account.error ?? baseUrlProblem ?? models.error;
+  return {
+    json: { auth },
+    text: table(['what', 'value', 'from'], rows, columnsOf(context.io.stdout)),
+    error,
+  };
+}
+
+function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
+  if (baseUrl !== undefined) return [baseUrl.value, originText(baseUrl)];
+  return [baseUrlProblem ? '(unusable)' : '(none)', ''];
+}
+
+// Undefined if the gateway's response does not tell.
+function isAccepted({ value, error }: Tried<number>): boolean | undefined {
+  if (value !== undefined) return true;
+  return error?.code === 'auth' ? false : undefined;
+}
+
+function shownVerdict(models: Tried<number>): string {
+  if (models.value !== undefined) return `yes, for ${models.value} model${models.value === 1 ? '' : 's'}`;
+  return isAccepted(models) === false ? 'no' : 'not known';
+}
+
+/** The result of an attempt, or why it failed. */
+type Tried<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
+
+async function tried<T>(act: () => T | Promise<T>): Promise<Tried<T>> {
+  try {
+    return { value: await act() };
+  } catch (error) {
+    return { error: toMgwError(error) };
+  }
 }

@@ -1,8 +1,7 @@
 import { type Choice, everyRow } from '../../../batch/choice.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
-import type { RowEnd } from '../../../batch/run.ts';
-import { exitCodeOfRun, stateAfter } from '../../../batch/tally.ts';
+import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';

@@ -33,7 +33,7 @@ export async function openNamed<T extends BatchOptions>(
 ): Promise<NamedBatch<T>> {
   const fleet = isPath(given) ? undefined : fleetStateOf(await context.ledger());
   if (fleet !== undefined) {
-    const { queuedManifest } = await import('../../../batch/fleet/queued-manifest.ts');
+    const { queuedManifest } = await import('../../../batch/fleet/queued-row.ts');
     const manifest = await queuedManifest(fleet.ask, given);
     if (manifest !== undefined) {
       const batch = batchOf(manifest, given, asked);

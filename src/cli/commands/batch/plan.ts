@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { everyRow } from '../../../batch/choice.ts';
 import { planBatch } from '../../../batch/plan.ts';
-import type { PlannedRow } from '../../../batch/planned-row.ts';
-import { needsFrame } from '../../../batch/work.ts';
+import { type PlannedRow, needsFrame } from '../../../batch/planned-row.ts';
 import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
 import type { Context } from '../../context.ts';
 import {

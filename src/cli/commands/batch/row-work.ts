@@ -1,10 +1,10 @@
 import { rowFlags } from '../../../batch/manifest/fields.ts';
 import type { Row } from '../../../batch/manifest/row.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
-import type { SpeechWork } from '../../../batch/work.ts';
+import type { SpeechWork } from '../../../batch/planned-row.ts';
 import { usageError } from '../../../errors.ts';
 import { composeVideo } from '../../../flows/compose-video.ts';
-import { oneListing } from '../../../flows/listing.ts';
+import { oneListing } from '../../../flows/models.ts';
 import { fixedExtension } from '../../../jobs/output.ts';
 import type { JsonObject } from '../../../json.ts';
 import { fileNamedBy, longName, type FlagValue } from '../../../protocols/compose.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { fleetStateOf, type Ask } from '../../../batch/fleet/fleet-state.ts';
-import type { QueueCounts } from '../../../batch/fleet/queued-manifest.ts';
+import type { QueueCounts } from '../../../batch/fleet/queued-row.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { exitCodes } from '../../../errors.ts';
@@ -61,7 +61,7 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
 }
 
 async function queueOf(ask: Ask, name: string): Promise<QueueCounts | undefined> {
-  const { queueCounts } = await import('../../../batch/fleet/queued-manifest.ts');
+  const { queueCounts } = await import('../../../batch/fleet/queued-row.ts');
   return queueCounts(ask, name);
 }
 

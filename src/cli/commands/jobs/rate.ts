@@ -6,7 +6,7 @@ import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import type { Job, Rating } from '../../../job.ts';
-import { longestNote, rateJob, jobView } from '../../../jobs/view.ts';
+import { longestNote, rateJob, jobView, readRatings } from '../../../jobs/view.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 import { printableLine } from '../../../printable.ts';
 
@@ -82,7 +82,6 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
-  const { readRatings } = await import('../../../gallery/ratings-file.ts');
   const ratings = readRatings(text, file === '-' ? 'Standard input' : file);
   const ledger = await context.ledger();
   const rated: Job[] = [];

@@ -4,7 +4,7 @@ import type { Context } from '../../context.ts';
 import { wrapped, widthOf } from '../../help/wrap.ts';
 import { columnsOf } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { size } from '../../output/wording.ts';
+import { size } from '../../output/progress.ts';
 import type { Goal, Job, JobError, RecordedEvent } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';

@@ -12,7 +12,7 @@ import { jobView } from '../../../jobs/view.ts';
 import { isObject, type Json, type JsonObject, tryParseJson } from '../../../json.ts';
 import { enrol } from '../../../ledger/chain.ts';
 import type { exportedEvents } from '../../../ledger/event-schema.ts';
-import { jobIdForm } from '../../../ledger/job-id.ts';
+import { jobIdForm } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
 
 /** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */

@@ -2,7 +2,7 @@ import { toMgwError } from '../../../errors.ts';
 import type { Command } from 'commander';
 import { type Deadline } from '../../../clock.ts';
 import type { Job } from '../../../job.ts';
-import type { FlowDeps } from '../../../flows/flow-deps.ts';
+import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf, write } from '../../io.ts';
 import { paintOn, plain, withStates } from '../../output/colour.ts';

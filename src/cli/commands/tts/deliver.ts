@@ -1,6 +1,6 @@
 import { exitCodes, toMgwError } from '../../../errors.ts';
 import type { Delivered } from '../../../flows/deliver.ts';
-import type { FlowDeps } from '../../../flows/flow-deps.ts';
+import type { FlowDeps } from '../../../flows/settings.ts';
 import { speak, speakInPieces, type SpeechSubmission } from '../../../flows/speak.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { at, type Json } from '../../../json.ts';
@@ -9,9 +9,8 @@ import type { Joiner } from '../../../speech/containers.ts';
 import { ClosedPipe } from '../../../speech/sink.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { costText, savedText } from '../../output/saved.ts';
+import { costText, savedText, deliveredOutcome } from '../video/delivered.ts';
 import { currencyOf } from '../../../flows/prices.ts';
-import { deliveredOutcome } from '../video/delivered.ts';
 import type { PreparedSpeech, TtsOptions } from './prepare.ts';
 
 /** Speaks a prepared text, as one job or with `--split` as several, and prints the path of the audio. */

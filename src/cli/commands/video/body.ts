@@ -5,7 +5,7 @@ import { repeatable, single } from '../../options.ts';
 import { readLine } from '../../prompt.ts';
 import { usageError } from '../../../errors.ts';
 import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
-import type { Listing } from '../../../flows/listing.ts';
+import type { Listing } from '../../../flows/models.ts';
 import { type JsonObject, parseJson } from '../../../json.ts';
 import { compose, fileNamedBy, type FlagValue, longName } from '../../../protocols/compose.ts';
 import type { Flag, Protocol } from '../../../protocols/protocol.ts';

@@ -7,12 +7,12 @@ import { errorView, type Outcome } from '../../output/outcome.ts';
 import { timeoutOption } from '../../wait-options.ts';
 import { readRefs } from '../../input.ts';
 import { exitCodes, type MgwError, toMgwError, usageError } from '../../../errors.ts';
-import type { FlowDeps } from '../../../flows/flow-deps.ts';
+import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
 import { showCommand } from '../../../jobs/errors.ts';
 import { jobView } from '../../../jobs/view.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
-import { oneListing } from '../../../flows/listing.ts';
+import { oneListing } from '../../../flows/models.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { single } from '../../options.ts';
 

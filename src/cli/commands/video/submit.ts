@@ -38,8 +38,8 @@ import {
   targetOf,
   type WaitOptions,
 } from '../../wait-options.ts';
-import { oneListing, type Listing } from '../../../flows/listing.ts';
-import { checkKeyName } from '../../../key-name.ts';
+import { oneListing, type Listing } from '../../../flows/models.ts';
+import { checkKeyName } from '../../../jobs/order.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
 import { readLine } from '../../prompt.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
