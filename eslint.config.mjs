@@ -52,7 +52,7 @@ export default tseslint.config(
   },
   {
     files: ['src/**'],
-    ignores: ['src/gallery/page/**', 'src/sandbox/**', 'src/http/undici-files.d.ts'],
+    ignores: ['src/gallery/page/**', 'src/sandbox/**', 'src/modules.d.ts'],
     rules: {
       'no-restricted-globals': ['error', { name: 'fetch', message: undiciOnly }],
       'no-restricted-properties': [

@@ -3,7 +3,7 @@ import { usageError } from '../errors.ts';
 import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
 import type { Job } from '../job.ts';
 import { isObject } from '../json.ts';
-import { isStoredName, withAssets } from '../protocols/local-asset.ts';
+import { isStoredName, withAssets } from '../protocols/protocol.ts';
 import {
   type NamedRow,
   type PlannedRow,

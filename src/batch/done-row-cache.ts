@@ -11,7 +11,7 @@ import { removeFile } from '../files/whole-file.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { makeFolder } from '../files/make-folder.ts';
 import { longName } from '../protocols/compose.ts';
-import { isLocalPath } from '../protocols/local-asset.ts';
+import { isLocalPath } from '../protocols/protocol.ts';
 import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
 import type { ManifestRecord, WrittenField } from './manifest/record.ts';
 import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';

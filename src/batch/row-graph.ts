@@ -1,7 +1,7 @@
 import { keyIn, partOf, type Part } from '../flows/earlier-job.ts';
 import { printableLine } from '../printable.ts';
 import { longName } from '../protocols/compose.ts';
-import { isEarlierJob } from '../protocols/local-asset.ts';
+import { isEarlierJob } from '../protocols/protocol.ts';
 import { fieldName, kinds, rowFlags, rowId } from './manifest/fields.ts';
 import type { Manifest } from './manifest/manifest.ts';
 import type { ManifestRecord, WrittenField } from './manifest/record.ts';

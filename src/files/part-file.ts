@@ -6,7 +6,7 @@ import { HashedFile } from './hashed-file.ts';
 import { localError } from '../errors.ts';
 import type { OpenedPart, OutputLock } from './output-lock.ts';
 import type { SealedFile } from './whole-file.ts';
-import { headBytes } from '../media/media-kind.ts';
+import { headBytes } from '../media/mp4.ts';
 
 /** Files of fewer bytes are hashed without a thread. */
 const maxHashedHere = 32 * 1024 * 1024;

@@ -5,9 +5,8 @@ import { backoffMs } from './retry.ts';
 import { retryHint } from './failures.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
-import { mimeOf } from '../media/media-kind.ts';
+import { mimeOf, mp4In } from '../media/mp4.ts';
 import { PartFile } from '../files/part-file.ts';
-import { mp4In } from '../media/mp4.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 

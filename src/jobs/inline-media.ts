@@ -1,9 +1,8 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
-import { headBytes, isText } from '../media/media-kind.ts';
+import { headBytes, isText, mp4In } from '../media/mp4.ts';
 import { HashedFile } from '../files/hashed-file.ts';
 import { localError } from '../errors.ts';
-import { mp4In } from '../media/mp4.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import type { SealedFile } from '../files/whole-file.ts';
 import type { OpenSink } from './observe.ts';

@@ -84,11 +84,11 @@ export function createClient(options: ClientOptions = {}): Client {
   const calls = new Calls(options);
   return {
     submit: async (order: VideoOrder | UncheckedVideo) =>
-      (await import('./submit.ts')).submitVideo(calls, order),
+      (await import('./paid-calls.ts')).submitVideo(calls, order),
     wait: async (ref, given) => (await import('./reads.ts')).wait(calls, ref, given),
     watch: (ref, given) => watch(calls, ref, given),
     fetch: async (ref, given) => (await import('./reads.ts')).fetch(calls, ref, given),
-    speak: async (order) => (await import('./speak.ts')).speakToFile(calls, order),
+    speak: async (order) => (await import('./paid-calls.ts')).speakToFile(calls, order),
     speakStream: (order) => speakStream(calls, order),
     models: async (given) => (await import('./reads.ts')).models(calls, given),
     job: async (ref) => (await import('./reads.ts')).job(calls, ref),
@@ -102,5 +102,5 @@ async function* watch(calls: Calls, ref: string, given?: WaitOptions): AsyncGene
 }
 
 async function* speakStream(calls: Calls, order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void> {
-  return yield* (await import('./speak.ts')).speakStream(calls, order);
+  return yield* (await import('./paid-calls.ts')).speakStream(calls, order);
 }

@@ -2,10 +2,9 @@ import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../json.ts';
 import { nearestName } from '../nearest.ts';
 import { longName, violation } from './compose.ts';
-import type { Flag, Violation } from './protocol.ts';
+import { type Flag, type Violation, isStoredName } from './protocol.ts';
 import { shownValue } from './violations.ts';
 import { reachOf } from '../http/reach.ts';
-import { isStoredName } from './local-asset.ts';
 
 /**
  * The schema of a body lists every field of the specification. Each message in it says what is allowed. Unlisted fields

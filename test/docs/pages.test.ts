@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { settableKeys } from '../../src/config/keys.ts';
+import { settableKeys } from '../../src/config/setting-names.ts';
 import { checkConfig } from '../../src/config/schema.ts';
 import { isObject, tryParseJson } from '../../src/json.ts';
 import type { Flag } from '../../src/protocols/protocol.ts';

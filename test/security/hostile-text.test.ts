@@ -4,7 +4,7 @@ import { checkKey, keyOfFile } from '../../src/config/key.ts';
 import { checkConfig } from '../../src/config/schema.ts';
 import { parseDuration } from '../../src/clock.ts';
 import type { Reply } from '../../src/exchange.ts';
-import { isTextType, mimeOf } from '../../src/media/media-kind.ts';
+import { isTextType, mimeOf } from '../../src/media/mp4.ts';
 import { readContentRange, strongValidator } from '../../src/http/download/validator.ts';
 import { readFailure, requestIdOf, isMarkup, markupText, retryAfter } from '../../src/http/failures.ts';
 import { MemberWatch } from '../../src/media/media-spool.ts';

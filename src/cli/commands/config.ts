@@ -1,6 +1,13 @@
 import type { Command } from 'commander';
-import { isPrice, storedValue, keyPath, withValue } from '../../config/keys.ts';
-import { hiddenKey, listSettings, type SettingRow } from '../../config/list.ts';
+import {
+  isPrice,
+  storedValue,
+  keyPath,
+  withValue,
+  hiddenKey,
+  listSettings,
+  type SettingRow,
+} from '../../config/setting-names.ts';
 import { thisHost } from '../../config/places.ts';
 import { badSetting, checkProfileName, namedProfile, originText } from '../../config/layers.ts';
 import { configPath, readConfig, readRawConfig } from '../../config/read.ts';

@@ -12,7 +12,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { WorkerReport } from '../output/worker-report.ts';
 import { addWaitOptions, markOption, sidecarOption, type WaitOptions } from '../wait-options.ts';
 import { fleetOf } from './batch/enqueue.ts';
-import { defaultConcurrency } from './batch/execute.ts';
+import { defaultConcurrency } from './batch/run.ts';
 import { batchOf, placeOf, planDepsOf } from './batch/open.ts';
 import { paceOf, rowOptionsOf, strictRowsOption } from './batch/options.ts';
 

@@ -1,7 +1,7 @@
 import { Option, type Argument } from 'commander';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { settableKeys } from '../../config/keys.ts';
+import { settableKeys } from '../../config/setting-names.ts';
 import { readConfig } from '../../config/read.ts';
 import type { Job } from '../../job.ts';
 import { isObject, tryParseJson } from '../../json.ts';

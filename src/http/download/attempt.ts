@@ -10,7 +10,7 @@ import { TransportError } from '../transport-error.ts';
 import { readBatches } from './batches.ts';
 import { follow, type DownloadGateway, type MediaReply } from './follow.ts';
 import { watchIdle, type IdleWatch } from '../deadline.ts';
-import { headBytes, isText, isTextType } from '../../media/media-kind.ts';
+import { headBytes, isText, isTextType } from '../../media/mp4.ts';
 import type { PartFile } from '../../files/part-file.ts';
 import { isSameRepresentation, namesRepresentation, readContentRange, strongValidator } from './validator.ts';
 

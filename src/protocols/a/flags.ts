@@ -1,8 +1,7 @@
 import { switchFlag, valueFlag, wholeNumber } from '../parse.ts';
-import type { Flag } from '../protocol.ts';
+import { type Flag, isStoredName } from '../protocol.ts';
 import { isBase64 } from '../../media/base64.ts';
 import type { Json } from '../../json.ts';
-import { isStoredName } from '../local-asset.ts';
 
 const largest = 20 * 1024 * 1024;
 const text = (from: number, value: string) => (head: Buffer) =>

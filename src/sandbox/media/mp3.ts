@@ -1,5 +1,5 @@
 import { BitWriter } from './bit-writer.ts';
-import type { Melody } from './melody.ts';
+import type { Melody } from './scene.ts';
 
 /** The form that a sample rate gives an MPEG Layer III stream: ISO 11172-3 (1), 13818-3 (2) and its half (2.5). */
 interface Layout {

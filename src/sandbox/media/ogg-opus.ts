@@ -1,4 +1,4 @@
-import type { Melody } from './melody.ts';
+import type { Melody } from './scene.ts';
 
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;

@@ -1,4 +1,4 @@
-import { type Melody, melodyOf } from './melody.ts';
+import { type Melody, melodyOf } from './scene.ts';
 import { mp3Fragments } from './mp3.ts';
 import { oggOpusFragments } from './ogg-opus.ts';
 

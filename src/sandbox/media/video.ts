@@ -5,10 +5,9 @@ import {
   pictureParameterSet,
   sequenceParameterSet,
 } from './h264.ts';
-import { tuneOf } from './melody.ts';
+import { tuneOf, hashText, type Scene, sceneFor, seededRandom } from './scene.ts';
 import { mp3Frames, mp3FrameSamples } from './mp3.ts';
 import { type AudioTrack, type VideoSample, muxMp4 } from './mp4.ts';
-import { hashText, type Scene, sceneFor, seededRandom } from './scene.ts';
 
 /** What a video shows and how large it is: `seconds` may be a fraction, sizes are even numbers of pixels. */
 export interface VideoOptions {

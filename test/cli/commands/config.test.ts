@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { SettingRow } from '../../../src/config/list.ts';
+import type { SettingRow } from '../../../src/config/setting-names.ts';
 import { canaryKey, type User } from '../../support/cli.ts';
 import { userHere } from '../../support/one-process.ts';
 import { runOnScreen } from '../../support/screen.ts';

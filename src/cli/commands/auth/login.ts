@@ -7,7 +7,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import { readHidden, readLine } from '../../prompt.ts';
 import { baseUrlRule, parseBaseUrl, resolveNoInput } from '../../../config/derived.ts';
 import { checkKey, keyOfFile } from '../../../config/key.ts';
-import { withValue } from '../../../config/keys.ts';
+import { withValue } from '../../../config/setting-names.ts';
 import { badSetting, type Layers, lookUp, namedProfile } from '../../../config/layers.ts';
 import { configPath, readConfig } from '../../../config/read.ts';
 import { resolveSettings, type Settings } from '../../../config/resolve.ts';

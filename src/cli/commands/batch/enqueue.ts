@@ -4,7 +4,7 @@ import { type Ask, type FleetState, fleetStateOf } from '../../../batch/fleet/fl
 import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
-import { defaultConcurrency } from './execute.ts';
+import { defaultConcurrency } from './run.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';

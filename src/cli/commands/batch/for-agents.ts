@@ -23,7 +23,7 @@ import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, refusal, rowView } from '../../output/plan.ts';
-import { defaultConcurrency } from './execute.ts';
+import { defaultConcurrency } from './run.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, paceOf, rowOptionsOf } from './options.ts';

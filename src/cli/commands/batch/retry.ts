@@ -6,7 +6,7 @@ import type { Context } from '../../context.ts';
 import { repeatable, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { execute } from './execute.ts';
+import { execute } from './run.ts';
 import { addRunOptions, type RunBatchOptions } from './options.ts';
 
 interface RetryOptions extends RunBatchOptions {

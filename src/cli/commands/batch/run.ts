@@ -1,8 +1,24 @@
 import type { Command } from 'commander';
-import { everyRow } from '../../../batch/choice.ts';
 import type { Run } from '../../command-tree.ts';
-import { execute } from './execute.ts';
-import { addRunOptions } from './options.ts';
+import { type Choice, everyRow } from '../../../batch/choice.ts';
+import type { PlannedRow } from '../../../batch/planned-row.ts';
+import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
+import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
+import { openNamed, remember } from './known.ts';
+import { planDepsOf } from './open.ts';
+import { addRunOptions, flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
+import type { Context } from '../../context.ts';
+import { isOneOutput, write } from '../../io.ts';
+import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
+import { BatchReport } from '../../output/batch-report.ts';
+import type { Outcome } from '../../output/outcome.ts';
+import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import type { Signals } from '../../../payment/pay-once.ts';
+import { usageError } from '../../../errors.ts';
+import { withBudget } from '../../../flows/budgets.ts';
+import { checkFfmpeg } from '../../../flows/ffmpeg.ts';
+import { printableLine } from '../../../printable.ts';
+import { currencyOf } from '../../../flows/prices.ts';
 
 const examples = `
 Examples:
@@ -17,4 +33,132 @@ export function registerRunBatch(command: Command, run: Run): void {
   command
     .addHelpText('after', examples)
     .action((file: string) => run(command, (context) => execute(context, file, command.opts(), everyRow)));
+}
+
+/** The default maximum number of tasks in progress. */
+export const defaultConcurrency = 4;
+
+/**
+ * Plans a batch and carries out the rows that a command selects.
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded, as
+ * `context.jobDeps` does.
+ */
+export async function execute(
+  context: Context,
+  given: string,
+  asked: RunBatchOptions,
+  choice: Choice,
+): Promise<Outcome> {
+  const { file, options, batch, isQueued } = await openNamed(context, given, asked);
+  const budget = options.budget ?? batch.manifest.head.budget;
+  const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
+  const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
+  const report = new BatchReport(file, options, context.globals, currencyOf(await context.settings()));
+  const missing = new Set(choice.ids);
+  const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
+    missing.delete(planned.id);
+    if (!isChosen) report.left(planned);
+  });
+  await tellProblems(context, file, ready.plan);
+  const [stray] = missing;
+  if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
+  if (ready.plan.bad > 0 && !options.skipBad) {
+    const verb = choice === everyRow ? 'run' : 'plan';
+    const command = ['batch', verb, file, ...flagsAsTyped(options)];
+    return { json: planView(batch, ready.plan), error: refusal(ready.plan, command) };
+  }
+  if (ready.needsFrames) await checkFfmpeg();
+  tellMadeAgain(context, ready);
+  // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
+  const { chosen, counts } = ready.tally;
+  if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
+  const redact = (text: string): string => context.redact(text);
+  const results = options.results === undefined ? undefined : await openResults(options.results, redact);
+  const display = displayOf(context, ready, report);
+  context.progress.giveWay();
+  if (ready.tally.chosen > 0) await display.start();
+  try {
+    const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
+    const { sidecar = false, mark } = options;
+    const rows = await rowOptionsOf(context, { force: batch.force, sidecar, mark });
+    const pace = await paceOf(context, batch.name, {
+      concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
+      perMinute: options.perMinute,
+      onLimit: (limit) => display.note(`The gateway limits what it takes: ${limit} at once from now on.`),
+    });
+    const runOptions = { ...rows, pace, retake: (planned: PlannedRow) => choice.retake(planned) };
+    const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
+      () => pace.close(),
+    );
+    display.stop();
+    return await report.outcome(
+      context,
+      batch,
+      ready,
+      stopped,
+      exitCodeOfRun(ready.tally, deps.signals.soft, stopped),
+    );
+  } finally {
+    display.stop();
+    await results?.close();
+  }
+}
+
+// A retry of rows that are done may be a mistake.
+function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
+  const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
+  if (ids.length === 0) return;
+  const named = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
+  const others = ids.length > named.length ? ` and ${ids.length - named.length} more` : '';
+  progress.note(`Done before, made again and paid for again: ${named.join(', ')}${others}.`);
+}
+
+const maxNamed = 10;
+
+function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): BatchDisplay {
+  const { io, globals, clock } = context;
+  const color = globals.color !== false && !io.env['NO_COLOR'];
+  const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
+  return new BatchDisplay(shown, tally, () => report.money());
+}
+
+function watcherOf(
+  context: Context,
+  display: BatchDisplay,
+  report: BatchReport,
+  { results, signals }: { results: Results | undefined; signals: Signals },
+): BatchWatcher {
+  const { io, globals } = context;
+  const redact = (text: string): string => context.redact(text);
+  const isOne = !globals.json && isOneOutput(io);
+  return {
+    began: (planned) => display.began(planned),
+    updated: (planned, job) => display.updated(planned, job),
+    note: (text) => {
+      if (globals.verbose) display.note(redact(text));
+    },
+    left: (planned) => report.left(planned),
+    ended: async (end: RowEnd) => {
+      const state = stateAfter(end);
+      report.ended(end, state);
+      // A row that was interrupted by the end of the run has no result yet. The same command continues it.
+      const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
+      if (!isInterrupted) await results?.add(report.resultOf(end, state));
+      // On the same terminal, the printed path already shows that the row is done.
+      const isSaid =
+        isOne && state === 'done' && end.files.every(({ mismatches }) => mismatches === undefined);
+      display.ended(
+        end.planned,
+        state,
+        isInterrupted || isSaid ? undefined : redact(report.lineOf(end, state)),
+      );
+      if (globals.json || end.files.length === 0) return;
+      const paths = end.files.map(({ path }) => `${path}\n`).join('');
+      let written = Promise.resolve();
+      display.aside(() => {
+        written = write(io.stdout, paths, 'yes');
+      });
+      await written;
+    },
+  };
 }

@@ -1,4 +1,4 @@
-// undici declares its index alone.
+// Types of modules that have none: files of undici, which declares its index alone, and the page that the build makes.
 declare module 'undici/lib/dispatcher/dispatcher.js' {
   export { Dispatcher as default } from 'undici';
 }
@@ -20,4 +20,10 @@ declare module 'undici/lib/core/symbols.js' {
 }
 declare module 'undici/lib/api/api-connect.js' {
   export { connect as default } from 'undici';
+}
+
+/** Made by the build (`scripts/build/gallery-page.mjs`) of what is in `page/`. */
+declare module 'virtual:gallery-page' {
+  export const script: string;
+  export const style: string;
 }
