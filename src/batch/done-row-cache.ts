@@ -13,7 +13,7 @@ import { makeFolder } from '../files/make-folder.ts';
 import { longName } from '../protocols/compose.ts';
 import { isLocalPath } from '../protocols/protocol.ts';
 import { fieldName, kinds, rowFlags } from './manifest/fields.ts';
-import type { ManifestRecord, WrittenField } from './manifest/record.ts';
+import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned-row.ts';
 import { mayRefer } from './row-graph.ts';
 import { filesOf, isThere } from './row-state.ts';

@@ -3,7 +3,7 @@ import { add, zero, type Decimal } from '../decimal.ts';
 import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
 import { maxProblems, type Manifest } from './manifest/manifest.ts';
-import { type ManifestRecord, type Problem, problemText } from './manifest/record.ts';
+import { type ManifestRecord, type Problem, problemText } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 import { isStillDone, rememberRow, type DoneRow, type DoneRowCache } from './done-row-cache.ts';
 import {
@@ -171,8 +171,7 @@ class Planning {
     const found = known?.find(known.contentHash(record));
     // Rows that wait for it need its job.
     if (found === undefined || this.plan.chains.graph.isNeeded(found.id)) return false;
-    const isDone = await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger);
-    if (!isDone) return false;
+    if (!(await isStillDone(found, `${this.#batch.name}/${found.id}`, ledger))) return false;
     if (this.#isAlone(found, record.line)) {
       this.plan.counts.done += 1;
       this.plan.known += 1;

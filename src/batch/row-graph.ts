@@ -4,7 +4,7 @@ import { longName } from '../protocols/compose.ts';
 import { isEarlierJob } from '../protocols/protocol.ts';
 import { fieldName, kinds, rowFlags, rowId } from './manifest/fields.ts';
 import type { Manifest } from './manifest/manifest.ts';
-import type { ManifestRecord, WrittenField } from './manifest/record.ts';
+import type { ManifestRecord, WrittenField } from './manifest/fields.ts';
 import type { Row } from './manifest/row.ts';
 
 /** An asset of a row that is the video of another row, or one of its frames. */

@@ -10,7 +10,7 @@ import {
   ownerIn,
   Reservations,
 } from './reservations.ts';
-import { openBudgetLog } from './budget-log.ts';
+import { openBudgetLog } from './file-budget.ts';
 import type { Per } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 

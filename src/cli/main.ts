@@ -5,7 +5,7 @@ import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
 import { wrapped } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
-import { type Paint, paintOn, plain, withStates } from './output/colour.ts';
+import { type Paint, paintOn, plain, withStates } from './output/human.ts';
 import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';

@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
 import type { GatewayClient } from '../http/client.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { type ObjectStore, openObjectStore } from '../store/s3-store.ts';
+import type { ObjectStore } from '../store/s3-store.ts';
 import type { Store, StoreDeps, StoreSettings } from '../store/store.ts';
 import { version } from '../installation.ts';
 import { reachOf } from '../http/reach.ts';
@@ -43,7 +43,7 @@ export function reachProblem(store: string, gateway: string): string | undefined
 /** Opens the store for results. */
 export async function openObjects(session: Sources): Promise<ObjectStore> {
   const { endpoint, env } = await serviceOf(session);
-  return openObjectStore(endpoint, env, await depsOf(session));
+  return (await import('../store/s3-store.ts')).openObjectStore(endpoint, env, await depsOf(session));
 }
 
 // With --sandbox only the sandbox's storage is used, whatever endpoint, bucket and credentials are configured.
@@ -89,8 +89,7 @@ export async function openStore(
     throw new MgwError('config', 'Both store and store.command are set. Remove one of them.', {
       next: ['mgw', 'config', 'unset', 'store.command'],
     });
-  if (command !== undefined)
-    return (await import('../store/command-store.ts')).openCommandStore(command, env, deps);
+  if (command !== undefined) return (await import('../store/store.ts')).openCommandStore(command, env, deps);
   if (url === undefined) return undefined;
   return (await import('../store/s3-store.ts')).openS3Store({ url, endpoint, expiresMs }, env, deps);
 }

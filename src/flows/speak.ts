@@ -5,7 +5,7 @@ import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { fingerprintOf } from '../jobs/order.ts';
 import { stdoutText } from '../jobs/mark.ts';
-import { checkSidecarsFree, writeSidecars } from '../jobs/sidecar.ts';
+import { checkSidecarsFree, writeSidecars } from '../jobs/receipt.ts';
 import { outputOf } from '../jobs/output.ts';
 import type { JobFile } from '../job.ts';
 import { canonicalJson, type JsonObject } from '../json.ts';

@@ -101,7 +101,7 @@ export async function payAndDeliver(
       });
       if (!wanted.sidecar && !wanted.strict) return files;
       const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
-      if (wanted.sidecar) await (await import('../jobs/sidecar.ts')).writeSidecars(latest, files, version);
+      if (wanted.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
       if (wanted.strict) checkReceipts(latest, files, own.note);
       return files;
     } catch (error) {
@@ -143,5 +143,5 @@ async function checkPlaces(
     await makeFolder(target.path);
   }
   checkTargetFree(target, count, force);
-  if (sidecar) await (await import('../jobs/sidecar.ts')).checkSidecarsFree(target, count, force);
+  if (sidecar) await (await import('../jobs/receipt.ts')).checkSidecarsFree(target, count, force);
 }

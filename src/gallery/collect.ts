@@ -8,10 +8,8 @@ import { shownState } from '../jobs/reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printable } from '../printable.ts';
 import { requestedText, redoRow } from './redo.ts';
+import type { FileState } from './files.ts';
 import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
-
-/** `changed`: the path leads to something that the job did not write. */
-export type FileState = 'intact' | 'changed' | 'gone';
 
 /** The dependencies for building the items of a page. */
 export interface CollectDeps {

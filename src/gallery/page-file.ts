@@ -1,14 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { constants, existsSync, realpathSync, statSync } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
-import { basename, dirname, extname, join, resolve, isAbsolute, parse, relative, sep } from 'node:path';
+import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
-import { localError, MgwError, systemCode } from '../errors.ts';
+import { localError, MgwError } from '../errors.ts';
+import { stateBySize } from './files.ts';
 import { isIntact } from '../files/whole-file.ts';
-import type { Job, JobFile } from '../job.ts';
-import { type GalleryData, loudness } from './data.ts';
-import type { FileState } from './collect.ts';
-import { execFile } from 'node:child_process';
+import type { Job } from '../job.ts';
+import type { GalleryData } from './data.ts';
 
 /** Returns the absolute path of the page for `-o`: a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
@@ -147,117 +146,4 @@ function jsonInHtml(value: unknown): string {
     /[<>&\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
-}
-
-/** Builds the relative URLs of files from the folder of a page. */
-export class Links {
-  readonly #from: string;
-  readonly #folders = new Map<string, string | undefined>();
-
-  /** @param folder The folder of the page. It need not exist. */
-  constructor(folder: string) {
-    this.#from = real(folder) ?? folder;
-  }
-
-  /**
-   * Returns the URL of a file relative to the page, percent-encoded. Undefined if it would reveal the location on this
-   * machine: on another drive, or if the two share only the root folder.
-   */
-  to(path: string): string | undefined {
-    const folder = this.#realFolder(dirname(path));
-    if (folder === undefined) return undefined;
-    const way = relative(this.#from, join(folder, basename(path)));
-    const steps = way.split(sep);
-    const ups = steps.filter((step) => step === '..').length;
-    const depth = this.#from.split(sep).filter((step) => step !== '').length;
-    const isAtRoot = parse(this.#from).root === this.#from;
-    if (isAbsolute(way) || (ups >= depth && !isAtRoot)) return undefined;
-    return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
-  }
-
-  #realFolder(folder: string): string | undefined {
-    if (!this.#folders.has(folder)) this.#folders.set(folder, real(folder));
-    return this.#folders.get(folder);
-  }
-}
-
-// Going up from the target of a symbolic link does not lead back to the folder that holds the link.
-function real(folder: string): string | undefined {
-  try {
-    return realpathSync(folder);
-  } catch {
-    const parent = dirname(folder);
-    const above = parent === folder ? undefined : real(parent);
-    return above === undefined ? undefined : join(above, basename(folder));
-  }
-}
-
-/** Returns the state of a file by its size alone, for a page whose files are hashed when they are served. */
-export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): FileState {
-  try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    if (found === undefined) return 'gone';
-    return found.isFile() && found.size === bytes ? 'intact' : 'changed';
-  } catch {
-    return 'gone';
-  }
-}
-
-const sampleRate = 8000;
-/** No more of a sound is read. Bytes. */
-const maxBytes = 64 * 1024 * 1024;
-/** The maximum number of starts of ffmpeg for one page. */
-const maxStarts = 200;
-
-/**
- * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files. WAV and
- * raw samples are read here. Other sounds need ffmpeg; without it they have no waveform.
- */
-export class Peaks {
-  #starts = 0;
-  #isThere = true;
-
-  /** Returns the loudness of a file's sound, as {@link loudness} does; undefined if it is unknown. Never throws. */
-  async of(path: string): Promise<string | undefined> {
-    const samples = /\.(wav|pcm)$/i.test(path) ? await readSamples(path) : await this.#decoded(path);
-    return samples === undefined || samples.length === 0 ? undefined : loudness(samples, 1);
-  }
-
-  async #decoded(path: string): Promise<Int16Array | undefined> {
-    if (!this.#isThere || this.#starts >= maxStarts) return undefined;
-    this.#starts += 1;
-    const args = ['-v', 'error', '-nostdin', '-i', `file:${path}`, '-ac', '1', '-ar', String(sampleRate)];
-    return new Promise((resolve) => {
-      const options = { encoding: 'buffer', maxBuffer: maxBytes, timeout: 20_000 } as const;
-      execFile('ffmpeg', [...args, '-f', 's16le', 'pipe:1'], options, (error, bytes) => {
-        if (systemCode(error) === 'ENOENT') this.#isThere = false;
-        resolve(error === null ? samplesOf(bytes) : undefined);
-      });
-    });
-  }
-}
-
-// mgw writes mono with 16 bits. Other samples would give a wrong picture.
-async function readSamples(path: string): Promise<Int16Array | undefined> {
-  try {
-    const file = await open(path, 'r');
-    try {
-      const length = Math.min((await file.stat()).size, maxBytes);
-      const { bytesRead, buffer } = await file.read(Buffer.alloc(length), 0, length, 0);
-      const bytes = buffer.subarray(0, bytesRead);
-      if (bytes.toString('latin1', 0, 4) !== 'RIFF') return samplesOf(bytes);
-      const data = bytes.indexOf('data', 12, 'latin1') + 8;
-      const isOurs = bytes.readUInt16LE(22) === 1 && bytes.readUInt16LE(34) === 16 && data >= 8;
-      return isOurs ? samplesOf(bytes.subarray(data)) : undefined;
-    } finally {
-      await file.close();
-    }
-  } catch {
-    return undefined;
-  }
-}
-
-function samplesOf(bytes: Buffer): Int16Array {
-  const whole = Buffer.from(bytes.subarray(0, bytes.length - (bytes.length % 2)));
-  return new Int16Array(whole.buffer, whole.byteOffset, whole.length / 2);
 }

@@ -15,7 +15,7 @@ import { Confirmation } from './confirmation.ts';
 import { freeTools } from './free-tools.ts';
 import { paidTools } from './paid-tools.ts';
 import { toolResult } from './result.ts';
-import { Root } from './root.ts';
+import { Root } from './tool.ts';
 import { addTool, type CheckBatch, type ReadFile, type Tools } from './tool.ts';
 
 /** The options of a server. */

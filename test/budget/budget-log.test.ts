@@ -11,7 +11,7 @@ import {
 import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { openBudgetLog, type BudgetLog } from '../../src/budget/budget-log.ts';
+import { openBudgetLog, type BudgetLog } from '../../src/budget/file-budget.ts';
 import { MgwError } from '../../src/errors.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { BudgetLog } from '../../src/budget/budget-log.ts';
+import type { BudgetLog } from '../../src/budget/file-budget.ts';
 import type { Budget, Charge, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
 import { add, compare, decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import { FileBudget } from '../../src/budget/file-budget.ts';

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { readHidden, readLine, type } from '../../src/cli/prompt.ts';
+import { readHidden, readLine, type } from '../../src/cli/input.ts';
 import type { Io } from '../../src/cli/io.ts';
 import { readAll } from '../support/read-all.ts';
 

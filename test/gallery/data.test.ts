@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
-import { Links, stateBySize, Peaks } from '../../src/gallery/page-file.ts';
+import { Links, stateBySize, Peaks } from '../../src/gallery/files.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
 import { chosen, hashOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
-import { isBase64 } from '../../src/media/base64.ts';
+import { isBase64 } from '../../src/media/spooled-string.ts';
 import { readFrame, readSpeechHead, speechExchange } from '../../src/speech/wire.ts';
 
 const frame = (value: unknown): Buffer =>

@@ -2,7 +2,7 @@ import { finished } from 'node:stream/promises';
 import { CsvError, Parser } from 'csv-parse';
 import { printableLine } from '../../printable.ts';
 import { fieldName } from './fields.ts';
-import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
 import { maxLineBytes, Unreadable, type Source } from './source.ts';
 
 interface CsvRecord {

@@ -6,7 +6,7 @@ import type { JobKind } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { detectEncoding, Source, Unreadable } from './source.ts';
 import { readHead, type Head } from './schema.ts';
-import type { ManifestRecord, Problem, WrittenField } from './record.ts';
+import type { ManifestRecord, Problem, WrittenField } from './fields.ts';
 import { defaultsOf, kindInference, readRow, type Defaults, type Row } from './row.ts';
 import { namesIn } from './template.ts';
 import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.ts';

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../json.ts';
 import { printableLine } from '../../printable.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { fieldName, isPath, isRemark, isStray, kinds, nameFault, variableName } from './fields.ts';
-import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
 import { rowSchema } from './schema.ts';
 import { fillTemplates, namesInTemplates, textOf } from './template.ts';
 

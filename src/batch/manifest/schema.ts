@@ -9,7 +9,7 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
 import { kinds, rowFlags, rowId, nameHint } from './fields.ts';
 import { shownValue } from '../../protocols/violations.ts';
-import type { Problem, WrittenField } from './record.ts';
+import type { Problem, WrittenField } from './fields.ts';
 
 /** A check whose message says what is allowed, as the parsers of flags do. */
 function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {

@@ -1,5 +1,5 @@
 import { isUtf8, isAscii } from 'node:buffer';
-import type { Problem } from './record.ts';
+import type { Problem } from './fields.ts';
 
 /** Complete lines of a file. */
 export interface Block {

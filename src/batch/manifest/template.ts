@@ -1,7 +1,7 @@
 import { fillColumns } from '../../jobs/output.ts';
 import { shownValue } from '../../protocols/violations.ts';
 import { nameHint, variableName } from './fields.ts';
-import type { WrittenField } from './record.ts';
+import type { WrittenField } from './fields.ts';
 import { maxLineBytes } from './source.ts';
 
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;

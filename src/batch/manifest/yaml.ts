@@ -14,7 +14,7 @@ import {
 import type { Json, JsonObject } from '../../json.ts';
 import { printableLine } from '../../printable.ts';
 import { fieldName, isPath } from './fields.ts';
-import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './record.ts';
+import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
 import { Unreadable } from './source.ts';
 
 /** A YAML manifest, which is parsed at once. */

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { reach, rootOf, type Run } from '../command-tree.ts';
-import { optionsOf, pathOf, type Place } from '../completion/place.ts';
+import { optionsOf, pathOf, type Place } from '../completion/values.ts';
 import { type Candidate, offer, type Offer } from '../completion/values.ts';
 import type { Context } from '../context.ts';
-import { topics } from '../help/topics.ts';
+import { topics } from '../help/command-data.ts';
 
 // The global flags that select the jobs, models and profiles.
 const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
@@ -18,7 +18,7 @@ export function registerComplete(command: Command, run: Run): void {
     .argument('[words...]')
     .option('--new-word')
     .action(async (words: string[], { newWord }: { newWord?: boolean }) => {
-      const { placeOf } = await import('../completion/place.ts');
+      const { placeOf } = await import('../completion/values.ts');
       const root = rootOf(command);
       const place = await placeOf(root, newWord ? [...words, ''] : words);
       for (const [flag, name] of Object.entries(telling)) root.setOptionValue(name, place.given.get(flag));

@@ -13,7 +13,7 @@ import { printableLine } from '../../printable.ts';
 import type { Context } from '../context.ts';
 import type { Io } from '../io.ts';
 import type { Outcome } from '../output/outcome.ts';
-import { readLine } from '../prompt.ts';
+import { readLine } from '../input.ts';
 import { parsePrice } from '../../budget/prices.ts';
 import { pricedBy } from '../../flows/prices.ts';
 import { compose, longName } from '../../protocols/compose.ts';

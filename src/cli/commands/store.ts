@@ -17,7 +17,7 @@ import { ago } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';
 import { table } from '../output/table.ts';
 import { size } from '../output/progress.ts';
-import { readLine } from '../prompt.ts';
+import { readLine } from '../input.ts';
 
 interface PruneOptions {
   olderThan?: number;

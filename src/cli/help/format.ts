@@ -1,6 +1,6 @@
 import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
-import { pathOf } from '../completion/place.ts';
-import { plain, type Paint } from '../output/colour.ts';
+import { pathOf } from '../completion/values.ts';
+import { plain, type Paint } from '../output/human.ts';
 import { wrapped, wrappedCommand } from './wrap.ts';
 
 /** The terminal or stream that help is printed on. */

@@ -1,4 +1,4 @@
-import { problemText } from '../../batch/manifest/record.ts';
+import { problemText } from '../../batch/manifest/fields.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
 import { labelOf, type PlannedRow, kindOf, modelOf, rowStates } from '../../batch/planned-row.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';

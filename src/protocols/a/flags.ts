@@ -1,6 +1,6 @@
-import { switchFlag, valueFlag, wholeNumber } from '../parse.ts';
+import { switchFlag, valueFlag, wholeNumber } from '../violations.ts';
 import { type Flag, isStoredName } from '../protocol.ts';
-import { isBase64 } from '../../media/base64.ts';
+import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';
 
 const largest = 20 * 1024 * 1024;

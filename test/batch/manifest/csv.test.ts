@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readCsv } from '../../../src/batch/manifest/csv.ts';
-import type { ManifestRecord, Problem } from '../../../src/batch/manifest/record.ts';
+import type { ManifestRecord, Problem } from '../../../src/batch/manifest/fields.ts';
 import { Source, Unreadable } from '../../../src/batch/manifest/source.ts';
 import { anyCharacter } from '../../support/any-character.ts';
 

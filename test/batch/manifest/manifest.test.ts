@@ -6,7 +6,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openManifest } from '../../../src/batch/manifest/manifest.ts';
-import { problemText } from '../../../src/batch/manifest/record.ts';
+import { problemText } from '../../../src/batch/manifest/fields.ts';
 import { givenDefaults, type Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 

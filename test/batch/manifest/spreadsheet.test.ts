@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { usageError } from '../../../src/errors.ts';
 import { openManifest, type Opening } from '../../../src/batch/manifest/manifest.ts';
-import { problemText } from '../../../src/batch/manifest/record.ts';
+import { problemText } from '../../../src/batch/manifest/fields.ts';
 import type { Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 

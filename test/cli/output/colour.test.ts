@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { plain, withStates, type Paint } from '../../../src/cli/output/colour.ts';
+import { plain, withStates, type Paint } from '../../../src/cli/output/human.ts';
 
 const marked: Paint = (style, text) => `<${style}>${text}</>`;
 

@@ -4,7 +4,7 @@ import type { Context } from '../../context.ts';
 import { readStdin } from '../../input.ts';
 import { interruptions } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { readHidden, readLine } from '../../prompt.ts';
+import { readHidden, readLine } from '../../input.ts';
 import { baseUrlRule, parseBaseUrl, resolveNoInput } from '../../../config/derived.ts';
 import { checkKey, keyOfFile } from '../../../config/key.ts';
 import { withValue } from '../../../config/setting-names.ts';

@@ -18,7 +18,7 @@ import { fingerprintOf } from '../../../jobs/order.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output.ts';
 import { agentText, errorAnswer, type NextCall } from '../../../mcp/result.ts';
-import type { Root } from '../../../mcp/root.ts';
+import type { Root } from '../../../mcp/tool.ts';
 import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';

@@ -5,7 +5,7 @@ import type { Run } from '../../command-tree.ts';
 import { handleModelOption, handleProtocol } from '../video/status.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { severalOutcomes, withOwnSignals } from '../../output/several.ts';
+import { severalOutcomes, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { withOutput } from '../../../flows/next.ts';

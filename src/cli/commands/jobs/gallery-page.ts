@@ -6,17 +6,10 @@ import type { Outcome } from '../../output/outcome.ts';
 import { thisHost } from '../../../config/places.ts';
 import { globalArguments } from '../../../flows/next.ts';
 import { currencyOf } from '../../../flows/prices.ts';
-import { type CollectDeps, collectItems, type FileState } from '../../../gallery/collect.ts';
+import { type CollectDeps, collectItems } from '../../../gallery/collect.ts';
 import type { GalleryData } from '../../../gallery/data.ts';
-import {
-  Links,
-  stateBySize,
-  copyFiles,
-  pageHtml,
-  pagePath,
-  writePage,
-  Peaks,
-} from '../../../gallery/page-file.ts';
+import { type FileState, Links, Peaks, stateBySize } from '../../../gallery/files.ts';
+import { copyFiles, pageHtml, pagePath, writePage } from '../../../gallery/page-file.ts';
 import { startGallery } from '../../../gallery/server.ts';
 import { isIntact } from '../../../files/whole-file.ts';
 import type { Job, JobFile } from '../../../job.ts';

@@ -10,7 +10,7 @@ import {
   type OutputOptions,
   targetOf,
 } from '../../wait-options.ts';
-import { readLine } from '../../prompt.ts';
+import { readLine } from '../../input.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
 import type { Resolution } from '../../../flows/resolve.ts';

@@ -5,11 +5,11 @@ import type { Job } from '../../../job.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf, write } from '../../io.ts';
-import { paintOn, plain, withStates } from '../../output/colour.ts';
+import { paintOn, plain, withStates } from '../../output/human.ts';
 import { jobLine } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { isInterruption, severalOutcomes, withOwnSignals } from '../../output/several.ts';
+import { isInterruption, severalOutcomes, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 

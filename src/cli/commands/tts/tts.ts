@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
-import type { PreparedSpeech, TtsOptions } from './prepare.ts';
+import type { PreparedSpeech, TtsOptions } from './speech.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
@@ -74,10 +74,9 @@ async function tts(context: Context, text: string | undefined, options: TtsOptio
   checkStdout(context, options);
   checkNoTemplate(options);
   checkFileOptions(options);
-  const { prepareSpeech } = await import('./prepare.ts');
+  const { deliverSpeech, prepareSpeech } = await import('./speech.ts');
   const speech = await prepareSpeech(context, text, options);
   if (options.dryRun) return dryRunSpeech(speech, context);
-  const { deliverSpeech } = await import('./deliver.ts');
   return deliverSpeech(context, speech, options);
 }
 

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import type { Context } from '../../context.ts';
 import { optionObject, optionText, readInputFile, readInputText, readStdin } from '../../input.ts';
 import { repeatable, single } from '../../options.ts';
-import { readLine } from '../../prompt.ts';
+import { readLine } from '../../input.ts';
 import { usageError } from '../../../errors.ts';
 import { type BodyParts, composeVideo } from '../../../flows/compose-video.ts';
 import type { Listing } from '../../../flows/models.ts';

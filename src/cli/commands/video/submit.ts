@@ -41,7 +41,7 @@ import {
 import { oneListing, type Listing } from '../../../flows/models.ts';
 import { checkKeyName } from '../../../jobs/order.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
-import { readLine } from '../../prompt.ts';
+import { readLine } from '../../input.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';
 import { printableLine } from '../../../printable.ts';
 import { compose, longName } from '../../../protocols/compose.ts';
