@@ -32,12 +32,16 @@ export interface FleetState {
    * @throws MgwError('unreachable') if no lease can be taken.
    */
   lease: () => Promise<string>;
+  /** Writes what this process kept while the database was gone. @throws MgwError('unreachable') */
+  flush: () => Promise<void>;
 }
 
 /** Returns the fleet's state if the ledger is shared; undefined if it belongs to this machine alone. */
-export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetState | undefined {
-  const { database } = ledger;
-  if (database === undefined) return undefined;
+export function fleetStateOf(
+  ledger: Ledger & { database?: Database; flush?: FleetState['flush'] },
+): FleetState | undefined {
+  const { database, flush } = ledger;
+  if (database === undefined || flush === undefined) return undefined;
   return {
     ask: (text, values, commit) =>
       database.query(
@@ -46,6 +50,7 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
         commit,
       ),
     combine: (ask) => database.combine(ask),
+    flush,
     lease: async () => {
       const { owner } = await ledger.lease();
       if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger gave no lease.');

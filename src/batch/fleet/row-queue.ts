@@ -99,6 +99,7 @@ export class RowQueue {
 
   /** Takes rows back from leases that have ended. Returns those that it quarantines. */
   async recover(): Promise<{ batch: string; id: string }[]> {
+    await this.#fleet.flush();
     const found = await this.#fleet.ask<{ batch: string; id: string; state: string }>(recover);
     return found.filter(({ state }) => state === 'quarantined');
   }
@@ -145,7 +146,10 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
   );
 }
 
-/** Puts rows into the queue, in their order. Existing rows stay as they are. */
+/**
+ * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out again,
+ * since the ledger may know their handle by now.
+ */
 export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
   const values = [batch, rows.map(({ id }) => id), rows.map(({ hash }) => hash), contents];
@@ -229,19 +233,23 @@ where (batch, id) in (
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended was cut off or stopped, and did not die.
+// A worker that releases a row after its lease has ended was cut off or stopped, and did not die. Another worker may have
+// found the row in doubt before this one recorded the handle: it is handed out `again`.
 const release = `
 with given as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])
     as given (batch, id, lease, outcome, delay, why)),
 survived as (
   update {batch_rows} kept set lost = kept.lost - 1,
-    state = case kept.state when 'quarantined' then 'waiting' else kept.state end
+    outcome = case when given.outcome is null and kept.state = 'taken' then 'again' else kept.outcome end,
+    state = case when kept.state = 'quarantined'
+      or (kept.state = 'ended' and kept.outcome = 'unknown' and given.outcome is null) then 'waiting' else kept.state end
   from given
   where kept.batch = given.batch and kept.id = given.id and kept.lease is distinct from given.lease and kept.lost > 0)
 update {batch_rows} kept set
-  state = case when given.outcome is null then 'waiting' else 'ended' end, lease = null,
-  outcome = coalesce(given.outcome, kept.outcome), why = given.why,
+  state = case when given.outcome is null or (given.outcome = 'unknown' and kept.outcome = 'again')
+    then 'waiting' else 'ended' end,
+  lease = null, outcome = coalesce(given.outcome, kept.outcome), why = given.why,
   not_before = case when given.outcome is null
     then clock_timestamp() + delay * interval '1 millisecond' else kept.not_before end
 from given
@@ -258,6 +266,9 @@ with given as (
     select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as given (id, hash, content, place)),
   added as (
     insert into {batch_rows} (batch, id, hash, content) select $1, id, hash, content from given order by place
-    on conflict (batch, id) do nothing)
+    on conflict (batch, id) do nothing),
+  again as (
+    update {batch_rows} kept set state = 'waiting' from given
+    where kept.batch = $1 and kept.id = given.id and kept.state = 'ended' and kept.outcome = 'unknown')
 select given.id, kept.hash = given.hash as is_same
 from given join {batch_rows} kept on kept.batch = $1 and kept.id = given.id order by place`;

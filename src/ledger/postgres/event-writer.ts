@@ -135,9 +135,24 @@ export class EventWriter {
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
       // If the job was removed, the fact is dropped.
-      await this.#write(fact, event, undefined);
+      if (await this.#write(fact, event, undefined)) await this.#handOut(fact.job);
     });
     this.#hasKept = false;
+  }
+
+  // A worker may have found the row of this job in doubt, or may be about to.
+  async #handOut(job: string): Promise<void> {
+    const [events, rows] = ['events', 'batch_rows'].map((name) => this.#database.table(name));
+    const first = `SELECT line FROM ${events} WHERE job = $1 ORDER BY n LIMIT 1`;
+    const [found] = await this.#database.query<{ line: string }>(first, [job]);
+    const [event] = decodeEvents(`${found?.line ?? ''}\n`);
+    const [, batch, id] = (event?.type === 'prepared' && /^([^/]+)\/(.*)$/s.exec(event.key ?? '')) || [];
+    if (id === undefined) return;
+    await this.#database.query(
+      `UPDATE ${rows} SET outcome = 'again', state = CASE state WHEN 'taken' THEN state ELSE 'waiting' END
+       WHERE batch = $1 AND id = ANY($2::text[]) AND (state = 'taken' OR (state = 'ended' AND outcome = 'unknown'))`,
+      [batch, [id, id.replace(/\/\d+$/, '')]],
+    );
   }
 
   // Records that nothing was sent, since `sending` may have been written although the database did not answer.

@@ -24,6 +24,8 @@ export interface PostgresLedgerOptions {
 /** A ledger on PostgreSQL, with the database behind it. */
 export interface PostgresLedger extends Ledger {
   readonly database: Database;
+  /** Writes the facts that this process kept while the database was gone. @throws the errors of {@link Database.query} */
+  flush(): Promise<void>;
 }
 
 /**
@@ -87,6 +89,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     ...removalIn(database, writer, claims),
     ...claims,
     lease: () => keeper.lease(),
+    flush: () => writer.flush(),
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {

@@ -35,6 +35,7 @@ export async function processIn(database: Database): Promise<TestProcess> {
     combine: (all) => database.combine(all),
     id,
     lease: () => Promise.resolve(id),
+    flush: () => Promise.resolve(),
     die: async () => {
       await ask(`update {leases} set until = clock_timestamp() where id = $1`, [id]);
     },

@@ -136,6 +136,37 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
   });
 
+  it('in doubt are handed out again when their file is enqueued again, and no others', async () => {
+    await enqueue('a', 'b');
+    const own = new RowQueue(one);
+    const taken = await own.take('clips', 2);
+    for (const row of taken) await own.end(row, row.id === 'a' ? 'unknown' : 'failed');
+    await enqueue('a', 'b');
+    expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
+      'a\twaiting\nb\tended',
+    );
+  });
+
+  it.each(['before', 'after'])(
+    'in doubt are looked at again if their first worker wakes %s that, and once only',
+    async (when) => {
+      await enqueue('a');
+      const [own, others] = [new RowQueue(one), new RowQueue(other)];
+      const [row] = await own.take('clips', 1);
+      await one.die();
+      await others.recover();
+      const wake = async (): Promise<void> => row && own.giveBack(row, 0);
+      const findInDoubt = async (): Promise<string> => {
+        const [taken] = await others.take('clips', 1);
+        if (when === 'before') await wake();
+        if (taken !== undefined) await others.end(taken, 'unknown');
+        if (when === 'after') await wake();
+        return place.query('select state from mgw.batch_rows');
+      };
+      expect([await findInDoubt(), await findInDoubt()]).toEqual(['waiting', 'ended']);
+    },
+  );
+
   it('of a worker that was only stopped or cut off count for no death when it wakes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);

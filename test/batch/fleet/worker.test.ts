@@ -10,6 +10,7 @@ import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
 import { read, type Machines } from './machines.ts';
+import { countUnwritten } from '../../../src/ledger/postgres/kept-facts.ts';
 import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
 
@@ -282,6 +283,29 @@ describeFleet('mgw worker', {}, (place) => {
     expect((await work()).code).toBe(0);
     const elsewhere = await runHereAs(machines.machine(), ['batch', 'status', 'clips', '--json']);
     expect(elsewhere.json['batch']).toMatchObject({ states: { done: 1 } });
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
+  it('finishes a row that another worker found in doubt, once the database knows its handle', async () => {
+    const proxy = await CuttingProxy.open(place.port);
+    let answer = (): void => undefined;
+    const until = new Promise<void>((resolve) => (answer = resolve));
+    gateway.judge = () => ({ kind: 'wait', until });
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const machine = machines.machine(place.url('lease=2s&connect_timeout=1', proxy.port));
+    const worker = machine.start(['worker', ...machines.output, '--poll-interval', '10ms']);
+    await expect.poll(() => gateway.posts().length).toBe(1);
+    proxy.down();
+    answer();
+    await expect.poll(() => countUnwritten(machine.env['MGW_STATE_DIR'] ?? '')).toBeGreaterThan(0);
+    await place.query('update mgw.leases set until = clock_timestamp()');
+    expect((await work()).code).toBe(11);
+    expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tunknown');
+    proxy.up();
+    await expect.poll(rowsInQueue).toBe('row-0\twaiting');
+    expect((await work()).code).toBe(0);
+    worker.child.kill('SIGTERM');
+    await worker.result;
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
