@@ -9,7 +9,7 @@ import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { IndexLog } from './index-log.ts';
-import { newJobId, names, claimName, type Fate } from './names.ts';
+import { newJobId, names, claimName, isAttempt, type Fate } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
@@ -40,7 +40,14 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
       // If the index is incomplete, the folder may be read-only.
       local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
-    claim: (name, content) => local(() => durable().then(() => claims.claim(name, content))),
+    claim: (name, content) =>
+      local(async () => {
+        await durable();
+        // The process that created the job may have died before its name was durable. An attempt without a record would
+        // look like a lost job.
+        if (isAttempt(name)) await syncFolder(folders.jobs);
+        return claims.claim(name, content);
+      }),
     claimed: (name) => local(() => claims.claimed(name)),
     confirm: (name) => local(() => claims.confirm(name)),
     isConfirmed: (name) => local(() => claims.isConfirmed(name)),
@@ -90,8 +97,6 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
       local(async () => {
         if (event.type === 'accepted') await note({ kind: 'handle', value: event.handle, id }, true);
         await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
-        // The process that created the job may have died before its name was durable.
-        if (event.type === 'began') await syncFolder(records.folder);
         if (event.type === 'finished' && event.state === 'succeeded')
           await note({ kind: 'succeeded', value: '', id }, false);
       }),

@@ -41,6 +41,11 @@ export const names = {
   attempt: (id: string, attempt: number): string => `send.${id}.${attempt}`,
 };
 
+/** Whether a name is that of an attempt to send a job. */
+export function isAttempt(name: string): boolean {
+  return name.startsWith('send.');
+}
+
 /** The content of a claim of a job's name. */
 export interface Holder {
   /** The id, chosen before the job was created. */

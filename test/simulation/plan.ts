@@ -66,10 +66,14 @@ export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);
   const length = commands.length * 230;
-  const at = (): Moment =>
-    random() < 0.4
-      ? { at: 1 + Math.floor(random() * length) }
-      : { after: 1 + Math.floor((random() * length) / stepsPerChange) };
+  // Two incidents that follow each other closely show more than two at any time.
+  let before = 0;
+  const at = (): Moment => {
+    if (random() < 0.4) return { at: 1 + Math.floor(random() * length) };
+    const isSoon = random() < 0.5;
+    before = 1 + Math.floor(isSoon ? before + random() * 7 : (random() * length) / stepsPerChange);
+    return { after: before };
+  };
   const incidents: Incident[] = [];
   for (let command = 2; command <= commands.length; command += 1)
     if (random() < 0.25) incidents.push({ command, what: 'starts last' });

@@ -91,6 +91,6 @@ export const plants = {
     ],
   ],
   'record-not-durable': [
-    ['ledger/file-ledger.ts', "if (event.type === 'began') await syncFolder(records.folder);", ''],
+    ['ledger/file-ledger.ts', 'if (isAttempt(name)) await syncFolder(folders.jobs);', ''],
   ],
 };
