@@ -1,8 +1,16 @@
 import { Command } from 'commander';
-import { type Act, list, type ListedCommand, Misuse, read, readAll, type Run } from './command-tree.ts';
+import {
+  type Act,
+  list,
+  type ListedCommand,
+  Misuse,
+  read,
+  readAll,
+  type Run,
+  topics,
+} from './command-tree.ts';
 import { addGlobals, type Globals } from './options.ts';
 import { fitHelp, helpStyle, pages, type Screen } from './help/format.ts';
-import { topics } from './help/command-data.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 

@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import stringWidth from 'string-width';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { allCommands, readAll, topics } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
-import { topics } from '../../src/cli/help/command-data.ts';
 import { runOnScreen } from '../support/screen.ts';
 
 const home = mkdtempSync(join(tmpdir(), 'mgw-screen-'));

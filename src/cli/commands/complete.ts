@@ -1,9 +1,7 @@
 import type { Command } from 'commander';
-import { reach, rootOf, type Run } from '../command-tree.ts';
-import { optionsOf, pathOf, type Place } from '../completion/values.ts';
-import { type Candidate, offer, type Offer } from '../completion/values.ts';
+import { reach, rootOf, type Run, topics, optionsOf, pathOf } from '../command-tree.ts';
+import { type Candidate, offer, type Offer, type Place } from '../completion/values.ts';
 import type { Context } from '../context.ts';
-import { topics } from '../help/command-data.ts';
 
 // The global flags that select the jobs, models and profiles.
 const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };

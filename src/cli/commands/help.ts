@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
-import { childOf, read, readAll, rootOf, type Run } from '../command-tree.ts';
+import { childOf, read, readAll, rootOf, type Run, readPage, type Topic, topics } from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { renderMarkdown } from '../help/markdown.ts';
-import { readPage, type Topic, topics } from '../help/command-data.ts';
 import { columnsOf } from '../io.ts';
 import { paintOn, plain } from '../output/human.ts';
 import type { Outcome } from '../output/outcome.ts';

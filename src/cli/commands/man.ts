@@ -1,7 +1,5 @@
 import type { Command, Option } from 'commander';
-import { readAll, rootOf, type Run } from '../command-tree.ts';
-import { pathOf } from '../completion/values.ts';
-import { topics } from '../help/command-data.ts';
+import { readAll, rootOf, type Run, topics, pathOf } from '../command-tree.ts';
 import { version } from '../../installation.ts';
 
 /** `mgw __man`: prints the man page, made from the command tree. The build writes it to a file. */

@@ -3,8 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { messageOf, MgwError, systemCode, usageError, localError } from '../../errors.ts';
-import { readPage } from '../help/command-data.ts';
-import type { Run } from '../command-tree.ts';
+import { type Run, readPage } from '../command-tree.ts';
 import { single } from '../options.ts';
 import type { Outcome } from '../output/outcome.ts';
 

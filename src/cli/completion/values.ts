@@ -12,7 +12,7 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { recallModels, type KnownModel } from '../../flows/models.ts';
 import { ledgerFolder } from '../../flows/settings.ts';
 import type { Context } from '../context.ts';
-import { childOf, read } from '../command-tree.ts';
+import { childOf, optionsOf, pathOf, read } from '../command-tree.ts';
 
 /** A completion, and its description. */
 export interface Candidate {
@@ -255,17 +255,6 @@ async function takeWord(place: Place, word: string): Promise<void> {
   }
 }
 
-/** The flags of a command and of those above it. */
-export function optionsOf(command: Command): Option[] {
-  const own = command.options.filter(({ hidden }) => !hidden);
-  return command.parent === null ? own : [...own, ...optionsOf(command.parent)];
-}
-
 function find(command: Command, flag: string): Option | undefined {
   return optionsOf(command).find(({ short, long }) => flag === short || flag === long);
-}
-
-/** The words of a command below `mgw`: `['video', 'c', 'submit']`. */
-export function pathOf(command: Command): string[] {
-  return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }

@@ -1,5 +1,5 @@
+import { pathOf } from '../command-tree.ts';
 import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
-import { pathOf } from '../completion/values.ts';
 import { plain, type Paint } from '../output/human.ts';
 import { wrapped, wrappedCommand } from './wrap.ts';
 

@@ -1,7 +1,7 @@
+import { topics } from '../../../src/cli/command-tree.ts';
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { renderMarkdown } from '../../../src/cli/help/markdown.ts';
-import { topics } from '../../../src/cli/help/command-data.ts';
 import { plain } from '../../../src/cli/output/human.ts';
 import { exitCodes } from '../../../src/errors.ts';
 import { runHere } from '../../support/one-process.ts';
