@@ -60,7 +60,12 @@ export function instrument(path, text, first = 0) {
   };
 
   const returned = (node) => {
-    if (node === undefined || isTruth(node) || (node.kind === K.Identifier && node.text === 'undefined'))
+    if (
+      node === undefined ||
+      isTruth(node) ||
+      isMessage(node) ||
+      (node.kind === K.Identifier && node.text === 'undefined')
+    )
       return;
     wrap(node, `(_M(${mutant(node, 'undefined')}) ? undefined : (`, '))');
   };
@@ -82,7 +87,7 @@ export function instrument(path, text, first = 0) {
 
   const visit = (node) => {
     if (ts.isTypeNode(node) || ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node)) return;
-    if (ts.isImportDeclaration(node)) return;
+    if (ts.isImportDeclaration(node) || isMessage(node) || isNote(node)) return;
     if (isCondition(node)) condition(node);
     else if (node.kind === K.TrueKeyword || node.kind === K.FalseKeyword) negation(node);
     else if (ts.isPrefixUnaryExpression(node) && node.operator === K.ExclamationToken) {
@@ -104,10 +109,12 @@ export function instrument(path, text, first = 0) {
 const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
-  "const { appendFileSync } = process.getBuiltinModule('node:fs');",
+  // Not through functions that a test may have replaced since.
+  "const { closeSync, openSync, writeSync } = process.getBuiltinModule('node:fs');",
+  "const append = (path, text) => { const file = openSync(path, 'a'); writeSync(file, text); closeSync(file); };",
   'const is = (n) => (is.reach(n), n === is.active);',
   'is.seen = new Set(); is.active = Number(active); is.log = reached;',
-  "is.reach = (n) => { if (is.log === '' || is.seen.has(n)) return; is.seen.add(n); appendFileSync(is.log, n + ' '); };",
+  "is.reach = (n) => { if (is.log === '' || is.seen.has(n)) return; is.seen.add(n); append(is.log, n + ' '); };",
   'is.either = (yes, no, value) => is(yes) ? true : is(no) ? false : value;',
   "is.operate = (n, one, other, a, b) => { switch (is(n) ? other : one) { case '<': return a < b;",
   "case '<=': return a <= b; case '>': return a > b; case '>=': return a >= b; case '+': return a + b; default: return a - b; } };",
@@ -129,6 +136,31 @@ function isTruth(node) {
 
 function isText(node) {
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
+}
+
+// A text for people. No test should depend on its words, nor on the conditions that choose them.
+function isMessage(node) {
+  if (ts.isParenthesizedExpression(node)) return isMessage(node.expression);
+  if (ts.isConditionalExpression(node)) {
+    const branches = [node.whenTrue, node.whenFalse];
+    return branches.some(isMessage) && branches.every((each) => isMessage(each) || each.text === '');
+  }
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === K.PlusToken)
+    return isMessage(node.left) || isMessage(node.right);
+  if (!isText(node)) return false;
+  const words = [node.head ?? node, ...(node.templateSpans ?? []).map(({ literal }) => literal)].map(
+    ({ text }) => text,
+  );
+  return /[a-z]{2} [a-z]|[a-z]{3}[.;:,]? $/.test(words.join('_')) && !/\b[A-Z]{3,} /.test(words.join('_'));
+}
+
+// A line for people, such as `note(text)`.
+function isNote(node) {
+  return (
+    ts.isExpressionStatement(node) &&
+    ts.isCallExpression(node.expression) &&
+    /^(\w+\.)?(note|warn)$/.test(node.expression.expression.getText())
+  );
 }
 
 function isTemplate(node) {

@@ -1,10 +1,9 @@
-import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
-import { clearTimeout } from 'node:timers';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { explanations, sample } from './sample.mjs';
+import { Runner, Tests } from './tests.mjs';
 import { makeTree } from './tree.mjs';
 
 const usage = `npm run mutants -- [--files TEXT]... [--sample N] [--seed S] [--mutant ID] [--list]
@@ -16,9 +15,11 @@ Breaks the code that decides about money in one place at a time, and runs the te
   --seed S        the seed of the sample (default 1)
   --mutant ID     one mutant, by its number or as the report names it
   --tests PATH    only test files below PATH (default: all); may be given several times
+  --seconds N     only the quickest tests that reach a mutant, N seconds of them (default: all)
   --jobs N        mutants at a time (default 1)
   --list          print the mutants, run nothing
 
+The first run records for minutes which tests reach which mutants. A run that is stopped goes on there.
 Exits 1 if a mutant survives that test/mutants.md does not explain.
 `;
 
@@ -29,6 +30,7 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     mutant: { type: 'string' },
     tests: { type: 'string', multiple: true, default: ['test/'] },
+    seconds: { type: 'string', default: 'Infinity' },
     jobs: { type: 'string', default: '1' },
     list: { type: 'boolean', default: false },
     help: { type: 'boolean', short: 'h', default: false },
@@ -44,17 +46,31 @@ async function main() {
   const chosen = choose(makeTree(tree, note));
   if (chosen.length === 0) throw new Error('No mutant is chosen.');
   if (values.list) return chosen.forEach(({ number, id, text }) => console.log(`${number}  ${id}  ${text}`));
-  const reached = await coverage();
-  const queue = [...chosen];
-  const results = [];
-  const work = async () => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      const result = await run(next, reached);
-      results.push(result);
-      note(`${results.length}/${chosen.length}  ${result.outcome.padEnd(9)}  ${next.id}  ${next.text}`);
-    }
+  const runners = await Promise.all(Array.from({ length: Number(values.jobs) }, () => Runner.open(tree)));
+  const each = (items, action) => {
+    const queue = [...items];
+    const work = async (runner) => {
+      for (let next = queue.shift(); next !== undefined; next = queue.shift()) await action(runner, next);
+    };
+    return Promise.all(runners.map(work));
   };
-  await Promise.all(Array.from({ length: Number(values.jobs) }, work));
+  const tests = new Tests(tree);
+  const files = runners[0].files.filter((file) => values.tests.some((folder) => file.startsWith(folder)));
+  await each(
+    files.filter((file) => !tests.isRecorded(file)),
+    async (runner, file) => {
+      const isFit = await tests.record(runner, file);
+      note(isFit ? `recorded  ${file}` : `Fails without a mutant, and is left out: ${file}`);
+    },
+  );
+  tests.read(files);
+  const results = [];
+  await each(chosen, async (runner, mutant) => {
+    const outcome = await tests.judge(runner, mutant.number, 1000 * Number(values.seconds));
+    results.push({ mutant, outcome });
+    note(`${results.length}/${chosen.length}  ${outcome.padEnd(9)}  ${mutant.id}  ${mutant.text}`);
+  });
+  for (const runner of runners) runner.close();
   report(results);
 }
 
@@ -65,84 +81,9 @@ function choose(mutants) {
   return values.sample === undefined ? of : sample(of, Number(values.sample), values.seed);
 }
 
-/** Runs the tests once without a mutant; returns which test files reach which mutants, and how long each takes. */
-async function coverage() {
-  const key = values.tests.join('+').replaceAll('/', '_');
-  const path = join(tree, `reached-${key}.json`);
-  if (!existsSync(path)) {
-    note('Running the tests once, to see which of them reach which mutants');
-    const folder = join(tree, 'reached');
-    rmSync(folder, { recursive: true, force: true });
-    mkdirSync(folder);
-    const output = join(tree, 'tests.json');
-    const flags = ['--reporter=json', `--outputFile=${output}`];
-    await vitest([...flags, ...values.tests], { MGW_REACHED: folder }, 2 ** 31 - 1);
-    const { testResults } = JSON.parse(readFileSync(output, 'utf8'));
-    const broken = testResults.filter(({ status }) => status !== 'passed').map(({ name }) => name);
-    for (const name of broken) note(`Fails without a mutant, and is left out: ${name}`);
-    const ms = new Map(testResults.map(({ name, startTime, endTime }) => [name, endTime - startTime]));
-    const files = readdirSync(folder)
-      .map((name) => ({ file: name.replaceAll('+', '/'), numbers: readFileSync(join(folder, name), 'utf8') }))
-      .filter(({ file }) => !broken.includes(join(tree, file)))
-      .map(({ file, numbers }) => ({
-        file,
-        ms: ms.get(join(tree, file)) ?? 0,
-        numbers: [...new Set(numbers.trim().split(' ').map(Number))],
-      }));
-    writeFileSync(path, JSON.stringify(files));
-  }
-  const files = JSON.parse(readFileSync(path, 'utf8'));
-  const reached = new Map();
-  for (const { file, ms, numbers } of files.sort((a, b) => a.ms - b.ms))
-    for (const number of numbers) reached.set(number, [...(reached.get(number) ?? []), { file, ms }]);
-  return reached;
-}
-
-// The quick tests come first, since they kill most mutants.
-async function run(mutant, reached) {
-  const files = [...(reached.get(mutant.number) ?? [])];
-  if (files.length === 0) return { mutant, outcome: 'unreached' };
-  for (let budget = 5000; files.length > 0; budget *= 3) {
-    const fit = files.findIndex((_, index) => total(files.slice(0, index + 1)) > budget);
-    const some = files.splice(0, fit === -1 ? files.length : Math.max(1, fit));
-    const limit = 60_000 + 5 * total(some);
-    const code = await vitest(
-      ['--bail=1', '--reporter=json', '--outputFile=/dev/null', ...some.map(({ file }) => file)],
-      { PATH: `${process.env.PATH}:mgw-mutant=${mutant.number}=` },
-      limit,
-    );
-    if (code !== 0) return { mutant, outcome: code === undefined ? 'hung' : 'killed', by: some };
-  }
-  return { mutant, outcome: 'survived' };
-}
-
-function total(files) {
-  return files.reduce((sum, { ms }) => sum + ms, 0);
-}
-
-// Undefined if it takes longer than the limit.
-function vitest(args, env, limitMs) {
-  const options = { cwd: tree, env: { ...process.env, ...env }, stdio: 'ignore', detached: true };
-  const child = spawn(
-    process.execPath,
-    [resolve('node_modules/vitest/vitest.mjs'), 'run', '--maxWorkers=2', ...args],
-    options,
-  );
-  return new Promise((done) => {
-    const timer = setTimeout(() => {
-      process.kill(-child.pid, 'SIGKILL');
-      done(undefined);
-    }, limitMs);
-    child.on('exit', (code) => {
-      clearTimeout(timer);
-      done(code ?? 1);
-    });
-  });
-}
-
 function report(results) {
   const of = (...outcomes) => results.filter(({ outcome }) => outcomes.includes(outcome));
-  const killed = of('killed', 'hung').length;
+  const killed = of('killed').length;
   const explained = explanations(readFileSync('test/mutants.md', 'utf8'));
   const survivors = of('survived', 'unreached').sort((a, b) => a.mutant.number - b.mutant.number);
   let open = 0;

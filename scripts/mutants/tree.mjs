@@ -13,26 +13,42 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { instrument } from './instrument.mjs';
 
-/** The source that decides about money. */
-export const moneyPath = /^src\/(flows|payment|budget|ledger)\/.*\.ts$/;
+/** The source that decides about money, with the claims. */
+export const moneyPath =
+  /^src\/((flows|payment|budget|ledger)\/.*|jobs\/(submit|create-or-resume|charge-outcome|forget))\.ts$/;
 
-const isOfTool = /^(scripts\/mutants\/(main|sample)\.mjs|test\/mutants\.md)$/;
+/** The file, in the copy, with what the tests of a file reach. */
+export function recordOf(file) {
+  return `reached/${file.replaceAll('/', '+')}.json`;
+}
+
+const isOfTool = /^(scripts\/mutants\/(main|sample|tests|runner)\.mjs|test\/mutants\.md)$/;
 
 // Builds the tree once, and not before each run.
 const noBuild = 'export default function setup(): void {}\n';
 
-// Records which mutants each test file reaches, in its own process and in those that it starts.
+// Records which mutants each test reaches, in its own process and in those that it starts. Tests that run concurrently, and
+// what runs outside of tests, are recorded together.
 const recording = `
 const reached = process.env['MGW_REACHED'];
-if (reached !== undefined) {
-  const { filepath } = (globalThis as unknown as { __vitest_worker__: { filepath: string } }).__vitest_worker__;
-  const name = filepath.slice(process.cwd().length + 1).replaceAll('/', '+');
-  process.env['PATH'] += \`:mgw-mutant=-1=\${reached}/\${name}\`;
+if (reached) {
+  const path = process.env['PATH'] ?? '';
+  const recordAs = (name: string): void => {
+    process.env['PATH'] = path.replace(/=$/, \`=\${reached}/\${name}\`);
+    const { __mgwMutants: mutants } = globalThis as unknown as { __mgwMutants?: { log: string; seen: Set<string> } };
+    if (mutants === undefined) return;
+    mutants.log = \`\${reached}/\${name}\`;
+    mutants.seen.clear();
+  };
+  recordAs('all');
+  beforeEach(({ task }) => recordAs(task.concurrent ? 'all' : task.id));
+  afterEach(() => recordAs('all'));
 }
 `;
 
 /**
- * Copies the project into a folder, with every mutant in its source, and builds it there. A copy of the same content is used again.
+ * Copies the project into a folder, with every mutant in its source, and builds it there. A copy of the same
+ * source is used again, with what its tests reach.
  * @returns all mutants, each with its number
  */
 export function makeTree(tree, note) {
@@ -40,14 +56,26 @@ export function makeTree(tree, note) {
     .toString()
     .split('\0')
     .filter((name) => statSync(name, { throwIfNoEntry: false })?.isFile() === true);
-  const hash = createHash('sha256');
-  for (const name of names.filter((each) => !isOfTool.test(each)))
-    hash.update(`${name}\0`).update(readFileSync(name));
-  const content = hash.digest('hex');
+  const isTest = (name) => name.endsWith('.test.ts');
+  const hashOf = (text) => createHash('sha256').update(text).digest('hex');
+  const hashes = names
+    .filter((each) => !isOfTool.test(each))
+    .map((name) => [name, hashOf(readFileSync(name))]);
+  const content = hashOf(JSON.stringify(hashes.filter(([name]) => !isTest(name))));
+  const tests = Object.fromEntries(hashes.filter(([name]) => isTest(name)));
   const index = join(tree, 'mutants.json');
-  if (existsSync(index)) {
-    const made = JSON.parse(readFileSync(index, 'utf8'));
-    if (made.content === content) return made.mutants;
+  const made = existsSync(index) ? JSON.parse(readFileSync(index, 'utf8')) : undefined;
+  if (made?.content === content) {
+    const changed = [...Object.keys(made.tests), ...Object.keys(tests)].filter(
+      (each) => made.tests[each] !== tests[each],
+    );
+    for (const name of changed) {
+      rmSync(join(tree, name), { force: true });
+      rmSync(join(tree, recordOf(name)), { force: true });
+      if (name in tests) cpSync(name, join(tree, name));
+    }
+    writeFileSync(index, JSON.stringify({ ...made, tests }));
+    return made.mutants;
   }
   note('Building a copy that holds every mutant');
   rmSync(tree, { recursive: true, force: true });
@@ -74,9 +102,10 @@ export function makeTree(tree, note) {
     'await openLauncher();',
     `${recording}\nawait openLauncher();`,
   );
+  change(join(tree, 'test/support/each-file.ts'), 'import { afterEach }', 'import { afterEach, beforeEach }');
   // Each test file gets a process of its own, so that it sees what a module does when it is loaded.
   change(join(tree, 'vitest.config.ts'), 'isolate: false', 'isolate: true');
-  writeFileSync(index, JSON.stringify({ content, mutants }));
+  writeFileSync(index, JSON.stringify({ content, tests, mutants }));
   return mutants;
 }
 

@@ -1,0 +1,158 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { clearTimeout, setTimeout } from 'node:timers';
+import { recordOf } from './tree.mjs';
+
+/** A process that runs tests of the copy. */
+export class Runner {
+  /** All test files but those of the tool, which use its runtime. */
+  files = [];
+  #tree;
+  #child;
+
+  static async open(tree) {
+    const runner = new Runner();
+    runner.#tree = tree;
+    await runner.#start();
+    return runner;
+  }
+
+  async #start() {
+    const options = { cwd: this.#tree, stdio: ['ignore', 'ignore', 'ignore', 'ipc'], detached: true };
+    this.#child = fork(join(import.meta.dirname, 'runner.mjs'), options);
+    const [files] = await once(this.#child, 'message');
+    this.files = files.filter((file) => !file.startsWith('test/mutants/'));
+  }
+
+  /**
+   * Runs tests of some files, up to the first that fails.
+   * @returns undefined if they take too long or end their process
+   */
+  async run(tests, limitMs, { mutant = -1, reached = '' } = {}) {
+    const ended = new AbortController();
+    const end = () => ended.abort();
+    const timer = setTimeout(end, limitMs);
+    this.#child.once('exit', end);
+    this.#child.send({ tests, mutant, reached });
+    try {
+      return (await once(this.#child, 'message', { signal: ended.signal }))[0];
+    } catch {
+      this.close();
+      await this.#start();
+      return undefined;
+    } finally {
+      clearTimeout(timer);
+      this.#child.off('exit', end);
+    }
+  }
+
+  close() {
+    process.kill(-this.#child.pid, 'SIGKILL');
+  }
+}
+
+/** Which tests reach which mutants, also in the processes that they start, and whether one notices a mutant. */
+export class Tests {
+  #tree;
+  /** By the number of a mutant: the tests that reach it, the quickest first. One of a whole file has its path as id. */
+  #reaching = new Map();
+  /** Whether a test passes without a mutant and without the others of its file, by its id. */
+  #passes = new Map();
+
+  constructor(tree) {
+    this.#tree = tree;
+    mkdirSync(join(tree, 'reached'), { recursive: true });
+  }
+
+  isRecorded(file) {
+    return existsSync(join(this.#tree, recordOf(file)));
+  }
+
+  /** Runs a file without a mutant, and records what its tests reach. */
+  async record(runner, file) {
+    const logs = mkdtempSync(join(this.#tree, 'log-'));
+    const answer = await runner.run([[file, 'all']], 600_000, { reached: logs });
+    const isFit = answer?.failed.length === 0;
+    const ms = answer?.ran.reduce((sum, each) => sum + each.ms, 0);
+    // What is reached outside a single test may matter to all of the file.
+    const tests = isFit
+      ? [...answer.ran.map((each) => ({ ...each, log: each.id })), { id: file, ms, log: 'all' }]
+      : [];
+    const logged = new Set(readdirSync(logs));
+    const reached = tests
+      .filter(({ log }) => logged.has(log))
+      .map(({ id, ms, log }) => {
+        const numbers = readFileSync(join(logs, log), 'utf8').trim().split(' ').map(Number);
+        return { file, id, ms, numbers: [...new Set(numbers)] };
+      });
+    rmSync(logs, { recursive: true });
+    writeFileSync(join(this.#tree, recordOf(file)), JSON.stringify(reached));
+    return isFit;
+  }
+
+  /** Reads what {@link record} has written. */
+  read(files) {
+    const tests = files.flatMap((file) => JSON.parse(readFileSync(join(this.#tree, recordOf(file)), 'utf8')));
+    for (const { numbers, ...test } of tests.sort((a, b) => a.ms - b.ms))
+      for (const number of numbers) this.#reaching.set(number, [...(this.#reaching.get(number) ?? []), test]);
+  }
+
+  /**
+   * Runs the tests that reach a mutant until one fails. The quick ones come first, since they kill most mutants; those
+   * that together take longer than the limit are left out.
+   */
+  async judge(runner, mutant, limitMs) {
+    const all = this.#reaching.get(mutant) ?? [];
+    let tests = all.filter((_, index) => index === 0 || total(all.slice(0, index + 1)) <= limitMs);
+    if (tests.length === 0) return 'unreached';
+    for (let budget = 2000; ; budget *= 3) {
+      tests = tests.filter(({ id }) => this.#passes.get(id) !== false);
+      if (tests.length === 0) return 'survived';
+      const fit = tests.findIndex((_, index) => total(tests.slice(0, index + 1)) > budget);
+      const some = tests.slice(0, fit === -1 ? tests.length : Math.max(1, fit));
+      const answer = await runner.run(grouped(some), limitOf(some), { mutant });
+      if (answer === undefined) return 'killed';
+      for (const failed of answer.failed) {
+        const test = some.find(({ id }) => id === failed);
+        if (test === undefined || (await this.#passesAlone(runner, test))) return 'killed';
+      }
+      if (answer.failed.length === 0) tests = tests.slice(some.length);
+    }
+  }
+
+  // A test may need an earlier one of its file, which does not reach the mutant.
+  async #passesAlone(runner, test) {
+    if (!this.#passes.has(test.id)) {
+      const answer = await runner.run(grouped([test]), limitOf([test]));
+      this.#passes.set(test.id, answer?.failed.length === 0);
+    }
+    return this.#passes.get(test.id);
+  }
+}
+
+function grouped(tests) {
+  const files = new Map();
+  for (const { file, id } of tests) {
+    const ids = files.get(file) ?? [];
+    files.set(file, id === file || ids === 'all' ? 'all' : [...ids, id]);
+  }
+  return [...files];
+}
+
+function total(tests) {
+  return tests.reduce((sum, { ms }) => sum + ms, 0);
+}
+
+function limitOf(tests) {
+  return 60_000 + 5 * total(tests);
+}
