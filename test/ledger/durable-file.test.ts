@@ -39,6 +39,16 @@ it.each<[string, (path: string) => Promise<unknown>, string[]]>([
   expect(await operationsOf(freshFolder(), act)).toEqual(operations);
 });
 
+// The other process may die before its own sync, and this one relies on the file.
+it('createExclusively makes the file of another process durable', async () => {
+  const folder = freshFolder();
+  writeFileSync(join(folder, 'file'), 'text');
+  const operations = await operationsOf(folder, async (path) => {
+    expect(await createExclusively(path, 'other')).toBe(false);
+  });
+  expect(operations).toContain('sync folder');
+});
+
 it('appendFile syncs what it wrote unless it need not be durable', async () => {
   const folder = freshFolder();
   writeFileSync(join(folder, 'file'), 'a line\n');

@@ -16,14 +16,14 @@ import fs, {
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { jobIdForm, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -252,6 +252,22 @@ describe('a claim', () => {
     await expect(ledger.claim('send', 'mine')).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
     expect(await ledger.claimed('send')).toBeUndefined();
     expect(readdirSync(join(state, 'claims'))).not.toContain('send');
+  });
+
+  // After a power cut, an attempt without a record would look like a job that was lost.
+  it('of an attempt is made after the names of all records are durable, whoever created them', async () => {
+    const { ledger, state, id } = await made();
+    await ledger.claim('first', 'mine');
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path = '' }, run) => {
+      const note = (): void => void seen.push(`${name} ${relative(state, path)}`);
+      const result = run();
+      if (!(result instanceof Promise)) note();
+      return result instanceof Promise ? result.then(note) : result;
+    });
+    await ledger.claim(names.attempt(id, 1), 'mine');
+    expect(seen[0]).toBe('sync jobs');
   });
 
   it.each(['EIO', 'EEXIST'])(
