@@ -39,25 +39,30 @@ export class Runner {
    * @returns undefined if they take too long or end their process
    */
   async run(tests, limitMs, { mutant = -1, reached = '' } = {}) {
-    const ended = new AbortController();
-    const end = () => ended.abort();
-    const timer = setTimeout(end, limitMs);
-    this.#child.once('exit', end);
-    this.#child.send({ tests, mutant, reached });
-    try {
-      return (await once(this.#child, 'message', { signal: ended.signal }))[0];
-    } catch {
+    const child = this.#child;
+    child.send({ tests, mutant, reached });
+    const answer = await new Promise((resolve) => {
+      const end = (value) => {
+        clearTimeout(timer);
+        child.removeAllListeners();
+        resolve(value);
+      };
+      const timer = setTimeout(end, limitMs);
+      child.once('message', end).once('exit', () => end());
+    });
+    if (answer === undefined) {
       this.close();
       await this.#start();
-      return undefined;
-    } finally {
-      clearTimeout(timer);
-      this.#child.off('exit', end);
     }
+    return answer;
   }
 
   close() {
-    process.kill(-this.#child.pid, 'SIGKILL');
+    try {
+      process.kill(-this.#child.pid, 'SIGKILL');
+    } catch {
+      // It has ended.
+    }
   }
 }
 
