@@ -60,8 +60,6 @@ export function readRecording(path: string): Recording {
   return { moments: momentsOf(entries, contents), contents };
 }
 
-const removals = new Set(['unlink', 'rm', 'rmdir']);
-
 function momentsOf(entries: readonly Entry[], contents: Map<string, Buffer>): Moment[] {
   const trees = entries.flatMap((entry) => (entry.kind === 'tree' ? [entry.tree] : []));
   const created = entries.filter((entry) => entry.kind === 'created');
@@ -72,7 +70,7 @@ function momentsOf(entries: readonly Entry[], contents: Map<string, Buffer>): Mo
     if (entry.kind === 'content' || entry.kind === 'tree') continue;
     if (entry.kind === 'operation') {
       const [before = {}, after = {}] = [trees[entry.before], trees[entry.after]];
-      disk.change(before, after, removals.has(entry.name));
+      disk.change(before, after, entry.name);
       if (entry.synced !== undefined) disk.sync(entry.synced, before);
     } else if (entry.kind === 'printed') printed += entry.text;
     else if (entry.kind === 'created') known += 1;

@@ -4,7 +4,9 @@ import { hashOf, rootOf, type Contents, type Inode, type Tree } from './tree.ts'
 export const remains = {
   lost: 'nothing that was not synced is there',
   removed: 'nothing that was not synced is there, but for removals',
+  renamed: 'nothing that was not synced is there, but for what was renamed',
   named: 'names are there, bytes that were not synced are not',
+  zeroed: 'names are there, and zeros in the place of bytes that were not synced',
   torn: 'names are there, and half of the bytes that were not synced',
   kept: 'everything is there, as after kill -9',
 } as const;
@@ -20,14 +22,19 @@ export class UnsyncedDisk {
   readonly #synced: Map<string, Inode>;
   /** The last state of each inode, also after its last name was removed. */
   readonly #seen: Map<string, Inode>;
-  /** Removed names, as `folder/name/inode`. */
+  /** Names that removals and renames took away, as `folder/name/inode`. */
   readonly #removed: Set<string>;
+  readonly #movedAway: Set<string>;
+  /** Names that renames gave: their inodes by `folder/name`. */
+  readonly #movedTo: Map<string, string>;
 
   constructor(tree: Tree, from?: UnsyncedDisk) {
     this.#now = tree;
     this.#synced = new Map(from === undefined ? Object.entries(tree) : from.#synced);
     this.#seen = new Map(from === undefined ? Object.entries(tree) : from.#seen);
     this.#removed = new Set(from === undefined ? [] : from.#removed);
+    this.#movedAway = new Set(from === undefined ? [] : from.#movedAway);
+    this.#movedTo = new Map(from === undefined ? [] : from.#movedTo);
   }
 
   /** A snapshot of this disk. */
@@ -36,12 +43,22 @@ export class UnsyncedDisk {
   }
 
   /** An operation changed the disk from `before` to `after`. */
-  change(before: Tree, after: Tree, isRemoval: boolean): void {
+  change(before: Tree, after: Tree, operation: string): void {
     this.#now = after;
     for (const [id, inode] of Object.entries(after)) this.#seen.set(id, inode);
-    if (isRemoval)
-      for (const name of namesIn(before).filter((each) => !namesIn(after).includes(each)))
-        this.#removed.add(name);
+    const [was, is] = [namesIn(before), namesIn(after)];
+    const away = removals.has(operation)
+      ? this.#removed
+      : operation === 'rename'
+        ? this.#movedAway
+        : undefined;
+    for (const name of was.filter((each) => !is.includes(each))) away?.add(name);
+    if (operation !== 'rename') return;
+    for (const name of is.filter((each) => !was.includes(each))) {
+      const end = name.lastIndexOf('/');
+      this.#movedAway.delete(name);
+      this.#movedTo.set(name.slice(0, end), name.slice(end + 1));
+    }
   }
 
   /** A file or a folder is safe as it was in a tree: what was there before the sync began. */
@@ -74,13 +91,18 @@ export class UnsyncedDisk {
   }
 
   #namesAfter(folder: string, what: Remains): Record<string, string> {
-    const certain = what === 'lost' || what === 'removed' ? this.#synced.get(folder) : this.#now[folder];
-    const names = Object.entries(certain?.names ?? {});
-    const isGone = ([name, id]: [string, string]): boolean =>
-      what === 'removed' && this.#removed.has(`${folder}/${name}/${id}`);
-    return Object.fromEntries(names.filter((each) => !isGone(each)));
+    const isSyncedOnly = what === 'lost' || what === 'removed' || what === 'renamed';
+    const names = (isSyncedOnly ? this.#synced.get(folder) : this.#now[folder])?.names ?? {};
+    const gone = what === 'removed' ? this.#removed : what === 'renamed' ? this.#movedAway : undefined;
+    const kept = Object.entries(names).filter(([name, id]) => gone?.has(`${folder}/${name}/${id}`) !== true);
+    const moved = Object.entries(this.#now[folder]?.names ?? {}).filter(
+      ([name, id]) => what === 'renamed' && this.#movedTo.get(`${folder}/${name}`) === id,
+    );
+    return Object.fromEntries([...kept, ...moved]);
   }
 }
+
+const removals = new Set(['unlink', 'rm', 'rmdir']);
 
 function namesIn(tree: Tree): string[] {
   return Object.entries(tree).flatMap(([folder, { names = {} }]) =>
@@ -93,7 +115,8 @@ function bytesOf(inode: Inode | undefined, contents: Contents): Buffer {
 }
 
 function bytesAfter(what: Remains, synced: Buffer, now: Buffer): Buffer {
-  if (what !== 'torn') return synced;
+  if (what !== 'torn' && what !== 'zeroed') return synced;
   const from = now.subarray(0, synced.length).equals(synced) ? synced.length : 0;
-  return now.subarray(0, from + Math.ceil((now.length - from) / 2));
+  if (what === 'torn') return now.subarray(0, from + Math.ceil((now.length - from) / 2));
+  return Buffer.concat([now.subarray(0, from), Buffer.alloc(now.length - from)]);
 }
