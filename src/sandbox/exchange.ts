@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AuthScheme, Caller } from './auth.ts';
-import type { FaultHit, FaultName } from './fault-catalogue.ts';
+import type { FaultHit, FaultName } from './faults.ts';
 import type { Area } from './models.ts';
 
 /** The limits for all clients of a state directory together. An absent member is unlimited. */

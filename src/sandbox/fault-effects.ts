@@ -11,7 +11,7 @@ import {
   type Route,
 } from './exchange.ts';
 import { spanOf } from './files.ts';
-import { canStrike, FAULTS, type FaultHit, type FaultName } from './fault-catalogue.ts';
+import { canStrike, FAULTS, type FaultHit, type FaultName } from './faults.ts';
 
 /** The effect of a fault on a call. Faults that decide the outcome of a task or stream are elsewhere. */
 interface Effect {

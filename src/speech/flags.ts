@@ -1,5 +1,5 @@
 import { type JsonObject, textAt } from '../json.ts';
-import { text } from '../protocols/violations.ts';
+import { text } from '../protocols/flag.ts';
 import type { Flag, Quantity } from '../protocols/protocol.ts';
 
 /** The flags of `mgw tts` that set fields of the body (specification 2.6). */

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { addServeOptions, serve } from '../../src/cli/commands/sandbox/serve.ts';
 import { createContext } from '../../src/cli/context.ts';
 import { rules as settings } from '../../src/config/rules.ts';
-import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
+import { FAULTS } from '../../src/sandbox/faults.ts';
 import { MAGIC_WORDS } from '../../src/sandbox/tasks.ts';
 import { canaryKey, type CliResult, type User } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';

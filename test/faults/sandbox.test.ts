@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
+import { FAULTS } from '../../src/sandbox/faults.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { verify } from '../../src/sandbox/verify.ts';

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { MgwError } from '../../src/errors.ts';
 import { parseJson, type Json, type JsonObject } from '../../src/json.ts';
 import { compose, longName, type ComposeInput } from '../../src/protocols/compose.ts';
-import { text, wholeNumber } from '../../src/protocols/violations.ts';
+import { text, wholeNumber } from '../../src/protocols/flag.ts';
 import type { Flag, Protocol } from '../../src/protocols/protocol.ts';
 
 const flags: Flag[] = [

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
-import { FAULTS } from '../../src/sandbox/fault-catalogue.ts';
 import {
+  FAULTS,
   FaultSyntaxError,
   forgetFaults,
   parseFaults,

@@ -129,7 +129,7 @@ async function batches(context: Context): Promise<string[]> {
 }
 
 async function faults(): Promise<Offer> {
-  const { FAULTS } = await import('../../sandbox/fault-catalogue.ts');
+  const { FAULTS } = await import('../../sandbox/faults.ts');
   return { words: FAULTS.map(({ name, does }) => ({ word: name, about: does })) };
 }
 

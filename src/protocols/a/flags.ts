@@ -1,4 +1,4 @@
-import { switchFlag, valueFlag, wholeNumber } from '../violations.ts';
+import { switchFlag, valueFlag, wholeNumber } from '../flag.ts';
 import { type Flag, isStoredName } from '../protocol.ts';
 import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';

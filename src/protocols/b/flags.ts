@@ -1,5 +1,5 @@
 import type { Json } from '../../json.ts';
-import { listFlag, oneOf, switchFlag, text, valueFlag, wholeNumber } from '../violations.ts';
+import { listFlag, oneOf, switchFlag, text, valueFlag, wholeNumber } from '../flag.ts';
 import type { Flag } from '../protocol.ts';
 
 const assets = { group: 'Assets' };

@@ -1,4 +1,4 @@
-import { decimalNumber, listFlag, switchFlag, valueFlag } from '../violations.ts';
+import { decimalNumber, listFlag, switchFlag, valueFlag } from '../flag.ts';
 import type { Flag } from '../protocol.ts';
 import { ratios } from './models.ts';
 

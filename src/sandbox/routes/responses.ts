@@ -3,7 +3,7 @@ import { jsonObject } from '../body.ts';
 import { isObject } from '../state.ts';
 import { chargeFor } from '../bill.ts';
 import { insufficientQuota, modelNotFound, type Call, json, type Reply, type Route } from '../exchange.ts';
-import type { FaultHit } from '../fault-catalogue.ts';
+import type { FaultHit } from '../faults.ts';
 import { recordSent, recordFailure } from '../journal.ts';
 import { findModel, cost, priceFor } from '../models.ts';
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { isUnreachable, readBody } from '../body.ts';
 import { type Gateway, RefusedCall, type Reply } from '../exchange.ts';
-import type { FaultName } from '../fault-catalogue.ts';
+import type { FaultName } from '../faults.ts';
 import { type Request, parseRange } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';

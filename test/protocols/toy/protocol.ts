@@ -1,7 +1,7 @@
 import { bearer, jsonBody, jsonHeaders, type Reply } from '../../../src/exchange.ts';
 import { readFailure } from '../../../src/http/failures.ts';
 import { textAt, tryParseJson } from '../../../src/json.ts';
-import { valueFlag, wholeNumber } from '../../../src/protocols/violations.ts';
+import { valueFlag, wholeNumber } from '../../../src/protocols/flag.ts';
 import type { Protocol, QueryVerdict } from '../../../src/protocols/protocol.ts';
 import { isSuccess, judgeFailedSubmission, unreadable } from '../../../src/protocols/verdicts.ts';
 

@@ -97,7 +97,7 @@ function registerFaults(command: Command, run: Run): void {
 }
 
 async function faults({ io }: Context): Promise<Outcome> {
-  const { FAULTS } = await import('../../../sandbox/fault-catalogue.ts');
+  const { FAULTS } = await import('../../../sandbox/faults.ts');
   const { MAGIC_WORDS } = await import('../../../sandbox/tasks.ts');
   const width = columnsOf(io.stdout);
   const names = FAULTS.map(({ name, on, does }) => [name, on, does]);

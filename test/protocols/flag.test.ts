@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { decimalNumber, oneOf, text, wholeNumber } from '../../src/protocols/violations.ts';
+import { decimalNumber, oneOf, text, wholeNumber } from '../../src/protocols/flag.ts';
 
 describe('wholeNumber', () => {
   it.each([
