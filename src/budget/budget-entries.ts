@@ -45,7 +45,7 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
     const now = new Date(0).toISOString();
     if (limit !== undefined && there.limit === undefined)
       lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));
-    if (lines.length > 0) await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
+    await log.append(lines.map((line) => `\n${line}\n`).join(''), true);
     return lines.length > 0;
   } finally {
     await log.close();

@@ -5,7 +5,7 @@ import {
   writeBudgetRows,
 } from '../budget/budget-entries.ts';
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
-import { messageOf, MgwError } from '../errors.ts';
+import { MgwError } from '../errors.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 import { follow } from '../ledger/chain.ts';
 import { names } from '../ledger/names.ts';
@@ -94,11 +94,7 @@ export async function copyBudgetsIn(folder: string, database: Database): Promise
 export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
   let copied = 0;
   for (const { kind, name, budget } of await readBudgetRows(database)) {
-    const path = budgetPath(folder, kind, name);
-    const isWritten = await writeBudgetFile(path, budget).catch((error: unknown) => {
-      throw new MgwError('local_io', `The budget ${name}: ${messageOf(error)}`, { cause: error });
-    });
-    if (isWritten) copied += 1;
+    if (await writeBudgetFile(budgetPath(folder, kind, name), budget)) copied += 1;
   }
   return copied;
 }

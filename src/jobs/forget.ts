@@ -50,23 +50,26 @@ export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promis
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 
-// `kept`: the job has a handle, so it is not sent again. `closed`: this process claimed its next attempt.
+// `kept`: the job has a handle, so it is not sent again. `closed`: this process claimed its next attempt. Undefined if
+// the job has changed.
 async function keepFromSending(
   ledger: Ledger,
   job: Job,
   force: boolean,
-): Promise<'kept' | 'closed' | 'claimed' | 'again'> {
+): Promise<'kept' | 'closed' | 'claimed' | undefined> {
   if (job.handle !== undefined) return 'kept';
   const next = await nextAttempt(ledger, job);
   if (next === 'free') {
     const { owner } = await ledger.lease();
-    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined ? 'closed' : 'again';
+    return (await ledger.claim(attemptClaim(job), JSON.stringify(owner))) === undefined
+      ? 'closed'
+      : undefined;
   }
-  if (next === 'changed') return 'again';
+  if (next === 'changed') return undefined;
   if (force) return 'kept';
   if (next === 'claimed') return 'claimed';
   await ledger.append(job.id, eventOfEndedProcess(job, next));
-  return 'again';
+  return undefined;
 }
 
 /** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */

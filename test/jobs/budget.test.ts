@@ -130,6 +130,21 @@ describe('a payment under a budget', () => {
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
+  it('is refused if the budget has lost its limit meanwhile, with the command that sets one', async () => {
+    const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const raise = ['mgw', 'budget', 'set', 'clips'];
+    const allowances: JobDeps['allowances'] = () =>
+      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raise }]);
+    expect(await buy({ ...deps, allowances })).toMatchObject({
+      exit: 12,
+      error: {
+        charged: 'no',
+        next: [...raise, '0.4'],
+        message: expect.stringContaining('no limit') as string,
+      },
+    });
+  });
+
   it('gives its amount back if no connection is made', async () => {
     const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit: 6 });
@@ -321,6 +336,13 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
     await deps.ledger.append(id, { type: 'unknown', attempt: 2, error });
     await budget.reserve({ id: `${id}.dead2`, amount, owner: deadOwner() }, limit);
+    expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
+  });
+
+  it('gives nothing back if the record of the job is gone', async () => {
+    const { budget } = await payer('http://127.0.0.1:1', freshFolder());
+    const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
+    await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 

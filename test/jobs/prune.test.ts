@@ -130,6 +130,24 @@ describe('prune keeps, with --keys too,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
+  it('an old job whose last event is new', async () => {
+    const id = await make(accepted);
+    await ledger.append(id, { type: 'finished', state: 'failed', native_status: '', error });
+    expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { newer: 1 } });
+  });
+
+  it('a job on which a process begins to work just before it is removed', async () => {
+    const id = await make(failed);
+    const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
+    const { lifeOf } = ledger;
+    ledger.lifeOf = async (asked) => {
+      if ((await ledger.read(id))?.record.runs.length === 1) await ledger.append(id, began);
+      return lifeOf(asked);
+    };
+    expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { in_use: 1 } });
+    expect(await ledger.read(id)).toBeDefined();
+  });
+
   it('a piece of a longer text, as long as its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');

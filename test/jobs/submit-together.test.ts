@@ -184,6 +184,16 @@ describe('one key', () => {
   });
 });
 
+it('an interruption while another process claims a key: 130, nothing sent', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state);
+  const holder = { job: newJobId(1), fingerprint: 'another', owner: currentOwner() };
+  await deps.ledger.claim('key.k', holderText(holder));
+  deps.clock.onSleep = () => deps.soft.abort('SIGINT');
+  expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject({ exit: 130, error: { charged: 'no' } });
+  expect(server.requests).toHaveLength(0);
+});
+
 describe('one job', () => {
   it('two reruns of a dead run send once between them', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
@@ -334,6 +344,22 @@ describe('a claim without its event', () => {
     const order = orderOf({ key: 'k', deadline: deadlineIn(1000, deps.clock) });
     expect((await run(deps, order)).exit).toBe(8);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('of a living process ends the wait if this run is interrupted, or the job is removed', async () => {
+    for (const [act, ended] of [
+      [(deps: TestDeps) => deps.soft.abort('SIGINT'), { exit: 130, error: { charged: 'maybe' } }],
+      [
+        async ({ ledger }: TestDeps) => ledger.remove((await ledger.ids())[0] ?? ''),
+        { exit: 10, error: { charged: 'no', retry: 'safe' } },
+      ],
+    ] as const) {
+      const [server, state] = await claimedOnly(currentOwner());
+      const deps = await depsFor(server.url, state);
+      deps.clock.onSleep = () => act(deps);
+      expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject(ended);
+      expect(server.requests).toHaveLength(1);
+    }
   });
 
   it('after a refusal under a key makes the job unknown too', async () => {

@@ -562,6 +562,33 @@ describe('an event that cannot be recorded', () => {
     expect(jobText(state)).toContain('"type":"accepted"');
   });
 
+  it('of an earlier job that is resumed: exit 10, and a new job if it was removed', async () => {
+    for (const isRemoved of [false, true]) {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(says({}, 429));
+      const { job } = await run(await depsFor(server.url, state, { retries: 0 }));
+      const { ledger, ...deps } = await depsFor(server.url, state);
+      const append: typeof ledger.append = async (id, event) => {
+        if (id !== job?.id) return ledger.append(id, event);
+        if (isRemoved) await ledger.remove(id);
+        throw new MgwError('local_io', 'it cannot be written');
+      };
+      const ran = await run({ ...deps, ledger: { ...ledger, append } });
+      expect(ran.exit).toBe(isRemoved ? 0 : 10);
+      expect(ran.job?.id).not.toBe(job?.id);
+      expect(server.created).toBe(isRemoved ? 1 : 0);
+    }
+  });
+
+  it('of the acceptance, of which the disk says that it is: exit 10 with the handle', async () => {
+    const server = await httpServer();
+    const { ledger, ...deps } = await depsFor(server.url, freshFolder());
+    const append: typeof ledger.append = (id, event) =>
+      event.type === 'accepted' ? Promise.resolve() : ledger.append(id, event);
+    const ran = await run({ ...deps, ledger: { ...ledger, append } });
+    expect(ran).toMatchObject({ exit: 10, error: { charged: 'yes', handle: 'task_0001' } });
+  });
+
   it.each<[JobEvent['type'], Answer, number, string]>([
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
