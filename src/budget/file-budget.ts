@@ -275,7 +275,6 @@ async function local<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();
   } catch (error) {
-    if (error instanceof MgwError) throw error;
     const why = messageOf(error);
     throw new MgwError('local_io', `The budget's file ${path} cannot be used: ${why}.`, {
       retry: 'safe',

@@ -13,6 +13,8 @@ import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { openBudgetLog, type BudgetLog } from '../../src/budget/file-budget.ts';
 import { MgwError } from '../../src/errors.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 
 async function textOf(log: BudgetLog): Promise<string> {
@@ -45,6 +47,15 @@ describe('the file of a budget', () => {
     await log.append('own\n', false);
     expect(await textOf(log)).toBe('own\n');
     await Promise.all([log.close(), file.close()]);
+  });
+
+  it('fails if only a part of an entry was written', async () => {
+    const path = join(freshFolder(), 'a.jsonl');
+    const log = await openBudgetLog(path);
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, half }, run) => (name === 'write' && half ? half() : run()));
+    await expect(log.append('an entry\n', true)).rejects.toMatchObject({ code: 'local_io' });
+    await log.close();
   });
 
   it('gives each reader every line once, from any writer', async () => {

@@ -70,6 +70,17 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.state()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
   });
 
+  it('counts a reservation once that is made again, since the answer to the first was lost', async () => {
+    const budget = await budgetIn();
+    const limit = { amount: decimalOf(3) };
+    for (let tries = 0; tries < 2; tries += 1)
+      expect(await budget.reserve(chargeOf('a', 2), limit)).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('b', 1), limit)).toEqual({ fits: true });
+    for (const again of ['a', 'b'])
+      expect(await budget.reserve(chargeOf(again, 1), { amount: decimalOf(9) })).toEqual({ fits: true });
+    expect(shown(await budget.state())).toMatchObject({ spent: '0', reserved: '3' });
+  });
+
   it('decides as that of plain files does, whatever is done to it', async () => {
     const { database } = await (await newPlace()).open();
     await fc.assert(

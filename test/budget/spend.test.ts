@@ -58,6 +58,13 @@ describe('what a job cost', () => {
     ['lost', [prepared(), sending(1, '2'), { type: 'unknown', attempt: 1, error }], ['2 doubt']],
     ['lost with its record', [prepared(), { type: 'unknown', attempt: 1, error }], ['unknown doubt']],
     ['damaged', [prepared(), undefined], ['unknown doubt']],
+    ['damaged while it was sent', [prepared(), sending(1, '2'), undefined], ['2 doubt']],
+    ['damaged, and accepted', [prepared(), undefined, sending(1, '2'), accepted()], ['2 spent']],
+    [
+      'damaged after it was turned away',
+      [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }, undefined],
+      ['unknown doubt'],
+    ],
     [
       'lost and found',
       [

@@ -1,16 +1,23 @@
-import { writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { expect, it } from 'vitest';
 import { appendFile, createExclusively, createFile, replaceFile } from '../../src/ledger/durable-file.ts';
 import { onEnd } from '../support/clean-ups.ts';
-import { watchDisk } from '../support/disk-operations.ts';
+import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 
 /** The operations of `act` on the folder, in their order, and those of them that had ended when `act` returned. */
-async function operationsOf(folder: string, act: (path: string) => Promise<unknown>): Promise<string[]> {
+async function operationsOf(
+  folder: string,
+  act: (path: string) => Promise<unknown>,
+  failure: (operation: DiskOperation) => string | false = () => false,
+): Promise<string[]> {
   const seen: string[] = [];
   onEnd(() => watchDisk(undefined));
-  await watchDisk(({ name, path = '' }, run) => {
+  await watchDisk((operation, run) => {
+    const { name, path = '' } = operation;
+    const code = failure(operation);
+    if (code !== false) throw Object.assign(new Error(code), { code });
     const file = path === folder ? 'folder' : basename(path).replace(/\.[\w-]+\.tmp$/, '.tmp');
     const note = (): void => void seen.push(`${name} ${file}`);
     const result = run();
@@ -56,6 +63,32 @@ it('appendFile syncs what it wrote unless it need not be durable', async () => {
     operationsOf(folder, (path) => appendFile(path, 'text\n', isDurable === undefined ? {} : { isDurable }));
   expect(await append()).toEqual(['open file', 'write file', 'sync file']);
   expect(await append(false)).toEqual(['open file', 'write file']);
+});
+
+it('appendFile fails if its file is removed meanwhile, with what it wrote', async () => {
+  const path = join(freshFolder(), 'file');
+  writeFileSync(path, 'a line\n');
+  onEnd(() => watchDisk(undefined));
+  await watchDisk(({ name }, run) => {
+    if (name === 'write') rmSync(path);
+    return run();
+  });
+  await expect(appendFile(path, 'text\n')).rejects.toMatchObject({ code: 'ENOENT' });
+});
+
+it('createExclusively creates a file once and durably if the disk has no hard links', async () => {
+  const folder = freshFolder();
+  const operations = await operationsOf(
+    folder,
+    async (path) => {
+      expect(await createExclusively(path, 'text')).toBe(true);
+      expect(await createExclusively(path, 'other')).toBe(false);
+    },
+    ({ name }) => name === 'link' && 'EPERM',
+  );
+  expect(readFileSync(join(folder, 'file'), 'utf8')).toBe('text');
+  expect(operations.slice(3, 6)).toEqual(['open file', 'write file', 'sync file']);
+  expect(operations.filter((each) => each === 'sync folder')).toHaveLength(2);
 });
 
 it('createFile without durability syncs nothing', async () => {

@@ -160,6 +160,28 @@ describe('a job', () => {
   });
 });
 
+describe('a job', () => {
+  it('counts as damaged if it cannot be read, but not if this process has too many files open', async () => {
+    const { ledger, path, id } = await made(sending());
+    const events = await ledger.events(id);
+    appendFileSync(path, 'more');
+    const { openSync } = fs;
+    const codes = ['EMFILE', 'EACCES'];
+    const opened = vi.spyOn(fs, 'openSync').mockImplementation((file, ...rest) => {
+      if (file === path) throw Object.assign(new Error('no'), { code: codes.shift() });
+      return openSync(file, ...rest);
+    });
+    syncBuiltinESMExports();
+    onEnd(() => {
+      opened.mockRestore();
+      syncBuiltinESMExports();
+    });
+    await expect(ledger.read(id)).rejects.toMatchObject({ code: 'local_io' });
+    expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
+    expect(events).toHaveLength(2);
+  });
+});
+
 describe('in place of a job’s file', () => {
   const odd: [string, (path: string) => void][] = [
     ['an empty file', (path) => writeFileSync(path, '')],
@@ -363,6 +385,14 @@ describe('an index', () => {
       await ledger.lookup('fingerprint', 'f9');
       expect(statSync(join(state, 'index.log')).size).toBe(length);
     }
+  });
+
+  it('is not needed to list the jobs', async () => {
+    const { ledger, state, id } = await made();
+    rmSync(join(state, 'index.log'));
+    mkdirSync(join(state, 'index.log'));
+    expect(await ledger.listed()).toEqual([id]);
+    expect(await ledger.ids()).toEqual([id]);
   });
 
   it('hides no job whichever bit of it flips', async () => {

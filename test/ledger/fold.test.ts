@@ -23,6 +23,10 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
+it('knows of no process whether it runs, if it is not told', () => {
+  expect(fold().record.lifeOf(owner)).toBe('unknown');
+});
+
 const sending = (attempt: number): JobEvent => ({ type: 'sending', attempt, owner });
 const accepted = (handle = 'task_1'): JobEvent => ({ type: 'accepted', handle });
 const ended = (type: 'unavailable' | 'rejected' | 'unknown', attempt: number): JobEvent => ({

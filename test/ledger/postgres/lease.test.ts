@@ -75,6 +75,19 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
+  it('of another machine is uncertain until it ends, and only if it is of that process', async () => {
+    const place = await newPlace();
+    const [{ keeper }, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
+    const { lease = '', instance } = (await other.keeper.lease()).owner;
+    const afar: Owner = { pid: 7, start: '1', host: 'afar', lease, instance };
+    const found = await keeper.uncertainLease(afar);
+    expect(found?.leftMs).toBeGreaterThan(0.9 * longMs);
+    expect(found?.until).toMatch(/^\d{4}-/);
+    expect(await keeper.uncertainLease({ ...afar, instance: 'another' })).toBeUndefined();
+    await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
+    expect(await keeper.uncertainLease(afar)).toBeUndefined();
+  });
+
   it('is one for all who ask at once', async () => {
     const { keeper } = await keeperIn(await newPlace(), longMs);
     const all = await Promise.all([keeper.lease(), keeper.lease(), keeper.lease()]);
