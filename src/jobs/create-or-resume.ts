@@ -1,7 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findJobById, follow, type FoundJob, type Link } from '../ledger/chain.ts';
-import { holderText, readHolder } from '../ledger/names.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { holderText, readHolder, readOwner } from '../ledger/names.ts';
+import { attemptClaim, nextAttempt } from './charge-outcome.ts';
 import { type JobDeps, fingerprintOf, recordedBody, type Order, checkNoSecret } from './order.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
@@ -90,7 +93,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
     }
     const job = await (earlier.job === undefined
       ? create(order, earlier, deps, began)
-      : begin(earlier.job, deps, began));
+      : begin(earlier.job, order, deps, began));
     if (job !== undefined) return job;
   }
 }
@@ -98,9 +101,9 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
 // A process claims a name a moment before it creates the job.
 const maxLooks = 40;
 
-async function pause({ clock, signals }: JobDeps): Promise<void> {
+async function pause({ clock, signals }: JobDeps, job?: Job): Promise<void> {
   await clock.sleep(50, signals.soft).catch(() => {
-    throw interruptedError(signals.soft, undefined, 'no');
+    throw interruptedError(signals.soft, job, job === undefined ? 'no' : 'maybe');
   });
 }
 
@@ -111,7 +114,13 @@ function needsPlace(job: Job | undefined, { goal }: Order): boolean {
 }
 
 // Undefined if the job was removed meanwhile.
-async function begin(job: Job, { ledger }: JobDeps, began: JobEvent): Promise<Job | undefined> {
+async function begin(
+  job: Job,
+  { deadline }: Order,
+  deps: JobDeps,
+  began: JobEvent,
+): Promise<Job | undefined> {
+  const { ledger } = deps;
   // A job in doubt is not changed: this run only reports it.
   if (shownState(job) === 'unknown') return job;
   try {
@@ -120,7 +129,19 @@ async function begin(job: Job, { ledger }: JobDeps, began: JobEvent): Promise<Jo
     if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
     throw error;
   }
-  return ledger.read(job.id);
+  for (;;) {
+    const last = await ledger.read(job.id);
+    const isOver = last === undefined || deadline.remainingMs() <= 0;
+    if (isOver || !(await isBeingRemoved(last, ledger))) return last;
+    await pause(deps, last);
+  }
+}
+
+// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen this run.
+async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
+  if (job.handle !== undefined || (await nextAttempt(ledger, job)) !== 'claimed') return false;
+  const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
+  return !job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
 }
 
 // Undefined if another process was quicker: the caller then looks for its job.

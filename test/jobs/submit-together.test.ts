@@ -172,16 +172,19 @@ describe('one key', () => {
     ['a dead process', deadOwner(), 0],
     ['a living process', currentOwner(), 2],
     ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
-  ])('that %s claimed for another submission without creating it: exit %i', async (_, owner, exit) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const deps = await depsFor(server.url, state);
-    const claimed = newJobId(1);
-    await deps.ledger.claim('key.k', holderText({ job: claimed, fingerprint: 'another', owner }));
-    const ran = await run(deps, orderOf({ key: 'k' }));
-    expect(ran.exit).toBe(exit);
-    expect(server.created).toBe(exit === 0 ? 1 : 0);
-    if (exit === 0) expect(await deps.ledger.create(claimed, [])).toBe(false);
-  });
+  ])(
+    'that %s claimed for another submission without creating it has an exit code of its own',
+    async (_, owner, exit) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const deps = await depsFor(server.url, state);
+      const claimed = newJobId(1);
+      await deps.ledger.claim('key.k', holderText({ job: claimed, fingerprint: 'another', owner }));
+      const ran = await run(deps, orderOf({ key: 'k' }));
+      expect(ran.exit).toBe(exit);
+      expect(server.created).toBe(exit === 0 ? 1 : 0);
+      if (exit === 0) expect(await deps.ledger.create(claimed, [])).toBe(false);
+    },
+  );
 });
 
 it('an interruption while another process claims a key: 130, nothing sent', async () => {
@@ -346,20 +349,41 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a living process ends the wait if this run is interrupted, or the job is removed', async () => {
-    for (const [act, ended] of [
-      [(deps: TestDeps) => deps.soft.abort('SIGINT'), { exit: 130, error: { charged: 'maybe' } }],
-      [
-        async ({ ledger }: TestDeps) => ledger.remove((await ledger.ids())[0] ?? ''),
-        { exit: 10, error: { charged: 'no', retry: 'safe' } },
-      ],
-    ] as const) {
-      const [server, state] = await claimedOnly(currentOwner());
-      const deps = await depsFor(server.url, state);
-      deps.clock.onSleep = () => act(deps);
-      expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject(ended);
-      expect(server.requests).toHaveLength(1);
-    }
+  it('of a living process ends the wait if this run is interrupted', async () => {
+    const [server, state] = await claimedOnly(currentOwner());
+    const deps = await depsFor(server.url, state);
+    deps.clock.onSleep = () => deps.soft.abort('SIGINT');
+    const ended = { exit: 130, error: { charged: 'maybe' } };
+    expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject(ended);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('of another run ends the wait if the job is removed by force', async () => {
+    const [server, state, id] = await claimedOnly(currentOwner());
+    const deps = await depsFor(server.url, state);
+    const other = { run: 'other', owner: currentOwner(), command: 'submit', ask: 'accept' } as const;
+    await deps.ledger.append(id, { type: 'began', ...other });
+    deps.clock.onSleep = () => deps.ledger.remove(id);
+    const ended = { exit: 10, error: { charged: 'no', retry: 'safe' } };
+    expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject(ended);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  it('of a process that removes the job is waited for: then its key makes another one', async () => {
+    const remover = { ...deadOwner(), host: 'elsewhere' };
+    const [server, state, id] = await claimedOnly(remover);
+    const deps = await depsFor(server.url, state);
+    const ledger: Ledger = {
+      ...deps.ledger,
+      lifeOf: async (owner) => {
+        if (owner.host !== 'elsewhere') return deps.ledger.lifeOf(owner);
+        await deps.ledger.remove(id);
+        return 'alive';
+      },
+    };
+    const ran = await run({ ...deps, ledger }, orderOf({ key: 'k' }));
+    expect(ran).toMatchObject({ exit: 0, job: { record: { attempts: 1 } } });
+    expect(server.created).toBe(1);
   });
 
   it('after a refusal under a key makes the job unknown too', async () => {

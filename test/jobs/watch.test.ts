@@ -405,8 +405,8 @@ describe('Protocol A', () => {
   }
 
   it('media inside the answer may take longer than a request, as long as they come', async () => {
-    const at = await sceneOf(a, operation, { requestTimeoutMs: 250 });
-    at.server.answers.push((_, response) => inPieces(inline, 20, 20, response));
+    const at = await sceneOf(a, operation, { requestTimeoutMs: 1500 });
+    at.server.answers.push((_, response) => inPieces(inline, 20, 100, response));
     const seen = await waitFor(at, a);
     expect(seen.spooled).toEqual([{ bytes: 60_000 }]);
     expect(at.server.requests).toHaveLength(1);

@@ -69,4 +69,13 @@ export const stories: Record<string, Plan> = {
       ...[335, 360, 375].map((at) => ({ at, what: 'switch' }) as const),
     ],
   },
+  'a run that began while its job was removed, between the last look for runs and the removal, was refused': {
+    seed: 4005833,
+    commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
+    incidents: [
+      ...[158, 160, 201, 206].map((at) => ({ at, what: 'switch' }) as const),
+      { after: 4, what: 'kill' },
+      { after: 6, what: 'switch' },
+    ],
+  },
 };
