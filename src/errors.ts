@@ -195,7 +195,7 @@ const words: Record<string, string> = {
   EEXIST: 'a file is in its place',
   ELOOP: 'it is a symbolic link',
   ENAMETOOLONG: 'the name is too long',
-  EFBIG: 'the file system takes no file of this size',
+  EFBIG: 'the file system does not support a file of this size',
 };
 
 // Errors that a user has to fix before the command can succeed.

@@ -27,7 +27,8 @@ export function ownCommand(): string[] {
   return executable().isSea() ? [execFile()] : [execFile(), join(packageFolder(), 'bin', 'mgw.js')];
 }
 
-// Without /proc, Node knows only the word that started it. By that word, the `mgw` of `sandbox exec` would start itself without end.
+// Without /proc, Node knows only the word that started it. By that word, the `mgw` of `sandbox exec` would start itself
+// endlessly.
 function execFile(): string {
   const { execPath, env } = process;
   if (execPath !== basename(execPath)) return resolve(execPath);

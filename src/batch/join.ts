@@ -47,7 +47,7 @@ export async function cutOf(batch: Batch, deps: PlanDeps, savedFile: SavedFile):
     if (track === undefined) cut.missing.push(planned);
     else clips.set(planned.id, { ...track, speech: [] });
     if (track !== undefined && countOf(planned.work) > 1)
-      cut.notes.push(`${planned.id} has ${countOf(planned.work)} videos: the first is taken.`);
+      cut.notes.push(`${planned.id} has ${countOf(planned.work)} videos: using the first.`);
   }
   for (const planned of rows) {
     const { row, work } = planned;

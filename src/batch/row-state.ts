@@ -135,7 +135,7 @@ function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefi
     return undefined;
   const all = differences(job.request as Json, recordedBody(submission.body).request, work.isFromFile);
   const changes = all.slice(0, 8);
-  return changes.length > 0 ? changes : ['the gateway, the protocol or the format is another one'];
+  return changes.length > 0 ? changes : ['the gateway, the protocol or the format differs'];
 }
 
 /** Counts the rows in each state during a run. */

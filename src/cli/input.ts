@@ -115,7 +115,7 @@ function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string
         `${isJson ? flag : `${flag} is not JSON`}: ${messageOf(error)}${fileHint(text, flag)}`,
       );
     const why = isJson
-      ? 'it holds a number that cannot be sent unchanged, or is nested too deep'
+      ? 'it contains a number that cannot be sent unchanged, or is nested too deep'
       : `it is not JSON${placeIn(text, messageOf(error))}`;
     throw usageError(`${flag}: the file cannot be used: ${why}.`);
   }

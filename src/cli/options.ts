@@ -171,7 +171,7 @@ export function addGlobals(program: Command): Command {
     .option('-q, --quiet', 'print nothing on stderr but errors')
     .option('-v, --verbose', 'show each call on stderr (the key redacted)')
     .addOption(new Option('--no-color', 'no colours'))
-    .addOption(new Option('--no-input', 'never ask for anything'))
+    .addOption(new Option('--no-input', 'never prompt for input'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
     .option('--allow-insecure-database', 'connect to a database without TLS')
     .addOption(repeatable('--trust-origin <origin>', 'send the key to result addresses of this origin too'));

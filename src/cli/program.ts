@@ -38,7 +38,7 @@ const commands: Record<string, ListedCommand> = {
   },
   worker: {
     group: 'Make',
-    about: 'carry out rows of batches that were enqueued, on any machine',
+    about: 'run the rows of enqueued batches, on any machine',
     load: async () => (await import('./commands/worker.ts')).registerWorker,
   },
   jobs: {
@@ -68,7 +68,7 @@ const commands: Record<string, ListedCommand> = {
   },
   api: {
     group: 'Gateway',
-    about: 'make a raw call of the gateway',
+    about: 'make a raw call to the gateway',
     load: async () => (await import('./commands/api/api.ts')).registerApi,
   },
   mcp: {

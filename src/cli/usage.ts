@@ -32,7 +32,7 @@ const others = new Map<string, [advice: string, next: string]>([
   ['version', ['Run mgw --version.', 'mgw --version']],
   ['whoami', ['Run mgw auth status.', 'mgw auth status']],
   ['login', ['Run mgw auth login.', 'mgw auth login']],
-  ['balance', ['The gateway does not tell the balance; mgw spend shows what was spent.', 'mgw spend']],
+  ['balance', ['The gateway does not report the balance; mgw spend shows what was spent.', 'mgw spend']],
   ['cancel', ['The gateway cannot cancel a task.', 'mgw jobs ls']],
   ['open', ['Run mgw jobs gallery, or add --open to the command that saves.', 'mgw jobs gallery --open']],
   ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],

@@ -33,7 +33,10 @@ export function addWaitOptions(
   command
     .addOption(timeoutOption(limit))
     .addOption(
-      waiting('--poll-interval <duration>', 'least pause between polls (default 5s; less only on loopback)'),
+      waiting(
+        '--poll-interval <duration>',
+        'minimum pause between polls (default 5s; less only on loopback)',
+      ),
     )
     .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
   addRetriesOption(command);
@@ -92,7 +95,7 @@ export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(
     command,
-    `a file, a folder, a template, or - for stdout (default: the file that the job was asked for, else ${name} here)`,
+    `a file, a folder, a template, or - for stdout (default: the output named at submission, else ${name} here)`,
   );
   command.addOption(strictOption()).addOption(markOption());
   addWaitOptions(command);
@@ -100,8 +103,7 @@ export function addFetchOptions(command: Command, name: string): void {
 
 /** `--sidecar`. */
 export function sidecarOption(): Option {
-  const what =
-    'put NAME.json next to each file: what was asked for, by which job, at what price, its SHA-256';
+  const what = 'put NAME.json next to each file: its request, job, price and SHA-256';
   return new Option('--sidecar', what).helpGroup('Output:');
 }
 
@@ -112,7 +114,7 @@ export function strictOption(what = 'exit 9 if the video differs from the reques
 
 /** `--mark`. */
 export function markOption(): Option {
-  return new Option('--mark', 'write into an MP4 or MP3 that an algorithm made it').helpGroup('Output:');
+  return new Option('--mark', 'mark an MP4 or MP3 as made by an algorithm').helpGroup('Output:');
 }
 
 /** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */

@@ -129,7 +129,7 @@ function checkMembers(file: string, raw: JsonObject): void {
   for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, member] of Object.entries(value)) {
-      if (forbidden.has(name)) throw broken(file, `it holds a member "${name}"`);
+      if (forbidden.has(name)) throw broken(file, `it contains a member "${name}"`);
       if (typeof member === 'object' && member !== null) rest.push(member);
     }
   }
@@ -157,7 +157,7 @@ function checkMode(file: string, mode: number, raw: JsonObject): void {
   if ((mode & 0o022) !== 0)
     throw open600(file, `others may write it (mode ${shown}), so it could send the key elsewhere`);
   if ((mode & 0o077) !== 0 && holdsSecret(raw))
-    throw open600(file, `it holds a key or a password and others may read it (mode ${shown})`);
+    throw open600(file, `it contains a key or a password and others may read it (mode ${shown})`);
 }
 
 function holdsSecret(raw: JsonObject): boolean {

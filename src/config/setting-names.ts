@@ -75,7 +75,7 @@ export function storedValue(path: KeyPath, words: readonly string[], profile: Pr
   if (word === undefined || more.length > 0) throw new Error('one value');
   if (name === 'state' && hasPassword(word))
     throw new Error(
-      'an address without its password, which the command line would show to others: PGPASSWORD or ~/.pgpass',
+      'an address without a password, since other users can see command lines; use PGPASSWORD or ~/.pgpass',
     );
   if (name === 'base_url') return parseBaseUrl(word, allowHttp);
   if (path[0] === 'defaults') return plainValue(word);

@@ -80,7 +80,7 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
   const found = lstatSync(target, { bigint: true });
   if (isSameFile(found, version) || (await intactVersion({ ...file, path: target }))) return;
   unlinkSync(target);
-  throw new Error('another program has put another file in the place of its part');
+  throw new Error('another program replaced its partial file');
 }
 
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {

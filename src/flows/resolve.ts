@@ -123,7 +123,7 @@ function checkHandle(handle: string, job: Job, protocol: Protocol): void {
   try {
     protocol.query(handle, job.model);
   } catch (error) {
-    throw usageError(`--adopt: this is no handle of Protocol ${protocol.name}: ${messageOf(error)}`);
+    throw usageError(`--adopt: this is not a handle of Protocol ${protocol.name}: ${messageOf(error)}`);
   }
 }
 
@@ -159,7 +159,7 @@ async function submitAgain(
   await upload?.().catch((error: unknown) => {
     if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
-    throw error.with({ next, job }, `${error.message} Before that, end the doubt by --not-created.`);
+    throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
   });
   if (job.state === 'unknown') await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
@@ -169,7 +169,7 @@ async function submitAgain(
 function recordedRequest({ id, record, request }: Job): JsonObject {
   if (!record.elided && isObject(request)) return request;
   throw usageError(
-    `The record of ${id} does not hold its whole body, which was too large or held the API key; run the original command with --new.`,
+    `The record of ${id} does not contain its whole body, which was too large or held the API key; run the original command with --new.`,
   );
 }
 
@@ -188,7 +188,7 @@ async function checkRoom(
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
 /**
- * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it shall
+ * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it should
  * be sent again. Sends nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */

@@ -19,7 +19,7 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
   const request = requestOf(job);
   if (request === undefined || job.record.elided) return { why: 'its body was too large to be recorded' };
   const text = JSON.stringify(request);
-  if (redact(text) !== text) return { why: 'its body holds an address that may be signed' };
+  if (redact(text) !== text) return { why: 'its body contains an address that may be signed' };
   const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request);
   if (fields === undefined) return { why: 'its body cannot be put into a row' };
   const tags = job.tags === undefined ? {} : { tags: job.tags };

@@ -78,7 +78,7 @@ async function route(request: IncomingMessage, response: ServerResponse, serving
   const isRead = request.method === 'GET' || request.method === 'HEAD';
   if (own !== token) refuse(response, 404, 'Open the address that mgw printed.');
   else if (request.method === 'POST' && folder === ratingsPath) await takeRating(request, response, serving);
-  else if (!isRead) refuse(response, 405, 'This is only read.');
+  else if (!isRead) refuse(response, 405, 'This page is read-only.');
   else if (folder === '') sendPage(response, await deps.page(hrefOf, { path: ratingsPath, token }));
   else {
     const file = folder === 'media' ? await deps.fileOf(job, Number(index)) : undefined;

@@ -273,7 +273,7 @@ function headersFor(
   for (const [name, value] of Object.entries(headers)) {
     if (!isToken.test(name)) throw new TypeError(`the header ${JSON.stringify(name)} has no valid name`);
     if (!isSendable.test(value))
-      throw new TypeError(`the header ${name} holds a character that cannot be sent`);
+      throw new TypeError(`the header ${name} contains a character that cannot be sent`);
   }
   return headers;
 }

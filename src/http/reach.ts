@@ -138,6 +138,6 @@ export function proxyFor(url: URL): string {
   if (value === '' || /^https?:\/\//i.test(value)) return value;
   if (!value.includes('://')) return `http://${value}`;
   throw new Error(
-    `the environment's proxy speaks ${value.split(':')[0] ?? ''}, and only http and https are known`,
+    `the proxy in the environment uses ${value.split(':')[0] ?? ''}; only http and https are supported`,
   );
 }

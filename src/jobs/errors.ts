@@ -34,7 +34,7 @@ export function resolveCommand(job: {
 /** Exit 7: it is unknown whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;
-  const way = 'Find out whether the task exists, then say so.';
+  const way = 'Find out whether the task exists, then resolve the job.';
   return new MgwError('submit_unknown', `${text} ${way}`, {
     charged: 'maybe',
     retry: 'never',
@@ -75,7 +75,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
     job.state === 'succeeded'
       ? `has succeeded, but its result could not be fetched before the wait ended${status}`
       : `is still ${job.state}${status}`;
-  const last = trouble === undefined ? '' : ` The last query told nothing new: ${wordsOf(trouble)}`;
+  const last = trouble === undefined ? '' : ` The last query brought no news: ${wordsOf(trouble)}`;
   return new MgwError('pending', `Job ${job.id} ${where}.${last}`, {
     charged: 'yes',
     retry: 'resume',

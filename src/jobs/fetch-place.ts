@@ -79,7 +79,7 @@ export function targetsIn(place: FetchPlace, fetched: readonly FetchItem[]): Tar
       const other = owners.get(sameFileName(path));
       if (other !== undefined)
         throw usageError(
-          `${each.job.id} and ${other} would both be saved as ${path}: name them apart, as by -o 'out/{id}.{ext}'.`,
+          `${each.job.id} and ${other} would both be saved as ${path}: give them different names, such as -o 'out/{id}.{ext}'.`,
         );
       owners.set(sameFileName(path), each.job.id);
     }

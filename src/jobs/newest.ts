@@ -38,7 +38,7 @@ export async function newestJobs(
 // A shared ledger reads all of them with one query.
 const maxAtOnce = 200;
 
-/** Yields the jobs of a choice, newest first, each with how many older ids there are. Holds `atOnce` records at a time. */
+/** Yields the jobs of a choice, newest first, each with the number of older ids. Holds `atOnce` records at a time. */
 export async function* chosenJobs(
   ledger: Ledger,
   options: JobChoice,

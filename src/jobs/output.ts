@@ -133,7 +133,7 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
     if (placeholder === undefined) return text.charAt(0);
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
-    if (value === undefined || value === '') throw new Error(`{${placeholder}}: there is none`);
+    if (value === undefined || value === '') throw new Error(`{${placeholder}} has no value here`);
     return inName(value);
   });
   checkLength(name);
@@ -185,7 +185,7 @@ function inside(place: OutputPlace, name: string): string {
   if (/[\\/]$/.test(name)) throw new Error(`${printableLine(name, 100)} names a folder: name a file in it`);
   const parts = within.split(sep);
   if (hasUnsafe(name))
-    throw new Error(`${printableLine(name, 100)} holds a line break or a control character`);
+    throw new Error(`${printableLine(name, 100)} contains a line break or a control character`);
   const hidden = parts.find((part) => part.startsWith('.'));
   if (hidden !== undefined)
     throw new Error(`${printableLine(hidden, 60)} starts with a dot: hidden files are not written`);
@@ -197,7 +197,7 @@ function inside(place: OutputPlace, name: string): string {
 
 function objectIn(folder: string, name: string): string {
   if (hasUnsafe(name))
-    throw new Error(`${printableLine(name, 100)} holds a line break or a control character`);
+    throw new Error(`${printableLine(name, 100)} contains a line break or a control character`);
   const url = `${folder}${name}`;
   parseObjectUrl(url);
   return url;

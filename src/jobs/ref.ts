@@ -53,7 +53,7 @@ async function lostJob(ledger: Ledger, id: string): Promise<Job | undefined> {
 
 /** Exit 7: a claim names a job whose record is lost, so it is unknown whether it was paid for. */
 export function lostRecord(what: string, id: string): MgwError {
-  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then say so.`;
+  const text = `The record of ${what} (${id}) is lost, so it may have been accepted and charged. It is not sent again. Find out whether the task exists, then resolve the job.`;
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: resolveCommand({ id }) });
 }
 
@@ -216,7 +216,7 @@ function checkHandle(ref: string, protocol: Protocol): void {
     protocol.query(ref);
   } catch (error) {
     throw usageError(
-      `No such job: ${ref}. It is no handle of Protocol ${protocol.name}: ${messageOf(error)}`,
+      `No such job: ${ref}. It is not a handle of Protocol ${protocol.name}: ${messageOf(error)}`,
     );
   }
 }

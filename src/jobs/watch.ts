@@ -127,7 +127,7 @@ export function refusedError(failure: Failure, job: Job): MgwError {
   });
 }
 
-/** Returns exit 9: the gateway does not know the task, no longer knows it, or not under this key. */
+/** Returns exit 9: the gateway does not know the task, has forgotten it, or hides it from this key. */
 export function lostTask(failure: Failure, job: Job): MgwError {
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
   return new MgwError('not_found', text, {

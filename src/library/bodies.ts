@@ -22,7 +22,7 @@ export type BodyA = {
     aspectRatio?: string;
     /** Such as 720p or 1080p. */
     resolution?: string;
-    /** What must not be seen. */
+    /** What must not appear. */
     negativePrompt?: string;
     /** The model's policy on showing people. */
     personGeneration?: string;
@@ -71,7 +71,7 @@ export type BodyB = {
 
 /** The body of Protocol C, of the official model or of a self-hosted one (specification 2.5). */
 export type BodyC = {
-  /** Length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15. */
+  /** Length: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models. */
   duration?: number;
   /** Says the same as duration. */
   seconds?: number | string;
@@ -101,7 +101,7 @@ export type BodyC = {
       model: 'vendor-h3';
       /** What the video shows; the self-hosted models take at most 30000 characters. */
       prompt?: string;
-      /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
+      /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: '768P' | '2K';
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: string;
@@ -115,7 +115,7 @@ export type BodyC = {
       model: 'vendor-h3-base' | 'vendor-h3-base-fast' | 'vendor-h3-mini';
       /** What the video shows; the self-hosted models take at most 30000 characters. */
       prompt: string;
-      /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
+      /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: '720p' | '768P';
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
@@ -129,7 +129,7 @@ export type BodyC = {
       model: string;
       /** What the video shows; the self-hosted models take at most 30000 characters. */
       prompt?: string;
-      /** Vendor-h3 768P (default) or 2K, the self-hosted models 720p. */
+      /** 768P (default) or 2K for vendor-h3, 720p for the self-hosted models. */
       resolution?: string;
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: string;

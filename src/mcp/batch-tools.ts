@@ -25,7 +25,7 @@ export const batchTools = [
   tool({
     name: 'batch_plan',
     title: 'Plan a batch',
-    description: 'Checks every row of a batch, and tells what running it would cost. Nothing is sent.',
+    description: 'Checks every row of a batch, and shows what running it would cost. Nothing is sent.',
     effect: 'look',
     fields: batchFields,
     run: async (asked, _call, tools) => {
@@ -59,7 +59,7 @@ export const batchTools = [
     name: 'batch_status',
     title: 'State of a batch',
     description:
-      'Tells the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, the ids of rows whose video differs from the request (mismatched), and whether this server is still running the batch. Call it until pending is gone.',
+      'Shows the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, the ids of rows whose video differs from the request (mismatched), and whether this server is still running the batch. Call it until pending is gone.',
     effect: 'look',
     isLocal: true,
     fields: () => ({

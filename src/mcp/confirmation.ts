@@ -79,9 +79,9 @@ export class Confirmation {
         { timeout: answerWithinMs },
       )
       .catch(() => undefined);
-    if (answer === undefined) return this.#refusal(command, `${message} This client cannot ask its person.`);
+    if (answer === undefined) return this.#refusal(command, `${message} This client cannot ask a person.`);
     if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
-    return this.#refusal(command, `${message} The person did not agree.`);
+    return this.#refusal(command, `${message} The person declined.`);
   }
 
   // The client asks its user, and repeats the call with the answer.
@@ -102,10 +102,10 @@ export class Confirmation {
     ) {
       this.#used.add(state.data.id);
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
-      return this.#refusal(command, `${message} The person did not agree.`);
+      return this.#refusal(command, `${message} The person declined.`);
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
-    if (!capabilities.success) return this.#refusal(command, `${message} This client cannot ask its person.`);
+    if (!capabilities.success) return this.#refusal(command, `${message} This client cannot ask a person.`);
     const requestState = await this.#codec.mint({ id: randomUUID(), ...asking }, context);
     return inputRequired({
       inputRequests: {

@@ -114,7 +114,7 @@ export const freeTools = [
       strict: z.optional(
         z.boolean().describe('ends in an error if the video differs from the request; the file is kept'),
       ),
-      mark: z.optional(z.boolean().describe('writes into an MP4 or MP3 that an algorithm made it')),
+      mark: z.optional(z.boolean().describe('marks an MP4 or MP3 as made by an algorithm')),
     }),
     run: (given, call, tools) => fetched(given, call, tools),
   }),

@@ -41,7 +41,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   );
 }
 
-/** The tools that make something for money, and `price`, which tells what that would cost. */
+/** The tools that make something for money, and `price`, which shows what that would cost. */
 export const paidTools = [
   tool({
     name: 'submit_video',
@@ -55,7 +55,7 @@ export const paidTools = [
     name: 'price',
     title: 'What a request may cost',
     description:
-      'Tells what a video (the arguments of submit_video without key) or speech (text) would cost at most, and what is left of the budgets. Nothing is sent.',
+      'Shows the maximum cost of a video (the arguments of submit_video without key) or of speech (text), and what is left of the budgets. Nothing is sent.',
     effect: 'look',
     fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text of speech')) }),
     run: async (...asked) => (await import('./videos.ts')).priced(...asked),

@@ -182,7 +182,7 @@ export class Root {
    */
   async file(given: string, what: string): Promise<string> {
     const shown = `${what}: ${printableLine(given, 200)}`;
-    if (isObjectUrl(given)) throw usageError(`${shown} is no path: give one below ${this.path}.`);
+    if (isObjectUrl(given)) throw usageError(`${shown} is not a path: give one below ${this.path}.`);
     const path = resolve(this.path, given);
     if (!given.includes('\0') && this.#holds(path)) {
       const real = await realPathOf(path).catch((error: unknown) => {

@@ -79,7 +79,7 @@ export async function composedVideo(
     if (value === undefined) continue;
     const flag = protocol.flags.find((each) => longName(each) === name);
     if (flag === undefined)
-      throw usageError(`${name} is no argument of a video of Protocol ${protocol.name.toUpperCase()}.`);
+      throw usageError(`${name} is not an argument of a video of Protocol ${protocol.name.toUpperCase()}.`);
     flags[name] = await flagValue(tools, flag, name, value);
   }
   const readLocalFile: ReadFile = (path, name) => readBelow(tools, path, name);

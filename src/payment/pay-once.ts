@@ -124,7 +124,7 @@ async function tryUntilDecided(
       return { verdict, reply, tries };
     if (unsent !== undefined && tries > deps.retries) throw unsentError(unsent.message);
     const failure = unsent ?? verdict.failure;
-    const what = unsent === undefined ? 'the gateway did not take it' : 'nothing was sent';
+    const what = unsent === undefined ? 'the gateway did not accept it' : 'nothing was sent';
     await pause(`${failure.message}; ${what}`, failure, tries - 1, payment.deadline, deps);
   }
 }

@@ -180,9 +180,9 @@ function valueAt(body: JsonObject, path: readonly PropertyKey[]): Json | undefin
 export function checkAssetUrl(url: string): string | undefined {
   if (isStoredName(url)) return undefined;
   if (!/^https?:\/\//i.test(url)) return 'is not an http:// or https:// URL';
-  if (/[\s\p{Cc}\p{Cf}\\]/u.test(url)) return 'holds white space, a control character or a backslash';
+  if (/[\s\p{Cc}\p{Cf}\\]/u.test(url)) return 'contains white space, a control character or a backslash';
   if (!URL.canParse(url)) return 'cannot be read as a URL';
   const { username, password, hostname } = new URL(url);
-  if (username !== '' || password !== '') return 'holds a user name or password';
+  if (username !== '' || password !== '') return 'contains a user name or password';
   return reachOf(hostname) !== 'public' ? 'points into a private network' : undefined;
 }

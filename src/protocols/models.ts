@@ -49,7 +49,7 @@ function refusalUnder200(reply: Reply): Failure {
 
 // A listing that is too long is not parsed.
 function cut(reply: Reply): Failure {
-  const message = `the model listing broke off, or is too long: ${reply.text.length} characters came`;
+  const message = `the model listing broke off, or is too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
 }
 

@@ -202,8 +202,8 @@ export interface Protocol {
   /** Reads the answer to a submission, whole or cut; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
-   * The exchange that asks for a task's state. `model` is the one that was submitted, if it is known.
-   * @throws MgwError('result_unavailable') if the handle is not one that can be put into a path, or is one of
+   * The exchange that asks for a task's state. `model` is the submitted model, if known.
+   * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to
    * another model.
    */
   query(handle: string, model?: string): Exchange;

@@ -109,7 +109,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
     return [
       found(
         lines,
-        `After the answer to ${first.task} was lost, the same was asked for in a request that differs: charged ${lines.length} times`,
+        `After the answer to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
       ),
     ];
   });

@@ -30,7 +30,7 @@ export function incompleteError(
 
 /** Exit 7: it is unknown whether the call was accepted. There is no task that could be adopted. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
-  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. If the bill shows no charge, say so, and the same command sends it again.`;
+  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. If the bill shows no charge, resolve the job as not created, and the same command sends it again.`;
   const next = resolveCommand(job);
   return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', next, requestId, job });
 }
@@ -59,14 +59,14 @@ export function unwritableError(error: unknown, job: Job, kept: string | undefin
 /** Exit 9: the file of complete speech was deleted or changed, and it cannot be fetched again. */
 export function deletedAudioError(job: Job): MgwError {
   const places = job.files.map((file) => file.path).join(', ') || 'standard output';
-  const text = `Job ${job.id} was spoken and delivered to ${places}; it is not there unchanged, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
+  const text = `Job ${job.id} was spoken and delivered to ${places}; the file is missing or changed, and speech cannot be fetched again. Another --key, or --new without one, pays for another take.`;
   return new MgwError('result_unavailable', text, atCost(job));
 }
 
 /** Exit 10: the speech was paid for, but the ledger has no record of it. */
 export function unrecordedError(error: unknown, file: JobFile | undefined, end: string): MgwError {
   const saved = file === undefined ? end : `The speech itself is whole and saved as ${file.path}.`;
-  const text = `That the gateway spoke could not be recorded: ${messageOf(error)} ${saved} Running the command again pays again.`;
+  const text = `Could not record that the gateway sent speech: ${messageOf(error)} ${saved} Running the command again pays again.`;
   return new MgwError('local_io', text, { charged: 'yes', retry: 'never', cause: error });
 }
 
@@ -90,7 +90,7 @@ function notAgain({ key }: Job): string {
 }
 
 function keptText(kept: string | undefined): string {
-  return kept === undefined ? 'No audio is kept.' : `What came is kept in ${kept}.`;
+  return kept === undefined ? 'No audio is kept.' : `The received audio is kept in ${kept}.`;
 }
 
 /** A piece that failed. Without an index: the output of all pieces failed. */

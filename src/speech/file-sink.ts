@@ -178,7 +178,7 @@ export class FileSink implements AudioSink {
     const { mark, mime } = this.#options;
     if (mark === undefined) return undefined;
     if ((part.mime ?? mime) !== 'audio/mpeg') {
-      mark(`${basename(this.target)} is not marked: it is no MP3.`);
+      mark(`${basename(this.target)} is not marked: it is not an MP3.`);
       return undefined;
     }
     const copy = await markedCopy(part, this.#lock(), mark);

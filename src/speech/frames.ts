@@ -112,7 +112,7 @@ export class FrameSplitter {
     // Cleaned before it is cut: half a Base64 key is not recognised.
     const shown = this.#clean(line).slice(0, 200);
     const page = /^<(!doctype|html)/i.test(shown) ? ' (a web page: check the base URL)' : '';
-    this.fault ??= `the stream holds what is no frame: ${shown}${page}`;
+    this.fault ??= `the stream contains an invalid frame: ${shown}${page}`;
   }
 
   // Returns the index after the frame's closing brace, or of the end of the chunk.

@@ -253,7 +253,10 @@ it('tts --mark adds to an MP3 once, records both hashes, and leaves other format
   expect(standing.stderr).toContain('saved already');
 
   const wav = await user.run(['tts', 'Hello.', '--mark', '-o', 'a.wav']);
-  expect([wav.code, wav.stderr]).toEqual([0, expect.stringContaining('a.wav is not marked: it is no MP3')]);
+  expect([wav.code, wav.stderr]).toEqual([
+    0,
+    expect.stringContaining('a.wav is not marked: it is not an MP3'),
+  ]);
   const piped = await user.start(['jobs', 'fetch', '@p', '--mark', '-o', '-']).result;
   expect(piped.stderr).toContain('--mark adds nothing to standard output');
   const split = ['tts', 'Hello. There.', '--split', '--piece-length', '8', '--mark', '-o', 'split.mp3'];

@@ -149,7 +149,7 @@ describe('readConfig', () => {
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', mode);
       const message = await refusal();
-      expect(message).toMatch(/holds a key or a password and others may read it|others may write it/);
+      expect(message).toMatch(/contains a key or a password and others may read it|others may write it/);
       expect(message).toContain(`chmod 600 ${file}`);
     },
   );

@@ -142,7 +142,7 @@ describe('readFailure', () => {
     const page = { ...reply(502, undefined), text: '<html><title>502 Bad Gateway</title><hr>nginx' };
     expect(readFailure(page).message).toBe('HTTP 502: 502 Bad Gateway');
     const nothing = { ...reply(502, undefined), text: '<html></html>' };
-    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows nothing');
+    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows no text');
   });
 
   it('finds the id of a call at the end of long words, and none in place of it', () => {

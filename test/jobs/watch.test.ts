@@ -340,7 +340,7 @@ describe('what does not end it', () => {
     const deadline = deadlineIn(10 * minutes, at.deps.clock);
     const pending = await failure(waitFor(at, c, { deadline }));
     expect(pending.message).toBe(
-      `Job ${at.job.id} is still running (in_progress). The last query told nothing new: bad param`,
+      `Job ${at.job.id} is still running (in_progress). The last query brought no news: bad param`,
     );
     expect(at.deps.notes).toEqual([`${at.job.id}: no news (bad param); asking again.`]);
   });

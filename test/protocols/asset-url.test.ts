@@ -4,7 +4,7 @@ import { checkAssetUrl } from '../../src/protocols/body-schema.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
 const notHttp = 'is not an http:// or https:// URL';
-const unclean = 'holds white space, a control character or a backslash';
+const unclean = 'contains white space, a control character or a backslash';
 const isPrivate = 'points into a private network';
 
 describe('checkAssetUrl', () => {
@@ -38,8 +38,8 @@ describe('checkAssetUrl', () => {
     ['https://example.com\\@127.0.0.1/', unclean],
     ['https://', 'cannot be read as a URL'],
     ['https://example.com:99999/', 'cannot be read as a URL'],
-    ['https://user@example.com/a.png', 'holds a user name or password'],
-    ['https://user:secret@example.com/a.png', 'holds a user name or password'],
+    ['https://user@example.com/a.png', 'contains a user name or password'],
+    ['https://user:secret@example.com/a.png', 'contains a user name or password'],
     ['http://localhost/a.png', isPrivate],
     ['http://LOCALHOST:3000/a.png', isPrivate],
     ['http://a.localhost./a.png', isPrivate],

@@ -85,13 +85,13 @@ describe('frames in every separation', () => {
 
 describe('what is no stream of frames', () => {
   test.each([
-    ['a page', '<html><body>Please sign in</body></html>', /no frame: <html>/],
-    ['text between frames', `${first}oops\n${second}`, /no frame: oops/],
-    ['a prefix that is not one', `dat: ${first}`, /no frame: dat:/],
-    ['an array', `[${first},${second}]`, /no frame: \[/],
+    ['a page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
+    ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
+    ['a prefix that is not one', `dat: ${first}`, /an invalid frame: dat:/],
+    ['an array', `[${first},${second}]`, /an invalid frame: \[/],
     ['a frame that is cut', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
     ['a string that is cut', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
-    ['a line without an end', 'x'.repeat(20_000), /no frame: x{200}$/],
+    ['a line without an end', 'x'.repeat(20_000), /an invalid frame: x{200}$/],
   ])('%s', (_, stream, fault) => {
     expect(split(stream).fault).toMatch(fault);
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);

@@ -141,7 +141,7 @@ describe('a stream that proves no success', () => {
     ['has bad Base64', [one, '{"code":0,"data":"%%%%"}', end], /not strict Base64/],
     ['has a code that is a text', [one, { code: '0', data: '' }, end], /code of a frame is a string/],
     ['has data that is a number', [one, { code: 0, data: 1 }, end], /data of a frame is a number/],
-    ['is a page', ['<html><body>Sign in</body></html>\n'], /no frame: <html>.*check the base URL/],
+    ['is a page', ['<html><body>Sign in</body></html>\n'], /an invalid frame: <html>.*check the base URL/],
     [
       'is silent',
       (response: { writeHead(status: number): { write(text: string): void } }) =>
@@ -235,7 +235,7 @@ describe('an error frame', () => {
   test('after audio: exit 5, the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
-    const message = `Error 55000000: server error. What came is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;
+    const message = `Error 55000000: server error. The received audio is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;
     const failed = { code: 'server_error', exitCode: 5, message };
     expect(await failure(run())).toMatchObject(failed);
     expect(names(folder)).toEqual(['a.mp3.part']);

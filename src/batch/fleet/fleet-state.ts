@@ -53,7 +53,7 @@ export function fleetStateOf(
     flush,
     lease: async () => {
       const { owner } = await ledger.lease();
-      if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger gave no lease.');
+      if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger granted no lease.');
       return owner.lease;
     },
   };

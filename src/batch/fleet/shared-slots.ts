@@ -87,7 +87,7 @@ export class SharedSlots {
     } catch (error) {
       if (this.#isReturning) return;
       this.#isReturning = true;
-      note(`A slot of the batch could not be returned: ${messageOf(error)} It is tried again.`);
+      note(`A slot of the batch could not be returned: ${messageOf(error)} Trying again.`);
       await clock.sleep(returnAgainMs, this.#closing.signal).catch(() => undefined);
       this.#isReturning = false;
       if (!this.#closing.signal.aborted) await this.#return();

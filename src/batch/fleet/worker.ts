@@ -114,7 +114,7 @@ export class Worker {
       if (error.code === 'config') this.#stop ??= error;
       // A database that does not respond may hold rows: this is not idle time.
       this.#stayFor(0);
-      this.#watcher.note(`${error.message} It is asked again.`);
+      this.#watcher.note(`${error.message} Asking again.`);
     }
     if (this.#isOver) return;
     this.#lookMs = begun > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#lookMs);
@@ -169,7 +169,7 @@ export class Worker {
           if (room > 0) taken.push(...(await this.#take(queued.name, room)));
         } catch (error) {
           // The rows that were taken nevertheless are under this worker's lease, and the next call finds them.
-          this.#watcher.note(`${messageOf(error)} It is asked again.`);
+          this.#watcher.note(`${messageOf(error)} Asking again.`);
         }
         for (const slot of slots.slice(taken.length)) slot.leave();
         for (const row of taken) rows.set(row.id, row);
@@ -293,7 +293,7 @@ export class Worker {
     } else if (error.code === 'unreachable') {
       this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
       this.#stayFor(shortDelayMs);
-      this.#watcher.note(`${name}: ${error.message} It is tried again.`);
+      this.#watcher.note(`${name}: ${error.message} Trying again.`);
     } else this.#stop = error;
   }
 }

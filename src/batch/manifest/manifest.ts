@@ -54,7 +54,7 @@ export interface Opening {
   format?: Format | undefined;
   /** The content; the file of the path is read if absent. */
   content?: Buffer | undefined;
-  /** Names of columns that are not fields, as templates take them. */
+  /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
   /** Finds the protocol of a model, for rows without one. @throws MgwError('usage') if that is not unique. */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;

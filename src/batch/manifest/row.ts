@@ -39,7 +39,7 @@ export interface Row {
 /** The options for reading rows. */
 export interface RowReading {
   defaults: Defaults;
-  /** Names of columns that are not fields, as templates take them. */
+  /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
   /** The kind of a row that does not give its protocol. */
   kind?: JobKind | undefined;
@@ -73,7 +73,7 @@ function isColumn(written: string, columns: ReadonlySet<string>): boolean {
 
 function defaultFault({ name: written, value }: WrittenField): string | undefined {
   const name = fieldName(written);
-  const fault = name === 'id' ? 'an id is that of one row, and no default' : nameFault(written);
+  const fault = name === 'id' ? 'an id belongs to one row, so it cannot be a default' : nameFault(written);
   if (fault !== undefined || isPath(name) || name === 'protocol') return fault;
   const faults = kinds
     .filter((kind) => nameFault(written, kind) === undefined)

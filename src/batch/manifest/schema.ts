@@ -99,12 +99,12 @@ const body = z.optional(
     .check(allowed(bodyText), z.describe('the body in native spelling: @FILE, or the object itself')),
 );
 const text = z.optional(oneText.check(allowed(notEmpty), z.describe('what is spoken')));
-const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with what is spoken')));
+const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with the text to speak')));
 
 const over = z.optional(
   z
     .pipe(textOrNumber, z.transform(rowId))
-    .check(allowed(notEmpty), z.describe('the row whose clip it is laid over by batch join')),
+    .check(allowed(notEmpty), z.describe('the row whose clip batch join lays it over')),
 );
 
 function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
@@ -117,9 +117,7 @@ function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
 
 function rowOf(kind: JobKind): RowSchema {
   const flags = Object.fromEntries(rowFlags(kind).map((flag) => [longName(flag), valueOf(flag)]));
-  const protocol = z.optional(
-    z.literal(kind).check(z.describe(`a row of ${kind}; may stand in the defaults`)),
-  );
+  const protocol = z.optional(z.literal(kind).check(z.describe(`a row of ${kind}; allowed in the defaults`)));
   return z.strictObject({ protocol, ...common, ...flags, ...ownFields(kind) });
 }
 
@@ -143,7 +141,7 @@ export const headSchema = z.strictObject({
     oneText.check(allowed(notEmpty), z.describe('template of the files, such as {id}.{ext}')),
   ),
   concurrency: z.optional(
-    textOrNumber.check(allowed(taskCount), z.describe('how many tasks are under way at the gateway')),
+    textOrNumber.check(allowed(taskCount), z.describe('maximum number of tasks in progress at the gateway')),
   ),
   budget: z.optional(
     textOrNumber.check(allowed(parseDecimal), z.describe('what all runs of the batch may cost together')),

@@ -83,7 +83,7 @@ export class Source {
       const fault = !isUtf8(one)
         ? 'it is not valid UTF-8'
         : one.includes(0)
-          ? 'it holds a NUL byte'
+          ? 'it contains a NUL byte'
           : undefined;
       if (fault !== undefined) {
         this.badLines.add(line);

@@ -114,10 +114,7 @@ class Tree {
       }
       this.#totalNodes += this.#nodes;
       if (this.#totalNodes > maxTotalNodes)
-        throw unreadable(
-          at,
-          'with what its aliases repeat, the file is too large. What follows was not read',
-        );
+        throw unreadable(at, 'with its aliases expanded, the file is too large. What follows was not read');
     }
   }
 
@@ -127,7 +124,7 @@ class Tree {
       if (!isSeq(list) || list.items.length === 0)
         throw unreadable(
           entry.line,
-          `matrix.${printableLine(entry.name, 60)} is not a list with something in it`,
+          `matrix.${printableLine(entry.name, 60)} is not a list with at least one entry`,
         );
       return (list.items as Node[]).map((item) =>
         this.#field({ name: entry.name, line: this.#lineOf(item, entry.line), node: item }),
@@ -165,7 +162,7 @@ class Tree {
       if (!isScalar(key)) throw unreadable(at, 'the name of a field is not a text');
       const name = typeof key.value === 'string' ? key.value : (key.source ?? '');
       if (names.has(name))
-        throw unreadable(at, `${printableLine(name, 60)} is there twice: names are unique`);
+        throw unreadable(at, `${printableLine(name, 60)} occurs twice: names must be unique`);
       names.add(name);
       return { name, line: at, node: value as Node | null };
     });

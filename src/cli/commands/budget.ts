@@ -21,7 +21,7 @@ export function registerBudget(group: Command, run: Run): void {
     .action(() => run(ls, list));
   const set = group
     .command('set')
-    .description('set the limit of a budget, or make one')
+    .description('set the limit of a budget, or create one')
     .argument('<name>', 'its name')
     .argument('<amount>', 'what may be spent in all, such as 100 or 0.5')
     .addOption(

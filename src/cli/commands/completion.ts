@@ -14,7 +14,7 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last mgw models; nothing is asked of the gateway. For zsh the folder has to be on the fpath.
+Models are completed from the last mgw models; the gateway is not called. For zsh the folder must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\
@@ -33,7 +33,7 @@ function completion(shell: Shell): Promise<Outcome> {
 const bashCompletion = `# bash completion for mgw, written by "mgw completion bash"
 _mgw() {
   local line=\${COMP_LINE:0:COMP_POINT} word='' words=() i kind head cur IFS=$' \\t\\n'
-  # bash splits words at = and : too; what no blank stands between in the line is one word.
+  # bash splits words at = and : too; parts with no space between them are one word.
   line=\${line#*"\${COMP_WORDS[0]}"}
   for ((i = 1; i <= COMP_CWORD; i++)); do
     cur=\${COMP_WORDS[i]}

@@ -33,7 +33,7 @@ export function registerConfig(group: Command, run: Run): void {
     .action(() => run(list, listAll));
   const get = group
     .command('get')
-    .description('print one setting that is in force')
+    .description('print the value of one setting')
     .argument('<key>', 'name of the setting, as config list shows it')
     .addHelpText(
       'after',
@@ -42,14 +42,14 @@ export function registerConfig(group: Command, run: Run): void {
     .action((key: string) => run(get, (context) => getOne(context, key)));
   const set = group
     .command('set')
-    .description('keep a setting in the profile')
+    .description('store a setting in the profile')
     .argument('<key>', 'name of the setting')
     .argument('<values...>', 'its value; several for a list')
     .addHelpText('after', setExamples)
     .action((key: string, values: string[]) => run(set, (context) => setOne(context, key, values)));
   const unset = group
     .command('unset')
-    .description('take a setting out of the profile')
+    .description('remove a setting from the profile')
     .argument('<key>', 'name of the setting')
     .addHelpText(
       'after',
@@ -158,7 +158,7 @@ async function unsetOne(context: Context, key: string): Promise<Outcome> {
   const profile = profileName(context);
   const { changeProfile } = await import('../../config/store.ts');
   await changeProfile(context.io.env, profile, (before) => withValue(before, path, undefined));
-  context.progress.note(`${key} is not set any more in profile "${profile}".`);
+  context.progress.note(`${key} is no longer set in profile "${profile}".`);
   return { json: { key: path.join('.'), profile } };
 }
 

@@ -88,7 +88,7 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
 
 /** Checks that the database of a shared ledger responds, has the tables, and stores data durably. */
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
-  const hint = 'Nothing is submitted while this fails. "mgw state init" makes the tables.';
+  const hint = 'Nothing is submitted while this fails. "mgw state init" creates the tables.';
   return attempt('database', hint, async () => {
     // The library of PostgreSQL is loaded only if there is a shared ledger.
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');

@@ -28,7 +28,7 @@ export function registerHelp(help: Command, run: Run): void {
     const command = help
       .command(topic.name)
       .description(topic.about)
-      .argument('[command...]', 'where it is a command as well: one of its commands')
+      .argument('[command...]', 'if the topic is also a command: one of its subcommands')
       .action(async (path: string[]) =>
         path.length === 0
           ? run(command, (context) => show(topic.page, context))

@@ -15,8 +15,8 @@ interface McpOptions {
 }
 
 const explanation = `
-The server speaks JSON-RPC on standard input and output. It may look, wait and save, and it pays for nothing
-until a person grants an amount: --budget, or a budget of mgw budget set by --budget-name.
+The server speaks JSON-RPC on standard input and output. It can look, wait and save, but it pays for nothing
+until a person grants an amount with --budget, or with --budget-name for a budget of mgw budget.
 
 Examples:
   $ mgw --sandbox mcp --budget 5

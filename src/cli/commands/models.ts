@@ -27,7 +27,9 @@ export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show this model alone')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
-    .addOption(single('--cost <clip>', 'sort by what such a clip costs, for example "5s 720p 16:9"', clipOf))
+    .addOption(
+      single('--cost <clip>', 'sort by the price of such a clip, for example "5s 720p 16:9"', clipOf),
+    )
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
@@ -74,7 +76,7 @@ function noSuchModel(id: string, all: readonly Model[]): MgwError {
   const ids = all.map((model) => model.id);
   const meant = nearestName(id, ids);
   const near = ids.filter((other) => other.includes(id) || id.includes(other));
-  const hint = near.length > 0 ? ` Near to it: ${near.slice(0, 5).join(', ')}.` : '';
+  const hint = near.length > 0 ? ` Similar: ${near.slice(0, 5).join(', ')}.` : '';
   const text = `The key has no model ${id}.${meant === undefined ? hint : ` Did you mean ${meant}?`}`;
   return new MgwError('not_found', text, { next: ['mgw', 'models'] });
 }

@@ -25,7 +25,7 @@ const explanation = `
   failed  accepted, but the generation failed: gateways may give that back
   doubt   it is unknown whether it was accepted: mgw jobs ls --state unknown
 
-Refused submissions are left out, and so are calls of mgw responses and mgw api, which are no jobs. Times are UTC.
+Refused submissions are left out, and so are calls of mgw responses and mgw api, which are not jobs. Times are UTC.
 
 Examples:
   $ mgw spend

@@ -23,12 +23,12 @@ export function registerState(group: Command, run: Run): void {
   group.addHelpText('after', explanation);
   const init = group
     .command('init')
-    .description('make the tables in the database; those that are there stay as they are')
+    .description('create the tables in the database; existing tables stay as they are')
     .addHelpText('after', '\nExamples:\n  $ mgw state init\n  $ mgw state init --profile work')
     .action(() => run(init, makeState));
   const check = group
     .command('check')
-    .description('look whether the database can be used, and what would break a promise')
+    .description('check whether the database can be used safely')
     .addHelpText('after', '\nExamples:\n  $ mgw state check\n  $ mgw state check --json')
     .action(() => run(check, checkState));
   const copy = group
@@ -71,7 +71,7 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
       : await copy.copyBudgetsIn(folder, database);
   const [source, target] = from === undefined ? [url.shown, folder] : [folder, url.shown];
   context.progress.note(
-    `Copied ${jobs} jobs and ${budgets} budgets to ${target}. Use that from now on: what is left in ${source} knows of nothing that is paid for from here on.`,
+    `Copied ${jobs} jobs and ${budgets} budgets to ${target}. Use ${target} from now on: ${source} will not know of later payments.`,
   );
   return { json: { copied: { jobs, budgets, from: source, to: target } } };
 }

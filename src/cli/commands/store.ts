@@ -28,8 +28,8 @@ interface PruneOptions {
 const defaultAge = '30d';
 
 const explanation = `
-What a job that has not ended or a row in the queue needs stays. Other ledgers are not asked: if several share the
-bucket, no file may be in use there that is older than --older-than. A removed file is uploaded again if needed.
+Files that an open job or a row in the queue needs stay. Other ledgers are not checked: if several share the
+bucket, they must not need files older than --older-than. A removed file is uploaded again if needed.
 
 Examples:
   $ mgw store prune --dry-run
@@ -48,7 +48,7 @@ export function registerStore(group: Command, run: Run): void {
     .addOption(
       single(
         '--older-than <age>',
-        `files that were uploaded longer ago (default ${defaultAge})`,
+        `files uploaded longer ago than this (default ${defaultAge})`,
         parseDuration,
       ),
     )

@@ -57,25 +57,23 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(
       single(
         '--concurrency <n>',
-        'how many rows this worker has in hand at most (default 4)',
+        'maximum number of rows in progress on this worker (default 4)',
         wholeNumber(1, 10_000),
       ),
     )
     .addOption(
-      single(
-        '--max-idle <duration>',
-        'end after having nothing to do for this long, such as 5m',
-        parseDuration,
-      ),
+      single('--max-idle <duration>', 'exit after this long without work, such as 5m', parseDuration),
     )
     .addOption(
       single(
         '--grace <duration>',
-        'how long outstanding answers are awaited after SIGTERM (default 25s)',
+        'how long to wait for outstanding responses after SIGTERM (default 25s)',
         parseDuration,
       ),
     )
-    .addOption(single('--health-file <file>', 'write here, at least every 10 s, while the queue answers'));
+    .addOption(
+      single('--health-file <file>', 'update this file at least every 10 s while the queue responds'),
+    );
   addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
   command
     .addHelpText('after', examples)
@@ -150,8 +148,8 @@ function limitTeller({ progress }: Context): LimitTeller {
     else limited.delete(batch);
     progress.note(
       isLimited
-        ? `${batch}: the gateway limits what it takes: ${limit} at once for now.`
-        : `${batch}: the gateway takes ${limit} at once again.`,
+        ? `${batch}: the gateway limits parallel tasks: ${limit} at once for now.`
+        : `${batch}: the gateway accepts ${limit} at once again.`,
     );
   };
 }

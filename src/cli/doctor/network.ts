@@ -18,7 +18,7 @@ import type { Context } from '../context.ts';
 import { attempt, fail, ok, skip, warn, type Check } from './local.ts';
 
 const connectionHint = 'Check the address, the network, the proxy and the firewall.';
-const certificateHint = 'A private certificate authority is named by NODE_EXTRA_CA_CERTS=FILE.';
+const certificateHint = 'For a private certificate authority, set NODE_EXTRA_CA_CERTS=FILE.';
 const timeoutMs = 10_000;
 const maxClockSkewMs = 5 * 60_000;
 const shortCertificateMs = 14 * 86_400_000;
@@ -31,7 +31,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
     const gateway = ok('gateway', 'the sandbox: offline and free of charge');
     return [gateway, ...(await checkKey(context))];
   }
-  const gateway = await attempt('gateway', '"mgw auth login --base-url https://…" names one.', () => {
+  const gateway = await attempt('gateway', '"mgw auth login --base-url https://…" sets one.', () => {
     const url = requireBaseUrl(settings);
     return ok('gateway', `${url.href} (${settings.baseUrl ? originText(settings.baseUrl) : ''})`);
   });
@@ -39,7 +39,7 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   const url = requireBaseUrl(settings);
   const reached = await checkRoute(url);
   const broken = reached.some(({ status }) => status === 'fail');
-  const key = await attempt('key', '"mgw auth login" keeps one.', () => {
+  const key = await attempt('key', '"mgw auth login" stores one.', () => {
     requireKey(settings);
     return ok('key', '');
   });
@@ -108,7 +108,7 @@ function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, took
   return warn(
     'connection',
     `${detail}; the certificate ends on ${new Date(until).toISOString()}`,
-    'Tell who runs the gateway.',
+    'Report this to the operator of the gateway.',
   );
 }
 
@@ -143,7 +143,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
     return warn(
       'key',
       'the key is accepted and may use no model',
-      'Ask for models in the console of the gateway.',
+      'Enable models for the key in the console of the gateway.',
     );
   return ok('key', `accepted; ${count} model${count === 1 ? '' : 's'}`);
 }
@@ -151,7 +151,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
 /** Compares this machine's clock with the `Date` of the gateway's response. */
 export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
   const theirs = Date.parse(reply.headers['date'] ?? '');
-  if (Number.isNaN(theirs)) return skip('clock', 'the gateway tells no time');
+  if (Number.isNaN(theirs)) return skip('clock', 'the gateway sends no time');
   const drift = now - theirs;
   const seconds = Math.round(Math.abs(drift) / 1000);
   if (Math.abs(drift) <= maxClockSkewMs)

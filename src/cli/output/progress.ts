@@ -41,7 +41,7 @@ export interface Transfer {
   /** The activity; default `downloading`. */
   what?: string;
   bytes: number;
-  /** Where it is known. */
+  /** Absent if unknown. */
   total?: number;
   bytesPerSecond?: number;
 }

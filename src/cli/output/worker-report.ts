@@ -105,11 +105,13 @@ export class WorkerReport implements WorkerWatcher {
 
   bad({ name }: Batch, id: string, why: string): void {
     this.#tally.bad += 1;
-    this.#line(`${name}/${id} cannot be carried out: ${why}`);
+    this.#line(`${name}/${id} cannot be run: ${why}`);
   }
 
   quarantined(batch: string, id: string): void {
-    this.#line(`${batch}/${id} quarantined: five workers died with it → mgw batch enqueue ${batch} --again`);
+    this.#line(
+      `${batch}/${id} quarantined: five workers died while running it → mgw batch enqueue ${batch} --again`,
+    );
   }
 
   note(text: string): void {

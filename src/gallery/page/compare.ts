@@ -108,7 +108,7 @@ export class CompareView {
       });
     const shown =
       file === undefined || media === undefined
-        ? make('p', { class: 'lack' }, foreign(item.reason ?? 'There is nothing that a browser plays.'))
+        ? make('p', { class: 'lack' }, foreign(item.reason ?? 'There is nothing that a browser can play.'))
         : file.kind === 'audio'
           ? make('div', { class: 'heard' }, waveform(file.peaks), media)
           : media;

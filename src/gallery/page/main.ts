@@ -115,7 +115,7 @@ const compareView = new CompareView(marks, () =>
 );
 const exportView = new ExportView(data, marks);
 const trouble = make('p', { class: 'trouble', role: 'alert' });
-const empty = make('p', { class: 'empty' }, 'Nothing fits these filters.');
+const empty = make('p', { class: 'empty' }, 'No result matches these filters.');
 
 function idsOf(list: readonly GalleryItem[]): string {
   return list

@@ -63,7 +63,7 @@ export function soundOf(file: GalleryFile, player: SoundPlayer): HTMLElement {
   if (file.peaks === undefined)
     void peaksOf(file).then((peaks) => {
       if (peaks !== undefined) box.firstChild?.replaceWith(waveform(peaks));
-      else box.title = 'No waveform: a page that is a file may play sounds, and not read them.';
+      else box.title = 'No waveform: a page opened from a file can play sounds, but not read them.';
     });
   box.addEventListener('click', (event) => {
     event.stopPropagation();

@@ -151,7 +151,7 @@ async function isSameSite(one: string, other: string): Promise<boolean> {
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {
   if (/[\s\0-\x20\x7f-\x9f]/.test(address))
-    throw refused(address, 'it holds white space or control characters');
+    throw refused(address, 'it contains white space or control characters');
   if (!URL.canParse(address, from?.href)) throw refused(address, 'it is not an address');
   const url = new URL(address, from?.href);
   if (url.protocol !== 'http:' && url.protocol !== 'https:')

@@ -64,7 +64,7 @@ export function deniedType(mimeType: string, content: string): string | undefine
   const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
   if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
   return types.includes(mimeType.toLowerCase())
-    ? 'the type that the bytes show; these are no such image'
+    ? 'the type that the bytes show; these are not such an image'
     : undefined;
 }
 
@@ -101,7 +101,7 @@ export const flags: readonly Flag[] = [
     words: ['16:9', '9:16'],
   }),
   switchFlag('--audio', 'parameters.generateAudio', 'make sound, if the model can'),
-  valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not be seen'),
+  valueFlag('--negative-prompt <text>', 'parameters.negativePrompt', 'what must not appear'),
   valueFlag('--sample-count <n>', 'parameters.sampleCount', 'how many videos; each is paid for', whole),
   valueFlag(
     '--person-generation <policy>',

@@ -67,7 +67,7 @@ function finished(reply: Reply, body: JsonObject): Outcome {
   if (!isObject(response))
     return unproven('The operation is done, with neither an error nor a response: the result is unproven.');
   const samples = samplesOf(response);
-  if (samples === undefined) return unproven('The list of samples is no list: the result is unproven.');
+  if (samples === undefined) return unproven('The field "samples" is not a list: the result is unproven.');
   if (samples.length === 0)
     return { state: 'failed', results: [], failure: noSamples(response, reply, body) };
   return fetchable(samples, response, reply);
@@ -92,7 +92,7 @@ function fetchable(samples: Json[], response: Json, reply: Reply): Outcome {
 function noSamples(response: Json, reply: Reply, body: Json): Failure {
   const reasons = filtered(response);
   if (reasons === undefined)
-    return taskFailure(reply, body, 'The operation is done and its response holds no video');
+    return taskFailure(reply, body, 'The operation is done and its response contains no video');
   const failure = taskFailure(reply, body, `The video was filtered: ${reasons}`);
   return { ...failure, code: 'content_policy' };
 }
@@ -139,7 +139,7 @@ function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string 
 // A query may be a signature, and the part before an @ a password.
 function nowhere([address]: string[]): string {
   if (address === undefined) return 'has neither content nor an address to fetch';
-  return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, from where nothing can be fetched`;
+  return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, which cannot be fetched`;
 }
 
 function inlineOf(sample: Json): string | undefined {

@@ -101,7 +101,7 @@ function outcomeOf(task: Json | undefined): Pick<Observation, 'results' | 'unpro
       warning: 'FINISH without the ErrCode 0 that would prove success: the result is unproven.',
     };
   const results = filesOf(task).map(resultOf);
-  if (results.length === 0) return { results, warning: 'The task finished well and lists no file.' };
+  if (results.length === 0) return { results, warning: 'The task succeeded, but lists no file.' };
   const without = results.filter(({ sources }) => sources.length === 0).length;
   return without === 0
     ? { results }
@@ -213,7 +213,7 @@ export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome
   const message = textAt(error, 'Message') ?? (typeof error === 'string' ? error : undefined);
   const failure = {
     ...readFailure(reply),
-    message: message ?? nativeCode ?? 'an error without words',
+    message: message ?? nativeCode ?? 'an error without a message',
     nativeCode,
   };
   if (known === undefined)

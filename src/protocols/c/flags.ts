@@ -22,13 +22,13 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '-d, --duration <seconds>',
     'duration',
-    'length: vendor-h3 4 to 15 (default 5), the self-hosted models 5 to 15',
+    'length: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models',
     { aliases: ['seconds'], parse: decimalNumber },
   ),
   valueFlag(
     '--resolution <size>',
     'resolution',
-    'vendor-h3 768P (default) or 2K, the self-hosted models 720p',
+    '768P (default) or 2K for vendor-h3, 720p for the self-hosted models',
     { words: ['768P', '2K', '720p'] },
   ),
   valueFlag('--aspect-ratio <ratio>', 'aspect_ratio', `${ratios.slice(0, -1).join(', ')} or adaptive`, {

@@ -67,7 +67,7 @@ function soundsDenied(body: JsonObject): boolean {
 
 function unlisted(word: string, state: string | undefined, url: string | undefined): string | undefined {
   if (state !== undefined || url === undefined) return undefined;
-  return `The status "${word}" is not a known one, yet the answer names a result; it is polled on.`;
+  return `The status "${word}" is unknown, yet the answer names a result; polling continues.`;
 }
 
 function failureOf(reply: Reply, body: JsonObject, task: ShownTask): Failure {

@@ -92,7 +92,7 @@ function bouncingShape(columns: number, rows: number, colour: Colour, random: Ra
   };
 }
 
-/** There and back between two walls, one way in 1.2 to 3.2 s, from somewhere in between. */
+/** Moves back and forth between two walls, in 1.2 to 3.2 s each way, from a start between them. */
 function bounce(length: number, radius: number, random: Random): Path {
   const crossing = 1.2 + random() * 2;
   const start = random() * 2;

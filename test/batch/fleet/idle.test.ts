@@ -47,7 +47,7 @@ it('ends after having nothing to do, not counting the time in which the database
 
 it('is not idle while it waits to try a batch again', async () => {
   const { notes } = await work(0, away, 3);
-  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. It is tried again.'));
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. Trying again.'));
 });
 
 it('ends with the error of a database that refuses it', async () => {

@@ -330,7 +330,7 @@ describeFleet('mgw worker', {}, (place) => {
     }
     const { stderr } = await work();
     expect(stderr).toContain(
-      'clips/row-0 quarantined: five workers died with it → mgw batch enqueue clips --again',
+      'clips/row-0 quarantined: five workers died while running it → mgw batch enqueue clips --again',
     );
     expect(await rowsInQueue()).toBe('row-0\tquarantined');
     const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
@@ -372,7 +372,7 @@ describeFleet('mgw worker', {}, (place) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
     const { code, stderr } = await work();
     expect([code, gateway.charges.size]).toEqual([0, 6]);
-    expect(stderr.match(/the gateway limits what it takes/g)).toHaveLength(1);
+    expect(stderr.match(/the gateway limits parallel tasks/g)).toHaveLength(1);
   });
 
   it('outlives its database', async () => {
@@ -383,7 +383,7 @@ describeFleet('mgw worker', {}, (place) => {
     const worker = machines.machine(state).start(args);
     // It looks for rows from then on.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(worker.child.stderr, /asked again/);
+    const isTold = text(worker.child.stderr, /Asking again/);
     proxy.down();
     await isTold;
     proxy.up();

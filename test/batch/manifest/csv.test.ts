@@ -124,7 +124,7 @@ describe('CSV', () => {
     ['aspect_ratio,Aspect Ratio', ['1: columns 1 and 2 are both called Aspect Ratio']],
     ['', ['1: the file is empty: its first row names the fields']],
     ['id,prompt\n  \n', []],
-    ['id,prompt\n1,a\0b\n2,c\n', ['2: it holds a NUL byte']],
+    ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
   ])('%j: %j', async (text, problems) => {
     expect(said(await read(text))).toEqual(problems);
   });

@@ -272,13 +272,13 @@ rows:
     ],
     [
       'defaults: {durration: 5, id: x}\nrows:\n- {protocol: c, prompt: x}',
-      [/^m:1: .*did you mean duration/, /^m:1: an id is that of one row/],
+      [/^m:1: .*did you mean duration/, /^m:1: an id belongs to one row/],
     ],
     [
       'defaults: {duration: long}\nrows:\n- {protocol: c, prompt: x}',
       [/^m:1: duration: long is not allowed/],
     ],
-    ['matrix: {prompt: []}', [/^m:1: matrix.prompt is not a list with something in it/]],
+    ['matrix: {prompt: []}', [/^m:1: matrix.prompt is not a list with at least one entry/]],
     [
       `matrix: {${Array.from({ length: 7 }, (_, n) => `x${n}: [${'1,'.repeat(10)}]`).join(', ')}}`,
       [/^m:1: matrix comes to 10000000 rows/],
@@ -293,7 +293,10 @@ rows:
       [/^m:2: no member can be called __proto__/],
     ],
     ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deep|Unresolved alias/]],
-    ['rows:\n- {protocol: c, prompt: "a\0b"}', [/^m:2: it holds a NUL byte/, /nothing of the file was used/]],
+    [
+      'rows:\n- {protocol: c, prompt: "a\0b"}',
+      [/^m:2: it contains a NUL byte/, /nothing of the file was used/],
+    ],
   ])('%j is refused', async (yaml, messages) => {
     const { problems } = await read('m.yaml', yaml);
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
@@ -381,7 +384,7 @@ describe('-d NAME=VALUE', () => {
     ['=5', 'write it as NAME=VALUE'],
     ['durration=5', 'did you mean duration'],
     ['duration=five', 'duration: five is not allowed'],
-    ['id=5', 'an id is that of one row'],
+    ['id=5', 'an id belongs to one row'],
     ['__proto__=5', 'there is no field __proto__'],
   ])('%s is refused', (given, message) => {
     expect(() => givenDefaults([given])).toThrow(message);

@@ -162,7 +162,7 @@ describe('the size of a manifest', () => {
       '2,000 aliases of a row of 50,000 nodes',
       'm.yaml',
       () => `rows:\n- &a {protocol: c, prompt: x, set.a: [${'1,'.repeat(50_000)}]}\n${'- *a\n'.repeat(2000)}`,
-      /aliases repeat, the file is too large/,
+      /aliases expanded, the file is too large/,
     ],
     [
       'a row of 60,000 keys',

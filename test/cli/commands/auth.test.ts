@@ -79,7 +79,7 @@ describe('auth login', () => {
     const login = await user.run(['auth', 'login'], { stdin: 'key-1' });
     expect([login.code, login.stderr]).toEqual([
       0,
-      expect.stringContaining('MGW_API_KEY is set and goes before it.'),
+      expect.stringContaining('MGW_API_KEY is set and takes precedence.'),
     ]);
     expect(gateway.requests).toMatchObject([{ headers: { authorization: 'Bearer key-1' } }]);
     expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });

@@ -124,7 +124,7 @@ describe('doctor', () => {
   it('tells a person what to do', async () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
-    expect(stdout).toContain('→ "mgw auth login --base-url https://…" names one.');
+    expect(stdout).toContain('→ "mgw auth login --base-url https://…" sets one.');
   });
 });
 
@@ -252,7 +252,7 @@ describe('checkClock', () => {
     expect(at('2026-06-01T12:06:00Z')).toMatchObject({ status: 'warn', detail: '360 s behind the gateway' });
   });
 
-  it('says nothing if the gateway tells no time', () => {
+  it('says nothing if the gateway sends no time', () => {
     expect(checkClock({ headers: {} }, now).status).toBe('skip');
     expect(checkClock({ headers: { date: 'soon' } }, now).status).toBe('skip');
   });

@@ -46,7 +46,7 @@ test('a declared type that the bytes deny is named with the right one', () => {
   expect(deniedType('image/jpeg', png)).toBe('image/png');
   expect(deniedType('image/png', png)).toBeUndefined();
   expect(deniedType('IMAGE/PNG', png)).toBeUndefined();
-  expect(deniedType('image/png', 'QUJD')).toMatch(/no such image/);
+  expect(deniedType('image/png', 'QUJD')).toMatch(/not such an image/);
   expect(deniedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
 });
 

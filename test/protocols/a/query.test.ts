@@ -196,7 +196,7 @@ describe('succeeded', () => {
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
     expect(warning).toMatch(
-      /^Sample 1 of 1 (has neither content nor an address|is broken: |is at \S+, from where)/,
+      /^Sample 1 of 1 (has neither content nor an address|is broken: |is at \S+, which cannot)/,
     );
   });
 

@@ -210,7 +210,7 @@ describe('states', () => {
   it('keeps polling on an unlisted word even next to a result, and says so', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
-    expect(seen.warning).toContain('"polished" is not a known one');
+    expect(seen.warning).toContain('"polished" is unknown');
     expect(observed({ task_id: 't', status: 'polished' }).warning).toBeUndefined();
   });
 });

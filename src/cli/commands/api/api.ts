@@ -19,7 +19,7 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money: it is not recorded, and tried again only where it certainly was not handled.`;
+A POST may cost money: it is not recorded, and tried again only if it certainly was not handled.`;
 
 /** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
 export function registerApi(command: Command, run: Run): void {

@@ -17,7 +17,7 @@ import { columnsOf } from '../../io.ts';
 export function registerAuth(auth: Command, run: Run): void {
   list(auth, run, {
     login: {
-      about: "keep a gateway's address and an API key that it accepts",
+      about: "store a gateway's address and an API key that it accepts",
       load: async () => (await import('./login.ts')).registerLogin,
     },
     status: {
@@ -36,7 +36,7 @@ function registerStatus(command: Command, run: Run): void {
   command
     .addHelpText(
       'after',
-      '\nThe key itself is never shown. Asks for GET /v1/models, which is free of charge.' +
+      '\nThe key itself is never shown. Calls GET /v1/models, which is free of charge.' +
         '\n\nExamples:\n  $ mgw auth status\n  $ mgw auth status --profile work --json\n  $ mgw auth status -q && echo accepted',
     )
     .action(() => run(command, showStatus));

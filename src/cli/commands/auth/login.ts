@@ -21,11 +21,11 @@ import { asSentence } from '../../../http/failures.ts';
 /** `mgw auth login`: saves a gateway's address and a key that it accepts. */
 export function registerLogin(command: Command, run: Run): void {
   command
-    .option('--no-verify', 'keep them without asking the gateway')
+    .option('--no-verify', 'store them without checking them at the gateway')
     .addHelpText(
       'after',
-      '\nWhat is missing is asked for on a terminal, the key without echo. In a script the key is read from ' +
-        'standard input. Both are tried by GET /v1/models, which is free of charge.' +
+      '\nPrompts on a terminal for what is missing, and does not echo the key. In a script the key is read from ' +
+        'standard input. Both are checked with GET /v1/models, which is free of charge.' +
         '\n\nExamples:\n  $ mgw auth login\n  $ mgw auth login --base-url https://gateway.example.com' +
         '\n  $ mgw auth login --profile work --base-url https://gateway.example.com < key.txt',
     )
@@ -50,8 +50,8 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   await changeProfile(io.env, profile, (before) => ({ ...before, ...own }));
   const file = configPath(io.env);
   const tried =
-    models === undefined ? 'was not tried' : `is accepted, for ${models} model${models === 1 ? '' : 's'}`;
-  progress.note(`The key ${tried}. It is kept in ${file}, profile "${profile}".`);
+    models === undefined ? 'was not checked' : `is accepted, for ${models} model${models === 1 ? '' : 's'}`;
+  progress.note(`The key ${tried}. It is stored in ${file}, profile "${profile}".`);
   for (const hint of hints(layers, own)) progress.note(hint);
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
@@ -168,7 +168,7 @@ const whatFailed: Partial<Record<ErrorCode, string>> = {
 
 function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwError {
   const what = whatFailed[error.code] ?? 'did not list its models';
-  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was kept; --no-verify keeps it untried.`;
+  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was stored; --no-verify stores it unchecked.`;
   const named = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
   return error.with({ next: ['mgw', 'auth', 'login', ...named] }, text);
 }
@@ -176,7 +176,7 @@ function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwErr
 function hints({ env }: Layers, own: Profile): string[] {
   const first = keyVariables.find((name) => env[name] !== undefined);
   return [
-    ...(first === undefined ? [] : [`${first} is set and goes before it.`]),
+    ...(first === undefined ? [] : [`${first} is set and takes precedence.`]),
     ...(own.base_url !== undefined || env['MGW_BASE_URL']
       ? []
       : ['No gateway is configured yet: mgw config set base_url https://…']),
@@ -202,9 +202,7 @@ async function removeKey(context: Context): Promise<Outcome> {
     const { changeProfile } = await import('../../../config/store.ts');
     await changeProfile(io.env, profile, (before) => withValue(before, ['api_key'], undefined));
   }
-  progress.note(
-    removed ? `The key of profile "${profile}" is removed.` : `Profile "${profile}" holds no key.`,
-  );
+  progress.note(removed ? `The key of profile "${profile}" is removed.` : `Profile "${profile}" has no key.`);
   const left = keyVariables.find((name) => io.env[name] !== undefined);
   if (left !== undefined) progress.note(`${left} is still set.`);
   return { json: { profile, removed } };

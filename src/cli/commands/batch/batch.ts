@@ -17,11 +17,11 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./plan.ts')).registerPlan,
     },
     run: {
-      about: 'carry out every row: submit, wait, save; run again, it carries on and pays for no row twice',
+      about: 'run every row: submit, wait, save; a rerun continues and pays for no row twice',
       load: async () => (await import('./run.ts')).registerRunBatch,
     },
     enqueue: {
-      about: 'hand every row to the workers of a fleet; again, it adds only what is new',
+      about: 'queue every row for the workers of a fleet; a rerun adds only new rows',
       load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
@@ -33,11 +33,11 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./ls.ts')).registerBatchLs,
     },
     join: {
-      about: 'put the finished videos together in the order of the file, with ffmpeg; nothing is paid',
+      about: 'join the finished videos in the order of the file, with ffmpeg; nothing is paid',
       load: async () => (await import('./join.ts')).registerJoin,
     },
     retry: {
-      about: 'a new take of rows that ended badly, were rated low or were changed: it is paid for again',
+      about: 'pay again for a new take of rows that failed, were rated low or were changed',
       load: async () => (await import('./retry.ts')).registerRetry,
     },
   });

@@ -54,7 +54,9 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'leave out invalid rows')
-    .addOption(new Option('--again', 'hand out quarantined rows again (five workers died with each)'))
+    .addOption(
+      new Option('--again', 'hand out quarantined rows again (five workers died while running each)'),
+    )
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -122,7 +124,7 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   const fleet = fleetStateOf(await context.ledger());
   if (fleet !== undefined) return fleet;
   throw usageError(
-    'A queue needs a state that machines share, and this one is a folder: set MGW_STATE=postgres://USER@HOST/DATABASE, and make it by mgw state init.',
+    'A queue needs a state that machines share, and this one is a folder: set MGW_STATE=postgres://USER@HOST/DATABASE, and create it with mgw state init.',
   );
 }
 

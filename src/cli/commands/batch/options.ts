@@ -49,7 +49,7 @@ export function addManifestOptions(command: Command): void {
       ),
     )
     .addOption(new Option('--format <format>', 'the format, for standard input (-)').choices(formatNames))
-    .addOption(single('--name <name>', "names the batch (default: the file's, without its ending)"));
+    .addOption(single('--name <name>', "names the batch (default: the file's, without its extension)"));
 }
 
 /** Adds the flags that identify a batch. */
@@ -83,7 +83,9 @@ export function addRunOptions(command: Command): void {
     .addOption(
       single('--concurrency <n>', 'maximum number of tasks in progress (default 4)', wholeNumber(1, 10_000)),
     )
-    .addOption(single('--per-minute <n>', 'how many submissions a minute at most', wholeNumber(1, 1_000_000)))
+    .addOption(
+      single('--per-minute <n>', 'maximum number of submissions a minute', wholeNumber(1, 1_000_000)),
+    )
     .option('--skip-bad', 'leave out invalid rows')
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),

@@ -84,7 +84,7 @@ export async function execute(
     const pace = await paceOf(context, batch.name, {
       concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
       perMinute: options.perMinute,
-      onLimit: (limit) => display.note(`The gateway limits what it takes: ${limit} at once from now on.`),
+      onLimit: (limit) => display.note(`The gateway limits parallel tasks: ${limit} at once from now on.`),
     });
     const runOptions = { ...rows, pace, retake: (planned: PlannedRow) => choice.retake(planned) };
     const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(

@@ -67,7 +67,7 @@ async function queueOf(ask: Ask, name: string): Promise<QueueCounts | undefined>
 
 function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): string {
   const rows = quarantined.map(
-    ({ id }) => `${printableLine(id, 100)} quarantined: five workers died with it`,
+    ({ id }) => `${printableLine(id, 100)} quarantined: five workers died while running it`,
   );
   const again = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
   return [

@@ -15,9 +15,9 @@ interface FetchOptions extends OutputOptions {
 }
 
 const explanation = `
-A template names each file by its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
-{slug} is made of the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
-In a folder the file is named by the job's key, or by its id if it has none. Fetching costs nothing.
+A template names each file after its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
+{slug} is made from the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
+In a folder the file is named after the job's key, or by its id if it has none. Fetching costs nothing.
 
 Examples:
   $ mgw jobs fetch @last

@@ -31,7 +31,7 @@ export function registerGallery(command: Command, run: Run): void {
     .addOption(
       single(
         '--limit <n>',
-        `the newest ones, at most so many (default ${defaultLimit})`,
+        `maximum number of jobs, newest first (default ${defaultLimit})`,
         wholeNumber(1, 20_000),
       ),
     )

@@ -9,7 +9,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./ls.ts')).registerLs,
     },
     show: {
-      about: 'all that is recorded of a job, and its history',
+      about: 'show everything recorded about a job, and its history',
       load: async () => (await import('./show.ts')).registerShow,
     },
     wait: {
@@ -37,11 +37,11 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./transfer.ts')).registerExport,
     },
     import: {
-      about: 'take exported jobs in; those that are here already stay as they are',
+      about: 'import exported jobs; existing jobs stay as they are',
       load: async () => (await import('./transfer.ts')).registerImport,
     },
     gallery: {
-      about: 'make a page to look at results, compare and rate them',
+      about: 'make a page to view, compare and rate results',
       load: async () => (await import('./gallery.ts')).registerGallery,
     },
     rate: {

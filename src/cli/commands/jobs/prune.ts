@@ -28,10 +28,10 @@ interface PruneOptions {
 }
 
 const explanation = `
-Only what has succeeded, failed or was rejected is removed, and of that only what nothing needs: a job that is open,
-unknown, or not delivered to the command that paid for it stays, and so does speech that must not be paid for again. A job with
-a key stays as well, since its key promises never to pay twice; --keys gives that up. Saved files stay. mgw spend no
-longer counts what was removed: mgw jobs export keeps it.
+Removes jobs that succeeded, failed or were rejected, and that nothing needs any more. Jobs that are open, unknown,
+or not delivered to the command that paid for them stay, and so does speech that must not be paid for again. Jobs with
+a key stay too, because a key never pays twice; --keys removes them. Saved files stay. mgw spend no longer counts
+removed jobs: mgw jobs export keeps them.
 
 Examples:
   $ mgw jobs prune --older-than 30d
@@ -42,7 +42,7 @@ Examples:
 export function registerPrune(command: Command, run: Run): void {
   command
     .addOption(
-      single('--older-than <age>', 'jobs to which nothing has happened since, such as 30d', parseDuration),
+      single('--older-than <age>', 'jobs with no activity for this long, such as 30d', parseDuration),
     )
     .option('--keys', 'also jobs with a key: the same --key may then pay again')
     .option('--dry-run', 'remove nothing, and print what would be removed')

@@ -27,9 +27,9 @@ export function registerRate(command: Command, run: Run): void {
   command
     .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
     .argument('[rating]', '1 (bad) to 5 (good)')
-    .addOption(single('--note <text>', 'a note, in place of the one before', noteText))
-    .option('--clear', 'take rating and note back')
-    .addOption(single('--import <file>', 'take in the ratings.json of a gallery; - reads it from stdin'))
+    .addOption(single('--note <text>', 'a note, which replaces the previous one', noteText))
+    .option('--clear', 'remove the rating and the note')
+    .addOption(single('--import <file>', 'import the ratings.json of a gallery; - reads it from stdin'))
     .addHelpText('after', examples)
     .action((ref: string | undefined, rating: string | undefined) =>
       run(command, (context) => rate(context, ref, rating, command.opts())),

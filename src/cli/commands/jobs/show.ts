@@ -100,7 +100,7 @@ function textOf(event: RecordedEvent): string {
     case 'uploading':
       return `uploading to ${event.url}`;
     case 'delivered':
-      return 'the command had what it asked for';
+      return 'the result was delivered to the command';
     case 'detached':
       return `the command ended with exit ${event.exit_code}`;
   }

@@ -69,7 +69,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
-      context.progress.note(`The key ${key ?? ''} names ${holder.id} here, and goes on doing so.`);
+      context.progress.note(`The key ${key ?? ''} names ${holder.id} here, and still does.`);
   }
   return { json: { imported }, text: imported.join('\n') };
 }
@@ -83,7 +83,7 @@ interface Importable {
 
 function importable(value: Json | undefined, line: number, schema: typeof exportedEvents): Importable {
   const bad = (what: string): never => {
-    throw usageError(`Line ${line} is no exported job: ${what}.`);
+    throw usageError(`Line ${line} is not an exported job: ${what}.`);
   };
   if (!isObject(value)) return bad('it is not a JSON object');
   const { id, key, events } = value;

@@ -276,7 +276,7 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 function whyNotRun(error: Error): string {
   const words: Record<string, string> = {
     ENOENT: 'there is no such command',
-    EACCES: 'it is no program, or may not be run',
+    EACCES: 'it is not a program, or may not be run',
   };
   return words[systemCode(error) ?? ''] ?? error.message;
 }

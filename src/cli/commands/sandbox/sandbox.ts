@@ -31,7 +31,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     faults: {
       about:
-        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely); and the words that a prompt takes',
+        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely); and the words in a prompt that cause one',
       load: () => Promise.resolve(registerFaults),
     },
   });
@@ -85,7 +85,7 @@ async function reset(context: Context): Promise<Outcome> {
     const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
     await dropLedger(shared);
   }
-  context.progress.note('The sandbox has no tasks, no bill and no jobs any more.');
+  context.progress.note('The tasks, the bill and the jobs of the sandbox are removed.');
   return { json: { reset: true } };
 }
 

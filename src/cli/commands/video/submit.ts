@@ -80,7 +80,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
     protocol?.setExample ?? 'parameters.seed=7',
     ...bodyOptions(protocol === undefined ? allEndpoints : protocol.endpoints),
     noCheckOption(),
-    new Option('--check-assets', 'ask for each asset first: its status, type and size'),
+    new Option('--check-assets', 'request each asset first to check its status, type and size'),
   ))
     command.addOption(option);
   command.addHelpText(

@@ -24,7 +24,7 @@ function commandsOf(protocol: Protocol | undefined): Record<string, ListedComman
       load: async () => of((await import('./submit.ts')).registerSubmit),
     },
     status: {
-      about: 'ask once for the state of jobs',
+      about: 'query the state of jobs once',
       load: async () => of((await import('./status.ts')).registerStatus),
     },
     fetch: {
