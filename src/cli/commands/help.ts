@@ -19,10 +19,9 @@ export function registerHelp(help: Command, run: Run): void {
         'A file that a topic links to is printed by its name: mgw help store.md',
     )
     .action(async (path: string[]) => {
-      const [file = '', ...rest] = path;
-      if (rest.length > 0 || !/^[\w/-]+\.(md|yaml)$/.test(file))
-        return (await named(rootOf(help), path)).help();
-      return run(help, (context) => show(file, context));
+      const page = await pageNamed(rootOf(help), path);
+      if (page === undefined) return (await named(rootOf(help), path)).help();
+      return run(help, (context) => show(page, context));
     });
   for (const topic of topics) {
     const command = help
@@ -35,6 +34,16 @@ export function registerHelp(help: Command, run: Run): void {
           : (await named(rootOf(help), [topic.name, ...path])).help(),
       );
   }
+}
+
+// A page that is not a topic: by its file's name, or by its own name if no command has that.
+async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise<string | undefined> {
+  if (rest.length > 0 || !/^[\w/-]+(\.md|\.yaml)?$/.test(name)) return undefined;
+  if (name.includes('.')) return name;
+  const page = `${name}.md`;
+  const isPage =
+    childOf(root, name) === undefined && (await readPage(page).catch(() => undefined)) !== undefined;
+  return isPage ? page : undefined;
 }
 
 async function show(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {

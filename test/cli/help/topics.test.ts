@@ -30,7 +30,7 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
   });
 });
 
-it('prints a file that a topic links to', async () => {
+it('prints a file that a topic links to, and a page by its name', async () => {
   const files = topics.flatMap(({ page }) =>
     Array.from(pageOf(page).matchAll(/\]\(([^():#.][^():#]*)[^()]*\)/g), ([, file = '']) => file),
   );
@@ -42,6 +42,8 @@ it('prints a file that a topic links to', async () => {
   }
   const manifest = await runHere(['help', 'kubernetes.yaml'], {});
   expect(manifest.stdout).toBe(pageOf('kubernetes.yaml'));
+  const byItsName = await runHere(['help', 'platforms', '--json'], {});
+  expect(byItsName.json['help']).toBe(pageOf('platforms.md'));
   const unknown = await runHere(['help', 'boats.md'], {});
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
 });
