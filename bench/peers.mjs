@@ -28,14 +28,14 @@ export function npmPackage(name, range) {
  * @returns {string | undefined} undefined if it is missing and cannot be installed: its rows are left out
  */
 export function program(name, debianPackage = name) {
-  if (stands(name)) return name;
+  if (isInstalled(name)) return name;
   const root = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   const [command, ...args] = [...root, 'apt-get', 'install', '-y', '--no-install-recommends', debianPackage];
   spawnSync(command, args, { stdio: 'ignore', env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' } });
-  return stands(name) ? name : undefined;
+  return isInstalled(name) ? name : undefined;
 }
 
-function stands(name) {
+function isInstalled(name) {
   return spawnSync('bash', ['-c', 'command -v "$0"', name]).status === 0;
 }
 

@@ -14,7 +14,7 @@ describe('systemClock', () => {
     await systemClock.sleep(-5);
   });
 
-  it('does not take a time beyond the timers for no time', async () => {
+  it('does not treat a time beyond the longest timer as zero', async () => {
     const warned = vi.fn();
     process.on('warning', warned);
     const stop = new AbortController();

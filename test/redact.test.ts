@@ -81,7 +81,7 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides what is escaped and holds the key in hexadecimal or Base64', () => {
+  it('hides an escaped text that contains the key in hexadecimal or Base64', () => {
     for (const encoding of ['hex', 'base64'] as const) {
       const encoded = Buffer.from(key).toString(encoding);
       expect(secretRedactor([key])(spellings['HTML in numbers']?.(encoded) ?? '')).toContain('[redacted]');

@@ -65,7 +65,7 @@ async function filled(bench, done, running, jobs) {
   const open = { ...env, MGW_BASE_URL: running };
   // Each has a prompt of its own: the case compares sizes of a ledger, and not numbers of equal jobs.
   for (let n = 0; n < 10; n += 1)
-    await bench.measured([...bench.mgw(), ...submit.with(3, `boat under way ${n}`)], { env: open });
+    await bench.measured([...bench.mgw(), ...submit.with(3, `boat in progress ${n}`)], { env: open });
   await bench.measured([...bench.mgw(), 'video', 'c', 'status', '@last'], { env: open });
   return open;
 }

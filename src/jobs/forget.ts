@@ -124,7 +124,7 @@ export async function prune(
 ): Promise<PruneResult> {
   const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
   const removed: string[] = [];
-  // The oldest first, so that a job goes before the later one that replaced it.
+  // The oldest first, so that a job is removed before the later one that replaced it.
   for (const id of (await ledger.ids()).reverse()) {
     const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
     const reason = job === undefined ? 'newer' : await reasonToKeep(job, ledger, options);

@@ -169,7 +169,7 @@ export function noSuchJob(ref: string): never {
 
 /**
  * Imports a handle that the ledger has never seen, once the gateway has confirmed that it knows it (design 1).
- * @throws MgwError('usage') if it is no handle of the protocol; exit 9 if the gateway does not know it, 3 if it refuses
+ * @throws MgwError('usage') if it is not a handle of the protocol; exit 9 if the gateway does not know it, 3 if it refuses
  * the key, 6 if it does not answer.
  */
 export async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {

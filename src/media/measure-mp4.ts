@@ -8,7 +8,7 @@ const maxTracks = 64;
  * Measures an MP4 (or QuickTime) file by its boxes: whole or fragmented, the index first or last (design 19). Reads only
  * the boxes that tell, a few KiB at a time.
  * @param file its descriptor, open for reading
- * @returns undefined if it is no MP4, has no track, or has more boxes and entries than any clip
+ * @returns undefined if it is not an MP4, has no track, or has more boxes and entries than any clip
  * @throws what the file system throws.
  */
 export function measureMp4(file: number): Delivered | undefined {

@@ -3,7 +3,7 @@ import type { AuthScheme, Exchange, Failure, Model, Reply, SubmitVerdict } from 
 import { type Json, type JsonObject, isObject } from '../json.ts';
 
 /**
- * A flag of `submit` and the body field it stands for. The table of a protocol is data: the command line, the
+ * A flag of `submit` and the body field that it sets. The table of a protocol is data: the command line, the
  * help, the defaults of the config and the error messages are all read from it.
  */
 export interface Flag {

@@ -101,7 +101,7 @@ export function unreadable(reply: Reply, what: string): Failure {
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
-// Where a task's id is, best first. In a wrapped task `data.id` is a row number, so `data.task_id` goes before.
+// Where a task's id is, best first. In a wrapped task `data.id` is a row number, so `data.task_id` comes first.
 const idPaths = [
   'task_id',
   'id',

@@ -173,7 +173,7 @@ export function limitExceeded(area: Area, exceeded: ExceededLimit, requestId: st
   }
   return area === 'tts'
     ? json(429, { code: 45_000_292, message: 'quota exceeded for types: concurrency' })
-    : gatewayError(429, 'Too many tasks are under way, please try again later', { requestId });
+    : gatewayError(429, 'Too many tasks are in progress, please try again later', { requestId });
 }
 
 function insufficientBalance(area: Area, requestId: string): Reply {

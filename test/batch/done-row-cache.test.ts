@@ -23,7 +23,7 @@ function known(): string {
 const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
 
 describe('rows that are known to be done', () => {
-  it('are told from the first run on, and found out again if that is lost or damaged', async () => {
+  it('are remembered from the first run on, and found again if that is lost or damaged', async () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
@@ -39,7 +39,7 @@ describe('rows that are known to be done', () => {
     expect(scene.gateway.requests).toEqual([]);
   });
 
-  it('are looked at again when something has become of their jobs', async () => {
+  it('are checked again when their jobs have changed', async () => {
     const user = scene.user;
     expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
     expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
@@ -58,7 +58,7 @@ describe('rows that are known to be done', () => {
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 2, changed: 1 });
   });
 
-  it('keep their names and their files to themselves', async () => {
+  it('keep their own names and files', async () => {
     const rows: [string, string][] = [
       ['a', 'a boat'],
       ['b', 'a cat'],
@@ -71,7 +71,7 @@ describe('rows that are known to be done', () => {
     expect(stderr).toContain('m.csv:3: same request as line 2');
   });
 
-  it('are checked anew if a default is another one', async () => {
+  it('are checked again if a default has changed', async () => {
     const changed = await scene.read('run', file, '-d', 'aspect-ratio=9:16');
     expect(changed).toMatchObject({ exit_code: 11, batch: { states: { changed: 3 } } });
     expect((await scene.read('run', file)).batch.states).toMatchObject({ done: 3 });

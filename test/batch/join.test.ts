@@ -155,13 +155,13 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect(lengthOf(film())).toBe(24);
   });
 
-  it('takes a file that was changed or removed as missing', async () => {
+  it('treats a changed or removed file as missing', async () => {
     const file = await ran(['s1'], ['s2']);
     writeFileSync(scene.at('s2.mp4'), Buffer.alloc(films['s2']?.length ?? 0));
     expect((await join(file, '--json')).json).toMatchObject({ exit_code: 11, missing: [{ id: 's2' }] });
   });
 
-  it('takes clips that are objects from the store', async () => {
+  it('fetches clips that are objects from the store', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
     await scene.user.run(['config', 'set', 'store.endpoint', store.url]);

@@ -22,7 +22,7 @@ async function enter(one: LocalPace, times: number): Promise<void> {
   for (let at = 0; at < times; at += 1) await one.enter(never);
 }
 
-describe('the number of tasks under way', () => {
+describe('the number of tasks in progress', () => {
   it('is bounded, and the next one enters when one has left', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);

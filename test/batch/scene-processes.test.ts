@@ -44,7 +44,7 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// Nothing is under way of which the record does not tell everything: what dies now dies between two steps. It has to look
+// The record covers everything in progress: what dies now dies between two steps. It has to look
 // so for a while, since a process that was turned away may have another one in its hands.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());

@@ -89,7 +89,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
   });
 
-  it('goes on with the others if one cannot be had, and says which', async () => {
+  it('continues with the others if one cannot be fetched, and says which', async () => {
     await submit('--key', 'one');
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);

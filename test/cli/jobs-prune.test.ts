@@ -50,7 +50,7 @@ describe('after jobs prune', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('removes what is done with, says so, and leaves what is newer', async () => {
+  it('removes finished jobs, says so, and leaves newer ones', async () => {
     const { stdout } = await submit('-o');
     expect(stdout).not.toBe('');
     const { json } = await run(['jobs', 'ls', '--json']);
@@ -65,7 +65,7 @@ describe('after jobs prune', () => {
     expect((await run(['jobs', 'ls', '-q'])).stdout).toBe('');
   });
 
-  it('wants to know how old', async () => {
+  it('requires an age', async () => {
     expect(await run(['jobs', 'prune'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('--older-than 30d') as string,

@@ -50,7 +50,7 @@ describe('submit -o', () => {
     expect(run.stdout + run.stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
   });
 
-  it('makes a second take when a command that ended well is repeated', async () => {
+  it('makes a second take when a successful command is repeated', async () => {
     await user.run([...submit, '-o', 'one.mp4', ...fast]);
     await user.run([...submit, '-o', 'two.mp4', ...fast]);
     expect(gateway.created).toHaveLength(2);
@@ -172,7 +172,7 @@ describe('a job without a handle', () => {
 });
 
 describe('resuming', () => {
-  it('exits 8 at the deadline, and the same command then ends well without a POST', async () => {
+  it('exits 8 at the deadline, and the same command then succeeds without a POST', async () => {
     gateway.polls = 12;
     const command = [...submit, '-o', 'out.mp4'];
     const late = await user.run([...command, '--timeout', '1s', '--poll-interval', '400ms', '--json']);
@@ -261,7 +261,7 @@ describe('submit alone', () => {
 });
 
 describe('bad input', () => {
-  it('names both ways on if there is no key', async () => {
+  it('suggests both commands if there is no key', async () => {
     const run = await userHere().run(submit);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);

@@ -347,7 +347,7 @@ describe('media inside the answer', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('a folder that is gone by then is exit 10; once it is back, the rerun ends well', async () => {
+  it('a folder that is gone by then is exit 10; once it is back, the rerun succeeds', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });

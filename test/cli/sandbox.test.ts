@@ -271,7 +271,7 @@ describe('exec --verify', () => {
     expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
   });
 
-  it('complains of a task that failed if the script ended well', async () => {
+  it('reports a task that failed if the script succeeded', async () => {
     const failed = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4; exit 0`);
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });

@@ -155,7 +155,7 @@ describe('a bad day', () => {
     expect(folder()).toEqual(['a.mp3.part']);
   });
 
-  it('an error frame is exit 5 and keeps what came', async () => {
+  it('an error frame is exit 5 and keeps the received audio', async () => {
     const { here, folder, charges } = await bench('tts-error-frame');
     const run = await here(['tts', text, '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });

@@ -109,7 +109,7 @@ describe('readConfig', () => {
     expect(await refusal()).not.toContain('sesame');
   });
 
-  it('refuses what is no text, too large, or too deep', async () => {
+  it('refuses a file that is not text, too large, or too deep', async () => {
     put(Buffer.from([0x7b, 0xff, 0x7d]));
     expect(await refusal()).toContain('not UTF-8');
     put(' '.repeat(1024 * 1024 + 1));

@@ -70,7 +70,7 @@ describe('precedence', () => {
     expect(seen(resolve({ profile: all.profile }))).toEqual(['profile.example', 'p', 'profile-key']);
   });
 
-  it('takes an empty variable for one that is not set', () => {
+  it('treats an empty variable as not set', () => {
     const env = {
       MGW_TIMEOUT: '',
       MGW_BASE_URL: '',
@@ -130,7 +130,7 @@ describe('profiles', () => {
 });
 
 describe('the base URL', () => {
-  it('is missed only if it is asked for, and both ways on are named', () => {
+  it('is reported as missing only if it is needed, and both commands are suggested', () => {
     const error = refusal(() => requireBaseUrl(resolve()));
     expect(error).toMatchObject({
       code: 'config',
@@ -141,7 +141,7 @@ describe('the base URL', () => {
     expect(error.message).toMatch(/mgw auth login.*--sandbox/);
   });
 
-  it('is refused only if it is asked for, and its source is named', () => {
+  it('is refused only if it is needed, and its source is named', () => {
     const settings = resolve({ env: { MGW_BASE_URL: 'https://h/v1' } });
     expect(settings.baseUrl).toBeUndefined();
     const error = refusal(() => requireBaseUrl(settings));
@@ -168,7 +168,7 @@ describe('the base URL', () => {
 });
 
 describe('the key', () => {
-  it('is missed only if it is asked for, with exit code 2', () => {
+  it('is reported as missing only if it is needed, with exit code 2', () => {
     const error = refusal(() => requireKey(resolve()));
     expect(error).toMatchObject({ code: 'config', exitCode: 2, charged: 'no' });
     expect(error.message).toMatch(/mgw auth login.*MGW_API_KEY.*--sandbox/);

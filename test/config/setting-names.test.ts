@@ -15,7 +15,7 @@ import { layersOf } from '../../src/config/resolve.ts';
 import type { SettingFlags } from '../../src/config/rules.ts';
 
 describe('keyPath', () => {
-  it('takes the last step of a default for the flag, whatever the model is called', () => {
+  it('reads the last step of a default as the flag, whatever the model is called', () => {
     expect(keyPath('defaults.video.a.veo-3.duration')).toEqual([
       'defaults',
       'video',
@@ -179,7 +179,7 @@ describe('withValue', () => {
     );
   });
 
-  it('takes a value out, and what is empty then', () => {
+  it('removes a value, and objects that are then empty', () => {
     const profile = { tts: { speaker: 's' }, c: { auth_header: 'h', auth_scheme: '' } };
     expect(withValue(profile, ['tts', 'speaker'], undefined)).toEqual({ c: profile.c });
     expect(withValue(profile, ['c', 'auth_header'], undefined)).toEqual({

@@ -112,7 +112,7 @@ describe('changeConfig', () => {
     }
   });
 
-  it('refuses an outcome that is no config, and mends one', async () => {
+  it('refuses a change that results in an invalid config, and repairs one', async () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(file, '{"profiles":{"default":{"retries":"many"}}}', { mode: 0o600 });
     await expect(changeConfig(env, (config) => ({ ...config, profile: 'x' }))).rejects.toMatchObject({

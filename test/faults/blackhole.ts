@@ -13,8 +13,8 @@ export interface Blackhole {
 }
 
 /**
- * A port whose backlog is full and whose server takes nothing out of it: a connection to it comes to stand on
- * neither side, as behind a firewall that drops packets.
+ * A port whose backlog is full and whose server takes nothing out of it: no connection to it opens
+ * on either side, as behind a firewall that drops packets.
  */
 export async function fullBacklog(host: string): Promise<Blackhole> {
   const worker = new Worker(

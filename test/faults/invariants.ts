@@ -133,7 +133,7 @@ function escaped(text: string): string[] {
   );
 }
 
-// The digits that only the key decides, whatever stands before and after it.
+// The digits that only the key decides, whatever is before and after it.
 function base64(key: string, offset: number): string {
   const digits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]).toString('base64');
   return digits.slice(Math.ceil((offset * 8) / 6), -4).slice(0, 20);

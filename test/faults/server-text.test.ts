@@ -175,7 +175,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
       ({ gateway }) => (gateway.always.submit = { body: { task_id: evil, error: { message: long } } }),
     ],
     [
-      'what stands where the video was',
+      'what replaced the video',
       'c',
       ({ gateway }) => (gateway.always.content = { body: { error: { message: long } } }),
     ],

@@ -6,7 +6,7 @@ interface Run {
   fail: (error: Error) => void;
 }
 
-it('runs once for all who ask while it is under way, begun after they asked, and tells each how it went', async () => {
+it('runs once for all callers that ask while it runs, starts after they asked, and gives each the outcome', async () => {
   const runs: Run[] = [];
   const ask = coalesce(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
   const first = ask();

@@ -32,7 +32,7 @@ const sha256 = (...pieces: Uint8Array[]): string =>
 describe.each([Infinity, 4 * mib])(
   'a file that is hashed while it is written (here up to %s bytes)',
   (maxHashedHere) => {
-    it('has the hash of all that was written', async () => {
+    it('has the hash of everything written', async () => {
       const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
@@ -44,7 +44,7 @@ describe.each([Infinity, 4 * mib])(
       await file.close();
     });
 
-    it('has that of what was written since it began anew', async () => {
+    it('has the hash of the data since it was restarted', async () => {
       const file = opened(maxHashedHere);
       for (let index = 0; index < 6; index += 1) await file.write([noise(mib, index)]);
       const ended = endedThreads();
@@ -55,7 +55,7 @@ describe.each([Infinity, 4 * mib])(
       await file.close();
     });
 
-    it('has that of what was written over', async () => {
+    it('has the hash of the overwritten data', async () => {
       const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 6 }, (_, index) => noise(mib, index));
       await file.write(pieces);

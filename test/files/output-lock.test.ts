@@ -31,7 +31,7 @@ async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean 
 }
 
 describe('an output', () => {
-  it('belongs to one process at a time, and the next one waits', async () => {
+  it('is held by one process at a time, and the next one waits', async () => {
     const first = await ctx.lock(as(1));
     const second = ctx.lock(as(2, 1));
     let isHeld = false;
@@ -117,7 +117,7 @@ describe('an output', () => {
 });
 
 describe('a part', () => {
-  it('is found again by who makes the same, and left by who gives up', async () => {
+  it('is found again by a process that makes the same file, and left by one that gives up', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();
@@ -126,7 +126,7 @@ describe('a part', () => {
     expect(await opened(next)).toEqual({ path, isNew: false });
   });
 
-  it('of something else gives way', async () => {
+  it('of another result is replaced', async () => {
     await filled(await ctx.lock(as(1)));
     const next = await ctx.lock(as(2), 'job 1');
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part.json']);
@@ -159,7 +159,7 @@ describe('a part', () => {
     },
   );
 
-  it('of which nothing is noted as durable goes while it is empty, and stays once something is in it', async () => {
+  it('with nothing recorded as durable is removed while it is empty, and stays once it has data', async () => {
     const first = await ctx.lock(as(1));
     closeSync((await first.openPart()).file);
     const next = await ctx.lock(as(2));
@@ -240,12 +240,12 @@ describe('readClaimLog', () => {
   const claim = (name: string, after: string, identity = 'x'): string =>
     JSON.stringify({ claim: name, after, owner, identity });
 
-  it('counts the first of two claims that follow the same', () => {
+  it('counts only the first of two claims that follow the same claim', () => {
     const log = readClaimLog([claim('a', ''), claim('b', 'a'), claim('c', 'a')].join('\n'));
     expect(log.latest?.claim).toBe('b');
   });
 
-  it('forgets what was known of something else', () => {
+  it('forgets records of another result', () => {
     const lines = [claim('a', ''), '{"durable":7,"validator":"v"}', claim('b', 'a', 'y')];
     expect(readClaimLog(lines.join('\n')).metadata).toEqual({ identity: 'y', scratch: [] });
     expect(readClaimLog([...lines.slice(0, 2), claim('b', 'a')].join('\n')).metadata).toMatchObject({

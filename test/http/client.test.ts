@@ -268,7 +268,7 @@ describe('an answer that never comes whole', () => {
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
     ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', '{}'],
     ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
-  ])('a body %s: what came, not complete', async (_, rest, text) => {
+  ])('a body %s: the received part, not complete', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
   });
@@ -296,7 +296,7 @@ describe('an answer that never comes whole', () => {
     }
   });
 
-  it('a body without a length whose connection is reset: what came, not complete', async () => {
+  it('a body without a length whose connection is reset: the received part, not complete', async () => {
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 400 Bad Request\r\n\r\n{"error":{}}');
       setTimeout(() => socket.resetAndDestroy(), 30);
@@ -316,7 +316,7 @@ describe('an answer that never comes whole', () => {
       });
   });
 
-  it('a body that stalls until the timeout: what came, not complete', async () => {
+  it('a body that stalls until the timeout: the received part, not complete', async () => {
     const server = await rawServer((socket) =>
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"a'),
     );
@@ -464,7 +464,7 @@ describe('a stream', () => {
   });
 
   // What undici has read by then is all there is: it must neither wait for more, nor take the end for a break.
-  describe('whose connection ends while what came waits for its reader', () => {
+  describe('whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
@@ -575,7 +575,7 @@ describe('a call at the deadline of the command', () => {
   });
 });
 
-it('closing a client ends its idle connections and those under way', async () => {
+it('closing a client ends its idle connections and its open calls', async () => {
   let open = 0;
   const silent = await tcpServer((socket) => {
     open += 1;

@@ -55,7 +55,7 @@ async function failure(connecting: Promise<unknown>): Promise<TransportError> {
     (reason: unknown) => reason,
   );
   if (error instanceof TransportError) return error;
-  throw error instanceof Error ? error : new Error('it stood');
+  throw error instanceof Error ? error : new Error('it connected');
 }
 
 interface TlsServer {
@@ -84,7 +84,7 @@ async function tlsServer(certificate: Certificate): Promise<TlsServer> {
   return state;
 }
 
-describe('what keeps a connection from standing is unsent', () => {
+describe('a failure to connect counts as unsent', () => {
   it.each<[string, () => Promise<string>, RegExp]>([
     ['a closed port', async () => `http://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
     ['a closed port over TLS', async () => `https://127.0.0.1:${await closedPort()}`, /ECONNREFUSED/],
@@ -113,7 +113,7 @@ describe('what keeps a connection from standing is unsent', () => {
     await expect.poll(() => stillOpen).toBe(0);
   });
 
-  it('an interruption, before it began or under way', async () => {
+  it('an interruption, before it began or while it connects', async () => {
     const server = await tcpServer(() => undefined);
     const early = { signals: [undefined, AbortSignal.abort('SIGINT')] };
     expect((await failure(open(`http://127.0.0.1:${server.port}`, early))).phase).toBe('unsent');
@@ -174,7 +174,7 @@ describe('certificates', () => {
     const urls = Object.values(servers).map(({ port }) => `https://localhost:${port}`);
     urls.push(`https://127.0.0.1:${servers.good.port}`);
     const seen = await connectElsewhere(urls, authority.cert);
-    expect(seen).toEqual(['stands', ...Array<string>(3).fill('unsent certificate'), 'stands']);
+    expect(seen).toEqual(['connected', ...Array<string>(3).fill('unsent certificate'), 'connected']);
     const counts = Object.values(servers).map(({ connections, heard }) => [connections, heard.length]);
     expect(counts).toEqual([
       [2, 0],
@@ -210,7 +210,7 @@ const PROGRAM = `
     try {
       const connections = await openConnections(new URL(url), { timeoutMs: 5000, most: 1 });
       (await connections.connect()).destroy();
-      console.log('stands');
+      console.log('connected');
     } catch (error) {
       console.log(error.phase, error.reason);
     }
@@ -435,7 +435,7 @@ describe('what an answer names', () => {
     ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
     ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
     ['public and private', [{ address: '1.1.1.1', family: 4 }, ...here]],
-  ])('a name that stands for addresses that are %s is refused after DNS', async (_, addresses) => {
+  ])('a name that resolves to addresses that are %s is refused after DNS', async (_, addresses) => {
     names.set('gateway.example', nowhere);
     names.set('files.example', addresses);
     const server = await tcpServer(() => undefined);

@@ -41,7 +41,7 @@ describe('a download', () => {
     expect(progress.at(-1)).toMatchObject({ bytes: content.length, total: content.length });
   });
 
-  it('asks for identity, and tells nothing but who asks', async () => {
+  it('asks for the identity encoding, and sends only the name of the client', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url('/a?sign=1'));
     const headers = {
@@ -193,7 +193,7 @@ describe('a length that is not true', () => {
   });
 });
 
-describe('words in place of the file', () => {
+describe('text in place of the file', () => {
   const json = '{"error":{"message":"the task is not completed"}}';
 
   it.each([
@@ -212,7 +212,7 @@ describe('words in place of the file', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it("the gateway's own words are told, without control characters", async () => {
+  it("the gateway's own message is shown, without control characters", async () => {
     const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
     const server = await ctx.start(saying('200 OK', { 'content-type': 'application/json' }, words));
     await expect(ctx.fetch(server.url())).rejects.toThrow('gone \\u{1b}[2J away');
@@ -233,7 +233,7 @@ describe('words in place of the file', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('what says so may be compressed', async () => {
+  it('such a response may be compressed', async () => {
     const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
     const server = await ctx.start(saying('200 OK', headers, gzipSync(json)));
     const notReady = ({ text }: { text: string }): boolean => text === json;
@@ -314,7 +314,7 @@ describe('a status that is not 200', () => {
     expect(second).toBeLessThan(third);
   });
 
-  it('is asked again no sooner than it wants', async () => {
+  it('is not retried before its Retry-After', async () => {
     const busy = saying('429 Busy', { 'retry-after': 20 });
     const server = await ctx.start(inTurn(busy, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -357,7 +357,7 @@ describe('a connection that cannot be made', () => {
   it.each([
     ['no HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
-  ])('%s is no answer', async (_, bytes) => {
+  ])('%s is not a response', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
@@ -394,13 +394,13 @@ describe('the key', () => {
     expect(server.header('authorization')).toEqual(['']);
   });
 
-  it('goes nowhere if it is never to go', async () => {
+  it('is not sent if sending is disabled', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url(), { gateway: gatewayAt(server.url('/')) });
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('does not go to another site, which is named if it asks for one', async () => {
+  it('does not go to another site, which is named in the error if it requires a key', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -414,7 +414,7 @@ describe('the key', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is requested again if it went and was refused', async () => {
+  it('is requested again if it was sent and was refused', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });

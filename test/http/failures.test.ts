@@ -135,7 +135,7 @@ describe('readFailure', () => {
     });
   });
 
-  it('says what came if there are no words', () => {
+  it('shows the response if it has no message', () => {
     expect(readFailure(reply(502, undefined)).message).toBe('HTTP 502 with an empty body');
     const long = { ...reply(502, undefined), text: 'x'.repeat(1000) };
     expect(readFailure(long).message).toBe(`HTTP 502: ${'x'.repeat(300)}`);

@@ -52,7 +52,7 @@ describe('a read', () => {
     ['no connection', [refused, refused]],
     ['a broken connection', [broken]],
     ['all of them', [[429], broken, [500], refused, 'cut']],
-  ])('is repeated after %s, and gives what came at last', async (_, outcomes) => {
+  ])('is repeated after %s, and returns the last response', async (_, outcomes) => {
     const tried = tries([...outcomes, good]);
     expect(await tried.result).toMatchObject({ status: 200, text: '{"data":[]}', complete: true });
     expect(tried.calls).toBe(outcomes.length + 1);
@@ -121,7 +121,7 @@ describe('a read', () => {
     }
   });
 
-  it('passes on what is no error of the connection', async () => {
+  it('passes on errors that are not of the connection', async () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 

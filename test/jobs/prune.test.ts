@@ -95,7 +95,7 @@ describe('prune keeps, with --keys too,', () => {
     ['what was never sent', 'open', []],
     ['what is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
     ['what is being sent', 'open', sent],
-    ['what is under way', 'open', accepted],
+    ['what is in progress', 'open', accepted],
     ['what has a damaged record', 'open', [...delivered, undefined]],
     ['what was not delivered', 'undelivered', succeeded],
     [

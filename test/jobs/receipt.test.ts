@@ -31,7 +31,7 @@ describe('mismatchesOf', () => {
     ['2K of either meaning', c({ resolution: '2K' }), { width: 2048, height: 1080 }],
     ['24 frames as films have them', c({ fps: 24 }), { fps: 23.976 }],
     ['a request that was not recorded', undefined as never, {}],
-  ])('takes %s for no mismatch', (_, request, delivered) => {
+  ])('does not report %s as a mismatch', (_, request, delivered) => {
     expect(differences('c', request, delivered)).toEqual([]);
   });
 

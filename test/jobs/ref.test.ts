@@ -71,7 +71,7 @@ describe('a ref', () => {
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 
-  it('in the form of mgw’s own ids names a job here or nothing', async () => {
+  it('in the form of mgw’s own ids is a job here, or unknown', async () => {
     for (const ref of ['job_zzz', 'job_', '@nothing'])
       await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });

@@ -417,7 +417,7 @@ describe('busy', () => {
 });
 
 describe('the same command again', () => {
-  it('resumes a job whose run died after its acceptance, and makes a second take of one that ended well', async () => {
+  it('resumes a job whose run died after its acceptance, and makes a second take of a successful one', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const first = await run(deps);

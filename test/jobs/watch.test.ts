@@ -126,7 +126,7 @@ describe('how often it asks', () => {
     expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
   });
 
-  it('that seldom in proportion if a short interval was asked for', async () => {
+  it('proportionally seldom if a short interval was requested', async () => {
     const at = await scene();
     at.server.answers.push(...times(30, says('busy', 503)), completed);
     await waitFor(at, c, { intervalMs: 100 });
@@ -134,7 +134,7 @@ describe('how often it asks', () => {
   });
 });
 
-describe('what ends it', () => {
+describe('what ends the wait', () => {
   it('success, with its result', async () => {
     const at = await scene();
     at.server.answers.push(running, completed);
@@ -231,7 +231,7 @@ describe('what ends it', () => {
     },
   );
 
-  it.each([401, 403])('%i: exit 3, and with a good key the next wait ends well', async (status) => {
+  it.each([401, 403])('%i: exit 3, and with a good key the next wait succeeds', async (status) => {
     const at = await scene();
     at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
     expect(await failure(waitFor(at))).toMatchObject({
@@ -308,7 +308,7 @@ describe('a task that is not found', () => {
   });
 });
 
-describe('what does not end it', () => {
+describe('what does not end the wait', () => {
   const troubles: Answer[] = [
     says({}, 429),
     says({ error: 'x' }, 500),

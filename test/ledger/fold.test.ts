@@ -23,7 +23,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('knows of no process whether it runs, if it is not told', () => {
+it('does not know whether a process runs, if it is not told', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -172,7 +172,7 @@ describe('a submission', () => {
     expect(fold(...events)).toMatchObject(expected);
   });
 
-  it('late words about an earlier attempt do not end the one under way', () => {
+  it('a late response to an earlier attempt does not end the current one', () => {
     for (const type of ['unavailable', 'rejected', 'unknown'] as const)
       expect(fold(sending(1), ended('unavailable', 1), sending(2), ended(type, 1))).toMatchObject({
         state: 'sending',
@@ -195,7 +195,7 @@ describe('a submission', () => {
   });
 });
 
-describe('what came of it', () => {
+describe('the outcome of a job', () => {
   it('a failure that the gateway takes back is gone', () => {
     const job = fold(
       accepted(),
@@ -237,7 +237,7 @@ describe('what came of it', () => {
   });
 });
 
-it('is no job without a readable beginning', () => {
+it('is not a job without a readable beginning', () => {
   const event: RecordedEvent = { ...accepted(), at };
   for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
     expect(foldJob(id, lines)).toBeUndefined();

@@ -159,7 +159,7 @@ describe('money:', () => {
     ).toBe('conflict');
   });
 
-  it('a call that ended well is made again as a second take; a new take is asked for', async () => {
+  it('repeating a successful call makes a second take; a new take must be requested', async () => {
     const notes: string[] = [];
     const client = clientOf({ onNote: (text) => notes.push(text) });
     const first = await client.submit(boat);
@@ -450,7 +450,7 @@ describe('speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that is cut gives what came, and then says so', async () => {
+  it('that is cut gives the received audio, and then an error', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {

@@ -122,7 +122,7 @@ describe('measureMp4', () => {
     });
   });
 
-  it('takes no words and no file without a track for a video', () => {
+  it('does not measure text, or a file without a track, as a video', () => {
     expect(measured(Buffer.from('a text'))).toBeUndefined();
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });

@@ -112,7 +112,7 @@ describe('Base64', () => {
     ['\\/', 'A\\/8A', [0x03, 0xff, 0x00]],
     ['\\u002f and \\u002B', 'A\\u002f8\\u002B', [0x03, 0xff, 0x3e]],
     ['\\u003d', 'QQ\\u003d\\u003D', [0x41]],
-  ])('the escape %s stands for its character', async (_, text, bytes) => {
+  ])('the escape %s is its character', async (_, text, bytes) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled).toEqual([{ path: 'sink-0', bytes: bytes.length }]);
@@ -159,7 +159,7 @@ describe('Base64', () => {
     ]);
   });
 
-  test('what came before a fault has been written, nothing after it', async () => {
+  test('the data before a fault is written, nothing after it', async () => {
     const text = `${'QUJD'.repeat(50_000)}*AAA${'QUJD'.repeat(50_000)}`;
     const result = await spool(inline(text), { cuts: [90_001, 300_000] });
     expect(result.spooled[0]).toMatchObject({

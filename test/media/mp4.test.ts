@@ -56,7 +56,7 @@ describe('mp4In', () => {
     expect(flawOf(Buffer.concat([...start, box('mdat', 0, form)]))).toMatch(/nothing to play/);
   });
 
-  it('takes fragments for a video', () => {
+  it('accepts fragments as a video', () => {
     const fragments = [box('moof', 40), box('mdat', 50), box('moof', 40), box('mdat', 50)];
     expect(flawOf(Buffer.concat([box('ftyp', 16), ...fragments]))).toBeUndefined();
   });

@@ -62,7 +62,7 @@ describe('judgeFailedSubmission', () => {
     ['a task in the error', { error: { message: 'x', task_id: 't-1' } }, 't-1'],
     ['a response', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
     ['a long number', '{"task_id":12345678901234567890,"error":{"message":"x"}}', '12345678901234567890'],
-  ])('what bears a task’s id is never a refusal: %s', (_, body, handle) => {
+  ])('a response with a task’s id is never a refusal: %s', (_, body, handle) => {
     for (const status of [307, 400, 401, 404, 429, 500, 503])
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
@@ -77,11 +77,11 @@ describe('judgeFailedSubmission', () => {
     ['an id of the call', { request_id: 'req-1', requestId: 'req-1', message: 'no' }],
     ['a row', { data: { id: 17 }, message: 'no' }],
     ['none', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
-  ])('what is no task’s id changes nothing: %s', (_, body) => {
+  ])('anything but a task’s id changes nothing: %s', (_, body) => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');
   });
 
-  it('does not try again what trying again cannot help', () => {
+  it('does not retry if a retry cannot help', () => {
     expect(judgeFailedSubmission(reply(503, 'No available channel for model x'))).toMatchObject({
       kind: 'rejected',
       failure: { code: 'not_found' },
@@ -126,7 +126,7 @@ describe('judgeFailedQuery', () => {
 });
 
 describe('unreadable', () => {
-  it('shows the head of what came', () => {
+  it('shows the start of the response', () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',
       message: 'an empty answer instead of task id',

@@ -80,7 +80,7 @@ describe('the end', () => {
       /without its last event/,
     ],
     ['[DONE] alone', sse(delta('Hi')) + 'data: [DONE]\n\n', /without its last event/],
-  ])('%s is no end', (_, stream, why) => {
+  ])('%s is not an end', (_, stream, why) => {
     expect(read(stream).end).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
   });
 

@@ -105,7 +105,7 @@ describe('a limit', () => {
   }
   const ok = [200, null];
 
-  test('of tasks under way refuses one more until one has ended, and cannot say when', async () => {
+  test('of tasks in progress refuses one more until one has ended, and cannot say when', async () => {
     const full = [429, null];
     expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
       ok,

@@ -68,7 +68,7 @@ describe('submission', () => {
   });
 
   test.each(['not json', '[]', 'null', '"text"', ''])(
-    'a body that is no JSON object (%j) is refused',
+    'a body that is not a JSON object (%j) is refused',
     async (body) => {
       const gateway = await sandbox();
       expect((await gateway.call('POST', '/v1/videos', { body })).status).toBe(400);

@@ -73,7 +73,7 @@ describe('who may call', () => {
   });
 
   test.each(['', 'Bearer', 'Bearer wrong', 'sandbox-key', 'bearer sandbox-key', 'Bearer sandbox-key x'])(
-    'the Authorization %j is no key',
+    'the Authorization %j is not a key',
     async (Authorization) => {
       const gateway = await sandbox();
       const answer = await gateway.call('GET', '/v1/models', { headers: { Authorization } });
@@ -99,7 +99,7 @@ describe('who may call', () => {
 describe('a key for some models', () => {
   const limited = { Authorization: 'Bearer small-key' };
 
-  test('sees these alone, and may use no other', async () => {
+  test('sees only these, and may use no other', async () => {
     const gateway = await sandbox({ keys: ['small-key=vendor-h3-mini,Video-B-Lite'] });
     const listed = await gateway.call('GET', '/v1/models', { headers: limited });
     expect((listed.at('data') as { id: string }[]).map(({ id }) => id)).toEqual([
@@ -148,7 +148,7 @@ describe('the server', () => {
     ['PUT', '/v1/videos'],
     ['POST', '/v1/videos/'],
     ['GET', '//v1/models'],
-  ])('%s %s is no endpoint', async (method, path) => {
+  ])('%s %s is not an endpoint', async (method, path) => {
     const gateway = await sandbox();
     const answer = await gateway.call(method, path);
     expect(answer.status).toBe(404);

@@ -45,7 +45,7 @@ test('a task belongs to the protocol it was submitted to', async () => {
   expect(found).toEqual([undefined, undefined, id]);
 });
 
-test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is the id of no task', async (id) => {
+test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is not the id of a task', async (id) => {
   const { stateDir } = await sandbox();
   expect(findTask(stateDir, 'c', id)).toBeUndefined();
 });

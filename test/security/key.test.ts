@@ -88,7 +88,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
     await result;
   }
 
-  it('does not show the key while a submission is under way', async () => {
+  it('does not show the key during a submission', async () => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     const asked = new Promise((resolve) => gateway.script.submit.push(resolve));
     const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini'];

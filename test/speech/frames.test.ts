@@ -83,7 +83,7 @@ describe('frames in every separation', () => {
   });
 });
 
-describe('what is no stream of frames', () => {
+describe('an invalid stream of frames', () => {
   test.each([
     ['a page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],

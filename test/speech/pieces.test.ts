@@ -204,7 +204,7 @@ describe('a piece that fails', () => {
     expect(existsSync(pieces)).toBe(false);
   });
 
-  test('lets those under way finish, and begins no more', async () => {
+  test('lets running ones finish, and begins no more', async () => {
     let release: (() => void) | undefined;
     const server = await speechServer(
       speaker((text, response) => {
@@ -261,7 +261,7 @@ test('an output that exists is refused before anything is paid', async () => {
   expect(readFileSync(target, 'utf8')).toBe('mine');
 });
 
-describe('what is not ours', () => {
+describe("files that are not mgw's", () => {
   test('stays in a folder of the name of the pieces, and so does the folder', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);

@@ -364,7 +364,7 @@ describe('audio of an earlier run', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('that ended well makes the same command a second take', async () => {
+  test('that succeeded makes the same command a second take', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     const first = await run();
@@ -431,7 +431,7 @@ describe('audio of an earlier run', () => {
   });
 });
 
-test('a second interruption gives the stream up: 130, and what came is kept', async () => {
+test('a second interruption gives the stream up: 130, and the received audio is kept', async () => {
   const server = await speechServer((response) => void response.writeHead(200).write(speechBody([one])));
   const { run, folder, deps } = await bench(server.url);
   const onAudio = (): void => {
@@ -446,7 +446,7 @@ test('a second interruption gives the stream up: 130, and what came is kept', as
   expect(deps.notes.join()).toMatch(/finished first/);
 });
 
-test('one interruption lets the stream end well', async () => {
+test('one interruption lets the stream finish', async () => {
   const server = await speechServer((response) => {
     response.writeHead(200).write(speechBody([one]));
     setTimeout(() => response.end(speechBody([two, end])), 50);

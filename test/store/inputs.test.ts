@@ -174,7 +174,7 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('by storing other bytes ends with 6, and nothing is sent or left under the name', async () => {
+  test('that stored other bytes: exit 6, nothing is sent, and no object is left', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;

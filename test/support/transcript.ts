@@ -1,7 +1,7 @@
 /**
  * A transcript is what a person sees at a terminal: a line after `$ ` is typed, what follows up to the next one is
  * the answer. Lines that begin with `2> ` come on stderr; `[exit 2]` is the exit code if it is not 0; a line `...`
- * stands for any lines, and a word in angle brackets of the list below for whatever fits. Blanks that pad a column may
+ * matches any lines, and a word in angle brackets of the list below for whatever fits. Blanks that pad a column may
  * be any number from two. A line after `# ` is a remark. Every transcript starts in an empty home.
  */
 export interface Step {

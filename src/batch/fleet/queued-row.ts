@@ -88,7 +88,7 @@ export function parseRow(id: string, text: string): Row {
 export interface QueueCounts {
   waiting: number;
   taken: number;
-  /** Rows with which too many workers died. */
+  /** Rows that too many workers died while running. */
   quarantined: { id: string; why: string | null }[];
 }
 

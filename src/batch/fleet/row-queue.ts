@@ -109,7 +109,7 @@ export class RowQueue {
     await this.#release({ row, delayMs, why });
   }
 
-  /** Records that a row has ended, well or badly. */
+  /** Records that a row has ended, with success or failure. */
   async end(row: ClaimedRow, outcome: string, why?: string): Promise<void> {
     await this.#release({ row, outcome, why });
   }
@@ -167,7 +167,7 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
   return found.length;
 }
 
-/** The number of workers that die with a row before it is quarantined. Each has several rows in hand. */
+/** The number of workers that die while running a row before it is quarantined. Each has several rows in hand. */
 const maxDeaths = 5;
 
 /** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */

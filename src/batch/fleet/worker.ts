@@ -32,7 +32,7 @@ export interface WorkerWatcher {
   left(batch: Batch, planned: PlannedRow): void;
   /** Invalid rows. */
   bad(batch: Batch, id: string, why: string): void;
-  /** A row was quarantined because too many workers died with it. */
+  /** A row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
   note(text: string): void;
   /** The queue has responded. */

@@ -53,7 +53,7 @@ export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
 
-/** Whether a column is no field of any row, nor near the name of one. */
+/** Whether a column is not a field of any row, nor near the name of one. */
 export function isStray(written: string): boolean {
   return (
     !isPath(written) &&
@@ -97,7 +97,7 @@ function pathFault(name: string): string | undefined {
 /** A field as the manifest writes it. */
 export interface WrittenField {
   name: string;
-  /** Null stands for a field that is absent. */
+  /** Null if the field is absent. */
   value: Json;
   /** The line number; 0 if the command line gave it. */
   line: number;
@@ -123,7 +123,7 @@ export interface Problem {
   line: number;
   /** The field as the manifest spells it, if one field is the cause. */
   field?: string;
-  /** The name of a column that is no field, as the manifest spells it. */
+  /** The name of a column that is not a field, as the manifest spells it. */
   column?: string;
   message: string;
 }

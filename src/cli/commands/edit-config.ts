@@ -106,7 +106,7 @@ async function runEditor(editor: string, copy: string, { env, stdout }: Io): Pro
       const [command, ...args] = isWindows
         ? [`${editor} "${copy}"`]
         : ['/bin/sh', '-c', `${editor} "$1"`, 'sh', copy];
-      // Only the document goes to a stdout that is no terminal.
+      // Only the document goes to a stdout that is not a terminal.
       const out = stdout.isTTY === true ? 'inherit' : 2;
       spawn(command ?? '', args, { shell: isWindows, stdio: ['inherit', out, 'inherit'], env })
         .once('error', (error) => resolve(messageOf(error)))

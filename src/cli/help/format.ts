@@ -5,7 +5,7 @@ import { wrapped, wrappedCommand } from './wrap.ts';
 
 /** The terminal or stream that help is printed on. */
 export interface Screen {
-  /** Columns; 80 if it is no terminal. */
+  /** Columns; 80 if it is not a terminal. */
   width: number;
   paint: Paint;
 }

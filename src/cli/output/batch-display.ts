@@ -68,7 +68,7 @@ export class BatchDisplay {
   }
 
   /**
-   * Reports that a row has ended; `text` is its line, if it needs one. A row that ended well only gets a line in a log.
+   * Reports that a row has ended; `text` is its line, if it needs one. A row that succeeded only gets a line in a log.
    */
   ended({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);

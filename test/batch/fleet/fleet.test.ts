@@ -14,7 +14,7 @@ describeFleet('a batch on many machines, through a pool of transactions', { isPo
 });
 
 describeFleet('a batch on many machines', {}, (place) => {
-  it('keeps to one pace and one budget, as the gateway counts', async () => {
+  it("keeps one pace and one budget, by the gateway's count", async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
     let most = 0;

@@ -115,7 +115,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
-  it('are quarantined when five workers died with them, until they are handed out again', async () => {
+  it('are quarantined when five workers died while running them, until they are handed out again', async () => {
     await enqueue('a', 'b');
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {

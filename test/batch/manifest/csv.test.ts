@@ -140,7 +140,7 @@ describe('CSV', () => {
     expect(shown(found)).toEqual([[4, { id: '2', prompt: 'b' }]]);
   });
 
-  it('takes no row for the header that was not UTF-8', async () => {
+  it('does not use a row as the header if the header was not UTF-8', async () => {
     const found = await read(
       Buffer.concat([Buffer.from([0xff]), Buffer.from('id,prompt\nid,prompt\n2,b\n')]),
     );

@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes what it lacks from the defaults, those of the command line first, if its kind has such a field', async () => {
+  it('takes missing fields from the defaults, those of the command line first, if its kind has them', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -204,7 +204,7 @@ describe('JSON Lines', () => {
 });
 
 describe('YAML', () => {
-  it('has a head, and a matrix whose rows follow the others', async () => {
+  it('has settings, and a matrix whose rows follow the others', async () => {
     const yaml = `
 name: clips
 output: "{name}/{id}.{ext}"

@@ -91,7 +91,7 @@ describe('a file of a spreadsheet', () => {
     ]);
   });
 
-  it('ignores a column of remarks by its name, and names each other column that is no field once', async () => {
+  it('ignores a column of remarks by its name, and reports each other unknown column once', async () => {
     const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
       columns: new Set(),
     });
@@ -103,13 +103,16 @@ describe('a file of a spreadsheet', () => {
   it.each([
     ['a Zip under another name', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
     ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
-  ])('names the way to CSV: %s', async (_, name, content) => {
+  ])('explains how to save it as CSV: %s', async (_, name, content) => {
     await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });
 
-  it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])('names the way to CSV: %s', async (name) => {
-    await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
-  });
+  it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])(
+    'explains how to save it as CSV: %s',
+    async (name) => {
+      await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
+    },
+  );
 });
 
 describe('a row without a protocol', () => {

@@ -36,7 +36,7 @@ describe('auth login', () => {
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
-  it('takes an address without a scheme, and keeps it with one', async () => {
+  it('accepts an address without a scheme, and stores it with one', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const address = ['--base-url', new URL(gateway.url).host];
@@ -132,7 +132,7 @@ describe('auth login', () => {
     expect(stderr).toContain('leave /v1 out');
   });
 
-  it('takes no key from the command line', async () => {
+  it('accepts no key on the command line', async () => {
     for (const args of [
       ['auth', 'login', 'sk-1'],
       ['auth', 'login', '--key', 'sk-1'],
@@ -192,7 +192,7 @@ describe('auth status', () => {
 });
 
 describe('auth logout', () => {
-  it('takes the key out of its profile and leaves the rest', async () => {
+  it('removes the key from its profile and leaves the rest', async () => {
     const user = userHere();
     await user.run(['auth', 'login', '--no-verify', '--base-url', 'https://gateway.example'], {
       stdin: canaryKey,
@@ -206,13 +206,13 @@ describe('auth logout', () => {
     expect((await user.run(['auth', 'logout', '--json'])).json).toMatchObject({ ok: true, removed: false });
   });
 
-  it('says that a variable still holds a key', async () => {
+  it('says that a variable still has a key', async () => {
     const { stderr } = await userHere('https://gateway.example').run(['auth', 'logout']);
     expect(stderr).toContain('MGW_API_KEY is still set');
   });
 });
 
-it('a refusal on record is not said to be one of the present key', async () => {
+it('a recorded refusal is not attributed to the current key', async () => {
   const server = await httpServer();
   server.answers.push(says({ error: { message: 'Invalid token' } }, 401));
   const user = userHere(server.url);

@@ -82,7 +82,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('skip');
   });
 
-  it('exits 2 if nothing is configured, and names both ways on', async () => {
+  it('exits 2 if nothing is configured, and suggests both commands', async () => {
     const { result, checks } = await examine(userHere());
     expect(result.code).toBe(2);
     expect(checks['gateway']).toMatchObject({ status: 'fail' });

@@ -77,7 +77,7 @@ describe('mgw models', () => {
     expect(none.stderr).toBe('No model is marked for Protocol A; without --protocol there are 3.\n');
   });
 
-  it('names a refused key, and the way on', async () => {
+  it('reports a refused key, and suggests the next command', async () => {
     const run = await (await userOf({ error: { message: 'Invalid token' } }, 401)).run(['models', '--json']);
     expect(run.json).toMatchObject({
       exit_code: 3,

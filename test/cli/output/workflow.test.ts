@@ -140,7 +140,7 @@ describe('a notification', () => {
     expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
   });
 
-  it('holds no control code of others, and is for terminals only', () => {
+  it('contains no foreign control code, and is for terminals only', () => {
     const foot = { TERM: 'foot' };
     expect(
       notification('a\u0007\u001b]0;x', { stderr: tty, env: foot })?.match(/[\u0007\u001b]/g),

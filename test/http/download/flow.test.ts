@@ -51,7 +51,7 @@ describe('batches', () => {
     expect(message.isPaused()).toBe(false);
   });
 
-  it('does not take the reader’s slowness for a stall', async () => {
+  it('does not treat a slow reader as a stall', async () => {
     const { clock, message, watch, next } = gathering({ minFirstBytes: 1, minBytes: 10 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -82,7 +82,7 @@ describe('batches', () => {
     expect(await second).toBe(6);
   });
 
-  it('hands out what came before a break, then the break', async () => {
+  it('hands out the data before a break, then the break', async () => {
     const { message, next, body } = gathering({ minFirstBytes: 100, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -99,7 +99,7 @@ describe('batches', () => {
     await expect(body.next()).rejects.toThrow('early');
   });
 
-  it('takes an end that is not complete for a break', async () => {
+  it('treats an incomplete end as a break', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     const first = body.next();
     message.push(null);

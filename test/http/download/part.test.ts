@@ -110,7 +110,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('never crashes on its notes, and never gives another file', async () => {
+  it('never crashes on its record, and never returns another file', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });

@@ -143,7 +143,7 @@ describe('a cut file is begun anew', () => {
   });
 });
 
-describe('a continuation that is none', () => {
+describe('an invalid continuation', () => {
   const rest = content.subarray(half);
   const last = size - 1;
 
@@ -189,7 +189,7 @@ describe('a continuation that is none', () => {
   });
 });
 
-describe('a continuation that is one', () => {
+describe('a valid continuation', () => {
   it('may be shorter than was asked for', async () => {
     const piece = partial(`bytes ${half}-${half + 29_999}/${size}`, content.subarray(half, half + 30_000));
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), piece, file(one)));
@@ -266,7 +266,7 @@ describe('a Content-Length that is too long', () => {
   });
 });
 
-describe('a connection on which nothing comes', () => {
+describe('a connection that sends nothing', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
@@ -289,7 +289,7 @@ describe('a connection on which nothing comes', () => {
     await stalled(() => undefined);
   });
 
-  it('ends with exit 6 if it never does anything else', async () => {
+  it('ends with exit 6 if it never sends anything', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',

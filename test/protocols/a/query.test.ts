@@ -191,7 +191,7 @@ describe('succeeded', () => {
     ['empty content', { video: { encodedVideo: '' } }],
     ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
     ['null', null],
-  ])('a sample that nothing can be fetched of has no source: %s', (_, sample) => {
+  ])('a sample that cannot be fetched has no source: %s', (_, sample) => {
     const { state, results, warning } = observed(finished([sample]), spooled(1));
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
@@ -200,7 +200,7 @@ describe('succeeded', () => {
     );
   });
 
-  test('content that is not Base64 is no source, and told; its address still is one', () => {
+  test('content that is not Base64 is reported, and is not a source; its address still is', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },

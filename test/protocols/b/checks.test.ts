@@ -145,11 +145,11 @@ describe('refused fields', () => {
 });
 
 describe('FileInfos', () => {
-  test.each([null, {}, 'x', 7])('%j is no list', (FileInfos) => {
+  test.each([null, {}, 'x', 7])('%j is not a list', (FileInfos) => {
     expect(fieldsOf({ ...goodBody, FileInfos })).toContain('FileInfos');
   });
 
-  test.each([null, 'https://x.example/1.png', []])('%j is no entry', (entry) => {
+  test.each([null, 'https://x.example/1.png', []])('%j is not an entry', (entry) => {
     expect(fieldsOf({ ...goodBody, FileInfos: [entry] })).toEqual(['FileInfos.0']);
   });
 
@@ -192,7 +192,7 @@ describe('FileInfos', () => {
 });
 
 describe('OutputConfig', () => {
-  test.each([null, [], 'x'])('%j is no object', (OutputConfig) => {
+  test.each([null, [], 'x'])('%j is not an object', (OutputConfig) => {
     expect(fieldsOf({ ...goodBody, OutputConfig })).toEqual(['OutputConfig']);
   });
 
@@ -294,7 +294,7 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     expect(fieldsOf(body)).toEqual([field]);
   });
 
-  test.each(['true', 1, null])('%j is no switch', (ReturnUsage) => {
+  test.each(['true', 1, null])('%j is not a switch', (ReturnUsage) => {
     expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
   });
 });

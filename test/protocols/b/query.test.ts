@@ -58,7 +58,7 @@ describe('on the way', () => {
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
 
-  test('the outer one counts if there is no inner', () => {
+  test('the outer status counts if there is no inner one', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
     expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
@@ -313,7 +313,7 @@ describe('no wrong success', () => {
     return status === 'FINISH' && task['ErrCode'] === 0 && extEmpty;
   }
 
-  test.each(inner)('whatever %s is', (name) => {
+  test.each(inner)('if %s has any value', (name) => {
     for (const value of [...strange, undefined, 0, 'FINISH', 'PROCESSING']) {
       const body = finished({ [name]: value });
       const { AigcVideoTask: task, Status } = body['Response'] as JsonObject;

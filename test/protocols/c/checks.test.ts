@@ -25,11 +25,11 @@ function urls(count: number): string[] {
 }
 
 describe('a body that may be sent', () => {
-  it.each(models)('holds no more than model and prompt: %s', (model) => {
+  it.each(models)('has no more than model and prompt: %s', (model) => {
     expect(broken({ model, prompt: 'a cat' })).toEqual([]);
   });
 
-  it('may hold every field at its largest', () => {
+  it('may have every field at its largest', () => {
     const prompt = 'x'.repeat(30_000);
     const assets = { image: url, last_frame_image_url: url, images: urls(9), reference_image_urls: urls(9) };
     const common = { ...assets, prompt, duration: 15, generation_mode: 'r2v', reference_audio_urls: urls(3) };
@@ -42,7 +42,7 @@ describe('a body that may be sent', () => {
       ).toEqual([]);
   });
 
-  it('may hold unknown fields, and native ones', () => {
+  it('may have unknown fields, and native ones', () => {
     const native = { seconds: '8', audios: urls(3), mode: 'ref2va', images: urls(1) };
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', ...native, seed: -1, nested: { a: [] } })).toEqual(
       [],

@@ -223,7 +223,7 @@ describe('an error under 200', () => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('is unknown if the answer shows a task under way, or was cut', () => {
+  it('is unknown if the response shows a task in progress, or was cut', () => {
     expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
       'unknown',
     );

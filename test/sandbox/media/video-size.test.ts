@@ -26,13 +26,13 @@ describe('videoSize', () => {
   });
 
   it.each(['adaptive', '', '0:9', '16:0', '1:99', '16/9', '-4:3'])(
-    'takes the ratio "%s" for 16:9',
+    'treats the ratio "%s" as 16:9',
     (ratio) => {
       expect(videoSize('720p', ratio)).toEqual({ width: 1280, height: 720 });
     },
   );
 
-  it.each(['', 'best', '0p', '1p', '99999p', '8k'])('takes the resolution "%s" for 720p', (resolution) => {
+  it.each(['', 'best', '0p', '1p', '99999p', '8k'])('treats the resolution "%s" as 720p', (resolution) => {
     expect(videoSize(resolution, '16:9')).toEqual({ width: 1280, height: 720 });
   });
 

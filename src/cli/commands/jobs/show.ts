@@ -65,7 +65,7 @@ function labelled(label: string, room: number, lines: readonly string[], width: 
   return broken.map((line, index) => `${(index === 0 ? label : '').padEnd(room)}${line}`.trimEnd());
 }
 
-/** Describes an event of a job's record in one line; `undefined` stands for an unreadable line. */
+/** Describes an event of a job's record in one line; `undefined` is an unreadable line. */
 function eventText(event: RecordedEvent | undefined): string {
   return event === undefined ? 'a line of the record that cannot be read' : printableLine(textOf(event), 500);
 }
