@@ -86,7 +86,7 @@ it('takes an output that was edited in the manifest since', async () => {
   expect((await batch('status', file)).code).toBe(11);
 });
 
-it('is said by its plan to cost more than its budget has left, which no file is made for', async () => {
+it('is reported by its plan as exceeding its budget, and no file is created for that', async () => {
   const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a fox']));
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'second=1']);
   const above = await batch('plan', file, '--budget', '10');

@@ -210,7 +210,7 @@ describe('a budget that processes share', () => {
     );
   });
 
-  it('holds back in the end what was charged or may have been, and nothing else', async () => {
+  it('reserves in the end what was charged or may have been, and nothing else', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -323,7 +323,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
   });
 
-  it('takes the limit that a reservation brings before its own', async () => {
+  it('prefers the limit of a reservation to its own', async () => {
     const { budget } = alone();
     const limit = { amount: decimalOf(3) };
     expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });

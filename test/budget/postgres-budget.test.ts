@@ -165,7 +165,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(formatDecimal((await budget.state()).spent)).toBe(formatDecimal(amount));
   });
 
-  it('gives back what the dead had reserved, and keeps what they had spent', async () => {
+  it('releases what dead processes had reserved, and keeps what they had spent', async () => {
     const outcomes: Record<string, ChargeOutcome> = { a: 'none', b: 'accepted', c: 'open' };
     const budget = await budgetIn(({ id }) => Promise.resolve(outcomes[id] ?? 'open'));
     const most = { amount: decimalOf(3) };

@@ -127,13 +127,13 @@ describe('the cost at most of a body', () => {
     expect(of({ resolution: '1080P', generateAudio: true })).toBe('3');
   });
 
-  it('is the dearest that a field which is left out may lead to', () => {
+  it('is the highest price that an omitted field may cause', () => {
     const price = 'second=1; resolution=4k: second=5; resolution=480p: second=0.5';
     expect(cost('a', price, a({ durationSeconds: 2 }))).toBe('10');
     expect(cost('a', price, a({ durationSeconds: 2, resolution: '480p' }))).toBe('1');
   });
 
-  it('is the dearest of rates that hold alike', () => {
+  it('is the highest of rates that apply equally', () => {
     expect(
       cost('b', 'resolution=720P: video=1; duration=5: video=2', b({ Resolution: '720P', Duration: 5 })),
     ).toBe('2');
@@ -225,7 +225,7 @@ describe('a price', () => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it('counts what is made: seconds are none of speech, and characters none of a video', () => {
+  it('counts what is made: speech has no seconds, and a video no characters', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);

@@ -99,7 +99,7 @@ describe('an answer', () => {
     expect([code, stdout]).toEqual([0, 'Say [redacted]\n## [error]\\u{1b}[2J\n: :error::\n']);
   });
 
-  it('is not asked for with --dry-run', async () => {
+  it('is not requested with --dry-run', async () => {
     const { user, charges } = await bench();
     const run = await user.run([...ask, '--stream', '--instructions', 'Be short', '--dry-run', '--json']);
     expect(run.json).toMatchObject({

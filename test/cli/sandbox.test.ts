@@ -118,7 +118,7 @@ describe('the real gateway', () => {
     }
   }
 
-  it('is out of reach: neither its key nor its address is there, wherever they come from', async () => {
+  it('is out of reach: a script has neither its key nor its address, wherever they are set', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     configure();

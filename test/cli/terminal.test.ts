@@ -42,7 +42,7 @@ describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
     );
   });
 
-  it('gives up the id and the bar at 40 columns, never the state, the percentage and the bytes', async () => {
+  it('drops the id and the bar at 40 columns, never the state, the percentage and the bytes', async () => {
     const { stdout, code } = await onTerminal(submit, 40);
     expect(code, stdout).toBe(0);
     expect(stdout).toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]\x1b\[39m running( \(IN_PROGRESS\))? \d+% after \d+s/);

@@ -256,7 +256,7 @@ describe('publish', () => {
 describe('checkOutput', () => {
   const refusal = { exitCode: 10, charged: 'no' };
 
-  it.each([once, force])('is content with a free name, and leaves nothing behind (%o)', async (options) => {
+  it.each([once, force])('accepts a free name, and leaves nothing behind (%o)', async (options) => {
     const before = await readdir(folder);
     disk.rm = 'EIO';
     await expect(checked(join(folder, 'free.mp4'), options)).rejects.toMatchObject({ code: 'local_io' });

@@ -301,7 +301,7 @@ describe('a status that is not 200', () => {
     expect(server.asked).toHaveLength(4);
   });
 
-  it('is given up with exit 6 when it does not change', async () => {
+  it('ends with exit 6 if it does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
@@ -321,7 +321,7 @@ describe('a status that is not 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('is given up at once if it wants a day, and says so', async () => {
+  it('ends at once if Retry-After is a day, and says so', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',

@@ -278,7 +278,7 @@ describe('a job that is removed', () => {
 });
 
 describe('a process that dies', () => {
-  it.each(deaths)('%s: what it reserved is settled from the ledger alone', async (_, events, standing) => {
+  it.each(deaths)('%s: its reservation is settled from the ledger alone', async (_, events, standing) => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const owner = deadOwner();

@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.fateOf(id)).toBe('removed');
   });
 
-  it('what has a key, only if it is asked to, and then the key names no job', async () => {
+  it('jobs with a key, only with --keys, and then the key names no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });

@@ -221,7 +221,7 @@ describe('answers that prove nothing', () => {
         more();
       },
     ],
-  ])('%s: exit 7, and little of it is kept', async (_, floods) => {
+  ])('%s: exit 7, and only a part of it is recorded', async (_, floods) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((__, response) => floods(response));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);

@@ -186,7 +186,7 @@ describe('a task', () => {
     expect((await gateway.call('GET', `/v1/video/generations/${id}`)).at('code')).toBe('task_not_exist');
   });
 
-  test('outlives the process that took it, with the pace it began with', async () => {
+  test('outlives the process that created it, and keeps its pace', async () => {
     const first = await sandbox();
     const id = await submit(first, OFFICIAL);
     await first.close();

@@ -155,7 +155,7 @@ describe('polled too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('is any client by the interval that is given', async () => {
+  test('is any client that polls faster than the given interval', async () => {
     const gateway = await sandbox();
     await pollAndFetch(gateway, [900], 'mgw/0.1.0');
     expect(findings(gateway, 901)).toEqual(['polled-too-fast']);

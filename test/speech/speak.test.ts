@@ -171,7 +171,7 @@ describe('a stream that proves no success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a newer complete take ends the block', async () => {
+  test('a newer complete take allows the command again', async () => {
     const server = await speechServer([one], [one, end]);
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
@@ -420,7 +420,7 @@ describe('audio of an earlier run', () => {
     });
   });
 
-  test('two at once under one key pay once and both end well', async () => {
+  test('two at once under one key pay once and both succeed', async () => {
     const server = await speechServer([one, two, end]);
     const folder = freshFolder();
     const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];

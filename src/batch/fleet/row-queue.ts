@@ -43,8 +43,8 @@ export interface Added {
 
 /**
  * The rows of enqueued batches, handed out to workers one by one. A row belongs to its worker's lease: when the lease
- * ends, another worker takes the row, and the first one can no longer write to it. A row with which five
- * workers died is quarantined. Handing out a row twice costs nothing: the ledger pays once.
+ * ends, another worker takes the row, and the first one can no longer write to it. A row is quarantined if five
+ * workers died while running it. Handing out a row twice costs nothing: the ledger pays once.
  */
 export class RowQueue {
   readonly #fleet: FleetState;

@@ -37,7 +37,7 @@ async function examine(
 }
 
 describe('doctor', () => {
-  it('is content with a gateway that answers, and leaves nothing behind', async () => {
+  it('passes with a gateway that answers, and leaves nothing behind', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }));
     const { result, checks } = await examine(user);
     expect(result.code).toBe(0);
@@ -56,7 +56,7 @@ describe('doctor', () => {
     expect(readdirSync(join(user.cwd, 'state'))).toEqual([]);
   });
 
-  it('is content with the sandbox', async () => {
+  it('passes with the sandbox', async () => {
     const { result, checks } = await examine(userHere(), ['--sandbox']);
     expect(result.code).toBe(0);
     expect(checks['key']?.status).toBe('ok');
@@ -121,7 +121,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('warn');
   });
 
-  it('tells a person what to do', async () => {
+  it('tells the user what to do', async () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
     expect(stdout).toContain('→ "mgw auth login --base-url https://…" sets one.');
@@ -221,7 +221,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('is the only thing that asks', async () => {
+  it('is the only command that requests it', async () => {
     const { user, requests } = await releases('{"version":"99.0.0"}');
     for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
       expect((await user.run(args)).code).toBe(0);

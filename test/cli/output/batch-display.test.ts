@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('in a log tells each minute how far the run is, and nothing after its end', async () => {
+it('logs each minute how far the run is, and nothing after its end', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const lines: string[] = [];
   const stderr = new Writable({

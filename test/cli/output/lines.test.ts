@@ -106,7 +106,7 @@ describe('without a terminal', () => {
     expect(seen[0]).toBe('speaking 10 of 100 pieces');
   });
 
-  it('lets no control code of the gateway through', () => {
+  it('passes no control code of the gateway', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
     shown.waiting({ id: 'job_1', state: 'running', native: '\u001b]0;x\u0007' });
@@ -114,7 +114,7 @@ describe('without a terminal', () => {
     expect(written.split('\n')).toHaveLength(3);
   });
 
-  it('says nothing at all when it is to be quiet', () => {
+  it('says nothing at all if it must be quiet', () => {
     const shown = progress({ quiet: true, terminal: { isTTY: true, columns: 80 } });
     shown.note('a');
     shown.waiting({ id: 'job_1', state: 'queued' });

@@ -47,7 +47,7 @@ describe('leftText', () => {
 });
 
 describe('waitingLines', () => {
-  it('gives up the id, then the word of the gateway, then the time; never the state and the percentage', () => {
+  it("drops the id, then the gateway's word, then the time; never the state and the percentage", () => {
     expect(waitingLines([job], ' after 1m02s', ', about 20s left')).toEqual([
       'job_1 running (IN_PROGRESS) 42% after 1m02s, about 20s left',
       'running (IN_PROGRESS) 42% after 1m02s, about 20s left',
@@ -59,7 +59,7 @@ describe('waitingLines', () => {
 });
 
 describe('a transfer', () => {
-  it('is a bar if its length is known, and gives that up for percent and bytes', () => {
+  it('is a bar if its length is known, and drops that for percent and bytes', () => {
     const transfer = { bytes: 25_000_000, total: 100_000_000, bytesPerSecond: 2_500_000 };
     expect(transferLines(transfer, ' after 10s')).toEqual([
       'downloading [######------------------] 25.0 MB of 100.0 MB, 2.5 MB/s after 10s',

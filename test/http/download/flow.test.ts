@@ -179,7 +179,7 @@ describe('speedometer', () => {
     expect(speed(3_000_000)).toBeGreaterThan(2_700_000);
   });
 
-  it('never says less than nothing', () => {
+  it('is never negative', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 5000);
     clock.advance(1000);

@@ -46,7 +46,7 @@ describe('the request', () => {
       );
   });
 
-  test('an operation of another model is not asked for if the model is known', () => {
+  test('an operation of another model is not queried if the model is known', () => {
     expect(a.query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
     expect(a.query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
     expect(a.query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');

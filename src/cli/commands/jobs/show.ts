@@ -130,7 +130,7 @@ function nativeText(native: string | undefined): string {
 }
 
 function costText(cost: string | undefined): string {
-  return cost === undefined ? ', at a price that is not known' : `, at most ${cost}`;
+  return cost === undefined ? ', at an unknown price' : `, at most ${cost}`;
 }
 
 function errorText({ code, message }: JobError): string {
