@@ -1,5 +1,7 @@
 import { messageOf } from './errors.ts';
 import { parseDuration } from './clock.ts';
+import { nearestName } from './nearest.ts';
+import { printableLine } from './printable.ts';
 
 /** The address of a ledger on PostgreSQL, as it is configured. */
 export interface StateUrl {
@@ -37,6 +39,9 @@ const tlsModes: Record<string, StateTls['mode']> = {
   disable: 'disable',
 };
 
+/** Parameters that the database client reads itself. */
+const clientParameters = ['user', 'password', 'host', 'port', 'options', 'application_name'];
+
 const defaultLeaseMs = 30_000;
 const defaultPatienceMs = 10_000;
 const allowed =
@@ -49,13 +54,13 @@ export function isStateUrl(text: string): boolean {
 
 /**
  * Reads the address of a ledger on PostgreSQL.
- * @throws Error whose message says what is allowed; no part of the address is in it.
+ * @throws Error whose message says what is allowed; no value of the address is in it.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
   if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
-    throw new Error('sslmode=verify-full, no-verify or disable, and no ssl or uselibpqcompat');
+    throw new Error(`${tlsAllowed}, and no ssl or uselibpqcompat`);
   const own = {
     ...{ schema: 'mgw', lease: '', connect_timeout: '' },
     ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
@@ -64,6 +69,7 @@ export function parseStateUrl(text: string): StateUrl {
     own[name] = url.searchParams.get(name) ?? own[name];
     url.searchParams.delete(name);
   }
+  for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(own));
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
     throw new Error('schema=NAME of lower-case letters, digits and _');
   const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
@@ -79,9 +85,18 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
+// Hosts of databases add parameters of their own, which have no effect. One of mgw's that is misspelt would have none either.
+function checkSpelling(name: string, known: readonly string[]): void {
+  const nearest = clientParameters.includes(name) ? undefined : nearestName(name, known);
+  if (nearest !== undefined)
+    throw new Error(`a URL with the parameter ${nearest} instead of ${printableLine(name, 40)}`);
+}
+
+const tlsAllowed = `sslmode=${Object.keys(tlsModes).join(', ')}`;
+
 function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
   const mode = tlsModes[sslmode];
-  if (sslmode !== '' && mode === undefined) throw new Error('sslmode=verify-full, no-verify or disable');
+  if (sslmode !== '' && mode === undefined) throw new Error(tlsAllowed);
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 

@@ -53,8 +53,9 @@ describe('the address of a shared ledger', () => {
     ['postgres://db/jobs?lease=5', /lease/],
     ['postgres://db/jobs?lease=10ms', /lease/],
     ['postgres://db/jobs?connect_timeout=0', /connect_timeout/],
-    ['postgres://db/jobs?sslmode=prefer', /sslmode/],
+    ['postgres://db/jobs?sslmode=prefer', /sslmode=verify-full, verify-ca, require, no-verify, disable$/],
     ['postgres://db/jobs?ssl=0', /sslmode/],
+    ['postgres://db/jobs?leas=5s', /parameter lease instead of leas$/],
     ['postgres://db/jobs?uselibpqcompat=true', /sslmode/],
   ])('says what is allowed: %s', (text, why) => {
     expect(() => parseStateUrl(text)).toThrow(why);

@@ -67,6 +67,8 @@ export class Worker {
   readonly #awaiting = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();
+  /** Batches whose budget was spent. Trying one again counts as idle until a row of it makes progress. */
+  readonly #spent = new Set<string>();
   #inHand = 0;
   /** Batches that wait until this worker has fewer rows in progress. */
   readonly #waiting: (() => void)[] = [];
@@ -81,10 +83,7 @@ export class Worker {
     this.#idleSince = options.clock.monotonic();
   }
 
-  /**
-   * Works until it is asked to end, was idle for long enough, or meets an error that would end every row, which it
-   * returns.
-   */
+  /** Works until it is asked to end or was idle for long enough. Returns the error if one would end every row. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
     while (!this.#isOver && !this.#isIdle()) await this.#look();
@@ -98,7 +97,7 @@ export class Worker {
 
   #isIdle(): boolean {
     const { clock, maxIdleMs = Infinity } = this.#options;
-    if (this.#working.size > 0) this.#stayFor(0);
+    for (const name of this.#working.keys()) this.#stayFor(0, name);
     return clock.monotonic() - this.#idleSince >= maxIdleMs;
   }
 
@@ -237,7 +236,10 @@ export class Worker {
     const { queue } = this.#options;
     return {
       began: (planned) => this.#watcher.began(batch, planned),
-      updated: (planned, job) => this.#watcher.updated(planned, job),
+      updated: (planned, job) => {
+        this.#spent.delete(batch.name);
+        this.#watcher.updated(planned, job);
+      },
       note: (text) => this.#watcher.note(text),
       ended: async (end) => {
         const { planned, error } = end;
@@ -265,7 +267,7 @@ export class Worker {
     if (row === undefined) return;
     rows.delete(id);
     this.#makeRoom(1);
-    this.#stayFor(0);
+    this.#stayFor(0, row.batch);
     try {
       await tell(row);
     } catch (error) {
@@ -275,8 +277,9 @@ export class Worker {
   }
 
   // A worker whose rows are to be tried again after a pause is not idle before.
-  #stayFor(ms: number): void {
-    this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
+  #stayFor(ms: number, name?: string): void {
+    if (name === undefined || !this.#spent.has(name))
+      this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
   }
 
   #makeRoom(count: number): void {
@@ -287,13 +290,12 @@ export class Worker {
   // A budget belongs to one batch. Any other error that ends a run would end the runs of all batches.
   #judge(name: string, error: MgwError): void {
     if (this.#isOver) return;
-    if (error.code === 'budget') {
-      this.#held.set(name, this.#options.clock.monotonic() + heldMs);
-      this.#watcher.note(`${name}: ${error.message} The worker tries it again in a minute.`);
-    } else if (error.code === 'unreachable') {
-      this.#held.set(name, this.#options.clock.monotonic() + shortDelayMs);
-      this.#stayFor(shortDelayMs);
-      this.#watcher.note(`${name}: ${error.message} Trying again.`);
-    } else this.#stop = error;
+    const isSpent = error.code === 'budget';
+    if (!isSpent && error.code !== 'unreachable') return void (this.#stop = error);
+    const delayMs = isSpent ? heldMs : shortDelayMs;
+    this.#held.set(name, this.#options.clock.monotonic() + delayMs);
+    if (isSpent) this.#spent.add(name);
+    else this.#stayFor(delayMs);
+    this.#watcher.note(`${name}: ${error.message} Trying again in ${delayMs / 1000} s.`);
   }
 }

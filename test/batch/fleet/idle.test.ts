@@ -6,11 +6,11 @@ import { fakeClock } from '../../jobs/harness.ts';
 
 const away = new MgwError('unreachable', 'The ledger does not answer.');
 
-/** A worker with `maxIdleMs` of 5 s, whose queue fails `outages` times first; it cannot open the only batch `tries` times. */
+/** A worker whose queue fails `outages` times first; it cannot open the only batch `tries` times. */
 async function work(
   outages: number,
   error = away,
-  tries = 0,
+  { tries = 0, why = away, maxIdleMs = 5000 } = {},
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
@@ -26,13 +26,10 @@ async function work(
   } as unknown as WorkerWatcher;
   const open = (): Promise<never> => {
     triesLeft -= 1;
-    return Promise.reject(away);
+    return Promise.reject(why);
   };
   const { signal } = new AbortController();
-  const worker = new Worker(
-    { queue, gateway: '', concurrency: 1, maxIdleMs: 5000, clock, signal, open },
-    watcher,
-  );
+  const worker = new Worker({ queue, gateway: '', concurrency: 1, maxIdleMs, clock, signal, open }, watcher);
   const stopped = await worker.run();
   return { seconds: clock.monotonic() / 1000, stopped, notes };
 }
@@ -46,8 +43,15 @@ it('ends after having nothing to do, not counting the time in which the database
 });
 
 it('is not idle while it waits to try a batch again', async () => {
-  const { notes } = await work(0, away, 3);
-  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. Trying again.'));
+  const { notes } = await work(0, away, { tries: 3 });
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. Trying again in 15 s.'));
+});
+
+it('is idle while it tries a batch again whose budget is spent', async () => {
+  const why = new MgwError('budget', 'The budget is spent.');
+  const { seconds, notes } = await work(0, away, { tries: 9, why, maxIdleMs: 150_000 });
+  expect(notes).toHaveLength(3);
+  expect(seconds).toBeLessThan(160);
 });
 
 it('ends with the error of a database that refuses it', async () => {

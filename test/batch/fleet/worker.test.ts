@@ -47,14 +47,14 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('saves into a bucket, with no folder that machines share, also what a killed worker was uploading', async () => {
     const store = await s3Server();
-    const machine = (): User => {
-      const user = machines.machine(place.url('lease=1s'));
+    const machine = (...parameters: string[]): User => {
+      const user = machines.machine(place.url(...parameters));
       Object.assign(user.env, account, { AWS_ENDPOINT_URL_S3: store.url });
       return user;
     };
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(4)]);
     const toBucket = ['worker', '-o', 's3://bucket/{name}/{id}.{ext}', '--poll-interval', '10ms'];
-    const killed = machine().start([...toBucket, '--concurrency', '1']);
+    const killed = machine('lease=3s').start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
       // The object is stored, and no record says so.
@@ -64,7 +64,7 @@ describeFleet('mgw worker', {}, (place) => {
     });
     expect((await killed.result).code).toBe(137);
     const last = machine();
-    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '2s');
+    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '4s');
     expect(code, stderr).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1]);
     const objects = [0, 1, 2, 3].map((n) => [`/bucket/clips/row-${n}.mp4`, gateway.video]);
