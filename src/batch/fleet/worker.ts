@@ -61,7 +61,6 @@ const [minPauseMs, maxPauseMs] = [200, 2000];
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
-  /** Batches in progress. */
   readonly #working = new Map<string, Promise<void>>();
   /** Batches that found no row to take, and wait for one or for the end of their own. */
   readonly #awaiting = new Map<string, () => void>();
