@@ -1,5 +1,6 @@
 import { MgwError, messageOf, usageError } from '../errors.ts';
 import { add, zero, type Decimal } from '../decimal.ts';
+import { checkNoSecret } from '../jobs/order.ts';
 import { pathExists, pathsAt, sameFileName, type OutputPlace } from '../jobs/output.ts';
 import { type ChainDeps, Chains } from './chains.ts';
 import { maxProblems, type Manifest } from './manifest/manifest.ts';
@@ -22,6 +23,8 @@ import { rowStatusOf } from './row-state.ts';
 
 /** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {
+  /** Removes the API key from a text. */
+  redact: (text: string) => string;
   /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, if they only need to be counted. */
@@ -226,6 +229,7 @@ class Planning {
     const { name, place } = this.#batch;
     try {
       const found = named(row, work, name, place);
+      checkNoSecret('the path', found.path, this.#deps.redact);
       const about = { ...found, isNamed: row.id !== undefined };
       return this.#isAlone(about, row.line) ? found : undefined;
     } catch (error) {

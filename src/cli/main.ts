@@ -17,6 +17,7 @@ import { asSentence } from '../http/failures.ts';
 import { requireNode } from '../installation.ts';
 import { nearestName } from '../nearest.ts';
 import { printable } from '../printable.ts';
+import { secretRedactor } from '../redact.ts';
 
 /**
  * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
@@ -38,7 +39,10 @@ export async function main(argv: string[], given: Io = process): Promise<number>
     json: asksForJson(argv),
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
-  const redact: Redact = (text) => context?.redact(text) ?? text;
+  // Errors in flags are found before any setting is read.
+  const variable = given.env['MGW_API_KEY'] ?? '';
+  const withoutVariable = secretRedactor(variable.length < 8 ? [] : [variable]);
+  const redact: Redact = (text) => withoutVariable(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
   let isPrinted = false;

@@ -82,7 +82,7 @@ export function openSession(options: SessionOptions): Session {
   let redact = (text: string): string => text;
   const settings = once(async () => {
     const resolved = await options.settings();
-    redact = secretRedactor([sharedLedger(resolved)?.password ?? '']);
+    redact = secretRedactor([sharedLedger(resolved)?.password ?? '', keyAtHand(resolved)]);
     return resolved;
   });
   const gateway = once(async () => {
@@ -162,6 +162,16 @@ function secretsOf(settings: Settings, { key }: Gateway): string[] {
     return [key, password, settings.key?.read() ?? ''];
   } catch {
     return [key, password];
+  }
+}
+
+// Most commands need no key, and a key file may be a pipe that blocks. A short key occurs in other texts by chance.
+function keyAtHand({ key }: Settings): string {
+  if (key === undefined || key.name === 'MGW_API_KEY_FILE') return '';
+  try {
+    return key.read().length < 8 ? '' : key.read();
+  } catch {
+    return '';
   }
 }
 

@@ -166,6 +166,8 @@ describe('the key inside a request', () => {
     ['--key', ['tts', 'hello', '-o', 'a.mp3', '--key', `a-${canaryKey}`]],
     ['id', ['batch', 'run', 'm.csv']],
     ['--name', ['batch', 'run', 'm.csv', '--name', canaryKey]],
+    ['the path', ['batch', 'run', 'm.csv', '-o', `${canaryKey}/{id}.{ext}`]],
+    ['NAME', ['budget', 'set', canaryKey, '5']],
   ])('is refused in %s of %j', async (what, args) => {
     const row = `${what === 'id' ? canaryKey : 'a'},vendor-h3-mini,a boat\n`;
     writeFileSync(join(user.cwd, 'm.csv'), `id,model,prompt\n${row}`);
@@ -176,6 +178,42 @@ describe('the key inside a request', () => {
     expect(gateway.submissions).toHaveLength(0);
     rmSync(join(user.cwd, 'm.csv'));
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
+  });
+
+  it('is not recorded from a note, a rating or an import', async () => {
+    await user.run([...submit, 'a boat']);
+    const exported = (await user.run(['jobs', 'export'])).stdout;
+    const { id } = JSON.parse(exported) as { id: string };
+    const at = new Date(Date.now() + 60_000).toISOString();
+    const noted: [string[], string][] = [
+      [['jobs', 'rate', id, '4', '--note', `for ${canaryKey}`], ''],
+      [['jobs', 'rate', '--import', '-'], JSON.stringify({ ratings: [{ job: id, at, note: canaryKey }] })],
+      [
+        ['jobs', 'import', '-'],
+        exported.replaceAll('a boat', canaryKey).replaceAll(/(job_\w{12})\w\w/g, '$1aa'),
+      ],
+    ];
+    for (const [args, stdin] of noted) {
+      const ran = await user.run(args, { stdin });
+      expect(ran.code, ran.stderr).toBe(0);
+      expect(ran.stdout).not.toContain(canaryKey);
+      expect(textBelow(join(user.cwd, 'state'))).toContain('[redacted]');
+      expect(textBelow(join(user.cwd, 'state'))).not.toContain(canaryKey);
+    }
+  });
+
+  it.each([
+    ['schema', canaryKey],
+    ['jobs', 'show', canaryKey],
+    ['--profile', canaryKey, 'jobs', 'ls'],
+    ['tts', 'hello', canaryKey],
+  ])('is not quoted in an error: %s %s', async (...args) => {
+    for (const more of [[], ['--json']]) {
+      const { code, stdout, stderr } = await user.run([...args, ...more]);
+      expect(code).toBe(2);
+      expect(stdout + stderr).toContain('[redacted]');
+      expect(stdout + stderr).not.toContain(canaryKey);
+    }
   });
 
   it('that is configured is not recorded in the sandbox', async () => {

@@ -3,6 +3,7 @@ import type { Limit, Per, BudgetState } from '../../budget/budget.ts';
 import { budgetName } from '../../config/rules.ts';
 import { add, compare, formatDecimal, parseAmount, subtract, zero } from '../../decimal.ts';
 import { messageOf, usageError } from '../../errors.ts';
+import { checkNoSecret } from '../../jobs/order.ts';
 import type { Run } from '../command-tree.ts';
 import { configuredBudgets } from '../../flows/budgets.ts';
 import type { Context } from '../context.ts';
@@ -75,11 +76,12 @@ async function setLimit(
   per: Per | undefined,
 ): Promise<Outcome> {
   const name = checkedName(given);
+  const currency = currencyOf(await context.settings());
+  checkNoSecret('NAME', name, (text) => context.redact(text));
   const limit: Limit = { amount: checkedAmount(amount), per };
   const budget = await context.budget('standing', name);
   await budget.setLimit(limit);
   const view = viewOf(await budget.state());
-  const currency = currencyOf(await context.settings());
   const whole = `${amount} ${currency}${per === undefined ? '' : ` a ${per}`}`;
   context.progress.note(`The budget ${name} is ${whole}; ${view.left} ${currency} left.`);
   return { json: { budget: { name, ...view } } };

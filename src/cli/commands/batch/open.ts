@@ -141,6 +141,7 @@ export async function planDepsOf(
     ledger,
     gateway,
     account,
+    redact,
     workOf: (row, inputs) => {
       checkNoSecret('id', row.id, redact);
       return compose(row, inputs);

@@ -48,6 +48,8 @@ async function rate(
   options: RateOptions,
 ): Promise<Outcome> {
   const { note, clear = false, import: file } = options;
+  // Reads the key, so that no note records it; a rating itself needs no gateway.
+  await context.gateway().catch(() => undefined);
   if (file !== undefined) {
     if (ref !== undefined || note !== undefined || clear)
       throw usageError('--import takes everything from its file: leave the rest out.');
@@ -61,7 +63,7 @@ async function rate(
   const ledger = await context.ledger();
   const found = await recordedJob(ledger, ref);
   const rating = given === undefined ? found.rating : Number(given);
-  const job = await rateJob(ledger, found.id, clear ? {} : { rating, note: note ?? found.note });
+  const job = await rateJob(ledger, found.id, clear ? {} : { rating, note: note === undefined ? found.note : context.redact(note) });
   return { json: { job: jobView(job) }, text: lineOf(job) };
 }
 
@@ -82,8 +84,8 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
-  const ratings = readRatings(text, file === '-' ? 'Standard input' : file);
   const ledger = await context.ledger();
+  const ratings = readRatings(context.redact(text), file === '-' ? 'Standard input' : file);
   const rated: Job[] = [];
   const [unknown, older]: [string[], string[]] = [[], []];
   for (const { job: id, at, ...said } of ratings) {
