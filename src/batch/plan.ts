@@ -23,8 +23,6 @@ import { rowStatusOf } from './row-state.ts';
 
 /** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {
-  /** Removes the API key from a text. */
-  redact: (text: string) => string;
   /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, if they only need to be counted. */
@@ -226,12 +224,10 @@ class Planning {
   }
 
   #named(row: Row, work: Work): NamedRow | undefined {
-    const { name, place } = this.#batch;
     try {
-      const found = named(row, work, name, place);
+      const found = named(row, work, this.#batch.name, this.#batch.place);
       checkNoSecret('the path', found.path, this.#deps.redact);
-      const about = { ...found, isNamed: row.id !== undefined };
-      return this.#isAlone(about, row.line) ? found : undefined;
+      return this.#isAlone({ ...found, isNamed: row.id !== undefined }, row.line) ? found : undefined;
     } catch (error) {
       if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
       this.refuse([{ line: row.line, field: 'output', message: messageOf(error) }]);

@@ -148,10 +148,13 @@ class RowFiles {
     const real = await realpath(wanted).catch(() => undefined);
     if (real !== undefined && this.#isInside(real)) return real;
     const folder = await realpath(dirname(wanted)).catch(() => dirname(wanted));
-    if (real === undefined && this.#isInside(join(folder, parse(wanted).base)))
+    const isHere = this.#isInside(join(folder, parse(wanted).base));
+    if (real === undefined && isHere)
       throw usageError(`${field}: cannot read ${shown}: there is no such file.`);
+    // A link in a permitted folder: that folder is permitted already.
+    const needed = dirname((isHere && real) || wanted);
     throw usageError(
-      `${field}: ${shown} is outside the folders that this batch may read. To allow it: --allow-files ${quoted(dirname(wanted))}`,
+      `${field}: ${shown} is outside the folders that this batch may read. To allow it: --allow-files ${quoted(needed)}`,
     );
   }
 

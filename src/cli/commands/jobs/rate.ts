@@ -63,7 +63,11 @@ async function rate(
   const ledger = await context.ledger();
   const found = await recordedJob(ledger, ref);
   const rating = given === undefined ? found.rating : Number(given);
-  const job = await rateJob(ledger, found.id, clear ? {} : { rating, note: note === undefined ? found.note : context.redact(note) });
+  const job = await rateJob(
+    ledger,
+    found.id,
+    clear ? {} : { rating, note: note === undefined ? found.note : context.redact(note) },
+  );
   return { json: { job: jobView(job) }, text: lineOf(job) };
 }
 
