@@ -79,6 +79,14 @@ describe('a local file that a manifest names', () => {
     });
   });
 
+  it('is read by a link once the folder that the error names is allowed', async () => {
+    const body = link('body-link', join(outside, 'body.json'));
+    const file = scene.file('m.jsonl', jsonl({ protocol: 'c', body: `@${body}` }));
+    const { stderr } = await scene.batch('plan', file);
+    expect(stderr).toContain(`--allow-files ${outside}`);
+    expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
+  });
+
   it("is read below the manifest's folder, whatever the current one is", async () => {
     const file = join(outside, 'm.jsonl');
     writeFileSync(file, jsonl({ protocol: 'c', body: `@${join(outside, 'body.json')}` }));
