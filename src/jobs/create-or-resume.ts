@@ -131,17 +131,17 @@ async function begin(
   }
   for (;;) {
     const last = await ledger.read(job.id);
-    const isOver = last === undefined || deadline.remainingMs() <= 0;
-    if (isOver || !(await isBeingRemoved(last, ledger))) return last;
-    await pause(deps, last);
+    if (last === undefined || last.handle !== undefined || deadline.remainingMs() <= 0) return last;
+    const next = await nextAttempt(ledger, last);
+    if (next !== 'changed' && (next !== 'claimed' || (await isClaimedByRun(last, ledger)))) return last;
+    if (next === 'claimed') await pause(deps, last);
   }
 }
 
 // A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen this run.
-async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
-  if (job.handle !== undefined || (await nextAttempt(ledger, job)) !== 'claimed') return false;
+async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
   const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
-  return !job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
+  return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
 }
 
 // Undefined if another process was quicker: the caller then looks for its job.

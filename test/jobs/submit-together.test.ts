@@ -369,22 +369,25 @@ describe('a claim without its event', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('of a process that removes the job is waited for: then its key makes another one', async () => {
-    const remover = { ...deadOwner(), host: 'elsewhere' };
-    const [server, state, id] = await claimedOnly(remover);
-    const deps = await depsFor(server.url, state);
-    const ledger: Ledger = {
-      ...deps.ledger,
-      lifeOf: async (owner) => {
-        if (owner.host !== 'elsewhere') return deps.ledger.lifeOf(owner);
-        await deps.ledger.remove(id);
-        return 'alive';
-      },
-    };
-    const ran = await run({ ...deps, ledger }, orderOf({ key: 'k' }));
-    expect(ran).toMatchObject({ exit: 0, job: { record: { attempts: 1 } } });
-    expect(server.created).toBe(1);
-  });
+  it.each(['alive', 'dead'] as const)(
+    'of a process that removes the job, and is %s then, lets its key make another one',
+    async (life) => {
+      const remover = { ...deadOwner(), host: 'elsewhere' };
+      const [server, state, id] = await claimedOnly(remover);
+      const deps = await depsFor(server.url, state);
+      const ledger: Ledger = {
+        ...deps.ledger,
+        lifeOf: async (owner) => {
+          if (owner.host !== 'elsewhere') return deps.ledger.lifeOf(owner);
+          await deps.ledger.remove(id);
+          return life;
+        },
+      };
+      const ran = await run({ ...deps, ledger }, orderOf({ key: 'k' }));
+      expect(ran).toMatchObject({ exit: 0, job: { record: { attempts: 1 } } });
+      expect(server.created).toBe(1);
+    },
+  );
 
   it('after a refusal under a key makes the job unknown too', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
