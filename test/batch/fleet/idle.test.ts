@@ -18,15 +18,21 @@ async function work(
   const answer = (): Promise<never[]> => ((left -= 1) >= 0 ? Promise.reject(error) : Promise.resolve([]));
   let triesLeft = tries;
   const batch = { name: 'clips', head: { gateway: '', concurrency: 1 } };
-  const waiting = (): Promise<unknown[]> => Promise.resolve(triesLeft > 0 ? [batch] : []);
+  let looksAgain = (): void => undefined;
+  const waiting = (): Promise<unknown[]> => {
+    looksAgain();
+    return Promise.resolve(triesLeft > 0 ? [batch] : []);
+  };
   const queue = { recover: answer, waiting } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
-  const open = (): Promise<never> => {
+  // A batch is open while the worker looks whether it is idle.
+  const open = async (): Promise<never> => {
     triesLeft -= 1;
-    return Promise.reject(why);
+    await new Promise<void>((resolve) => (looksAgain = resolve));
+    throw why;
   };
   const { signal } = new AbortController();
   const worker = new Worker({ queue, gateway: '', concurrency: 1, maxIdleMs, clock, signal, open }, watcher);
