@@ -139,7 +139,7 @@ describe('prune keeps, with --keys too,', () => {
   it('a job on which a process begins to work just before it is removed', async () => {
     const id = await make(failed);
     const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
-    const { lifeOf } = ledger;
+    const lifeOf = ledger.lifeOf.bind(ledger);
     ledger.lifeOf = async (asked) => {
       if ((await ledger.read(id))?.record.runs.length === 1) await ledger.append(id, began);
       return lifeOf(asked);
