@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { AuthScheme, Caller } from './auth.ts';
-import type { FaultHit, FaultName } from './faults.ts';
+import type { FaultHit, FaultName, FaultSubject, RouteKind } from './faults.ts';
 import type { Area } from './models.ts';
 
 /** The limits for all clients of a state directory together. An absent member is unlimited. */
@@ -56,9 +56,6 @@ export interface Call extends Caller {
   gateway: Gateway;
 }
 
-/** The action of a request, which decides which faults can strike it. */
-export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
-
 /** An endpoint. `handle` gets the groups of `pattern`, percent-decoded. */
 export interface Route {
   method: 'GET' | 'POST';
@@ -106,13 +103,6 @@ export function json(status: number, value: unknown, headers: Record<string, str
     headers: { 'Content-Type': 'application/json; charset=utf-8', ...headers },
     body: JSON.stringify(value),
   };
-}
-
-/** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
-export interface FaultSubject {
-  kind: RouteKind;
-  area: Route['area'];
-  subject: string;
 }
 
 /** The envelope of errors before an upstream is reached: keys, models, limits, unknown paths. */

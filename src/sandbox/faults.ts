@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import type { FaultSubject, Route, RouteKind } from './exchange.ts';
 import { claim, listFolder } from './state.ts';
 
 /** A fault of the sandbox. The help and the documentation list all of them. */
@@ -114,6 +113,17 @@ export function canStrike({ on }: FaultEntry, kind: string, area: string): boole
   return (
     on.startsWith('every call') || on.split(', ').some((one) => one === call || one === `${call} (${area})`)
   );
+}
+
+/** The action of a request, which decides which faults can strike it. */
+export type RouteKind = 'submit' | 'poll' | 'download' | 'list' | 'tts' | 'responses';
+
+/** Identifies a call for random faults: `subject` is equal for calls about the same task or body. */
+export interface FaultSubject {
+  kind: RouteKind;
+  /** The protocol, or another part of the gateway. */
+  area: string;
+  subject: string;
 }
 
 /** The name of a fault in the catalogue. */
@@ -267,7 +277,7 @@ export function startChaos(seed: number): Chaos {
   };
 }
 
-function namesFor(kind: RouteKind, area: Route['area']): FaultName[] {
+function namesFor(kind: RouteKind, area: string): FaultName[] {
   return FAULTS.filter((fault) => canStrike(fault, kind, area))
     .map(({ name }) => name)
     .filter((name) => PREFIXES[kind].test(name) && !NEVER.includes(name));
