@@ -22,7 +22,7 @@ declare module 'undici/lib/api/api-connect.js' {
   export { connect as default } from 'undici';
 }
 
-/** Made by the build (`scripts/build/gallery-page.mjs`) of what is in `page/`. */
+/** Made by the build (`scripts/build/gallery-page.mjs`) from the files in `page/`. */
 declare module 'virtual:gallery-page' {
   export const script: string;
   export const style: string;

@@ -28,7 +28,7 @@ export class Base64Stream {
   readonly #group = Buffer.alloc(4);
 
   /**
-   * Decodes the next piece into `out` at `offset`, where there must be room for {@link roomFor} bytes.
+   * Decodes the next piece into `out` at `offset`, which must have room for {@link roomFor} bytes.
    * Returns the number of bytes written.
    */
   decode(piece: Buffer, out: Buffer, offset: number): number {

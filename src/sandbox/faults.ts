@@ -38,7 +38,7 @@ export const FAULTS = [
     'submit, tts, responses',
     'Creates and charges, and answers after 30 times --pace: 90 seconds, longer than most tool calls of agents wait.',
   ),
-  fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with what is not JSON.'),
+  fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
   fault('submit-cut', 'submit', 'Creates the task, and breaks the connection inside the answer.', 50),
   fault('b-submit-limited', 'submit (b)', 'HTTP 200 with RequestLimitExceeded; nothing is created.'),
@@ -66,7 +66,7 @@ export const FAULTS = [
   fault('poll-502', 'poll', 'HTTP 502 with HTML.'),
   fault('poll-503', 'poll', 'HTTP 503.'),
   fault('poll-reset', 'poll', 'Breaks the connection before the answer.'),
-  fault('poll-garbled', 'poll', 'HTTP 200 with what is not JSON.'),
+  fault('poll-garbled', 'poll', 'HTTP 200 with a body that is not JSON.'),
   fault('poll-cut', 'poll', 'Breaks the connection inside the answer.', 50),
   fault('poll-notfound', 'poll', 'Says that there is no such task.'),
   fault(
