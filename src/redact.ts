@@ -1,8 +1,8 @@
 /** The text that replaces a secret. */
 export const redacted = '[redacted]';
 
-// A shorter secret occurs in many texts by chance, so it is replaced only as a whole word.
-const shortest = 8;
+/** A shorter secret, in UTF-16 code units, occurs in many texts by chance, so it is replaced only as a whole word. */
+export const shortestSecret = 8;
 
 // Not the plural, as in `X-Control-Require-Usage-Tokens-Return`.
 const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
@@ -135,10 +135,10 @@ function hideValue(value: string): string {
 
 // Returns regular expressions (case-insensitive) for every encoding of a secret, except escapes.
 function spellings(secret: string): string[] {
-  if (secret.length < shortest) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
+  if (secret.length < shortestSecret) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
   const values = [secret, bare, unescaped(secret), unescaped(bare)].filter(
-    ({ length }) => length >= shortest,
+    ({ length }) => length >= shortestSecret,
   );
   return [...values, ...values.flatMap(encodings)].map(literal);
 }
@@ -150,7 +150,7 @@ function unescaped(secret: string): string {
 }
 
 function encodings(value: string): string[] {
-  const cores = base64Cores(value).filter((core) => core.length >= shortest);
+  const cores = base64Cores(value).filter((core) => core.length >= shortestSecret);
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 

@@ -23,8 +23,6 @@ import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 export interface ChainDeps extends RowStatusDeps {
   /** Composes a row with the assets that are other rows. @throws MgwError('usage') as its command does. */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
-  /** Removes the API key from a text. */
-  redact: (text: string) => string;
   /** The assets that a job's record can provide, the newest first. */
   assetsOf: (job: Job, part: Part) => EarlierAsset[];
 }

@@ -23,6 +23,8 @@ import { rowStatusOf } from './row-state.ts';
 
 /** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {
+  /** Removes the API key from a text. */
+  redact: (text: string) => string;
   /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
   /** The rows that were done before, if they only need to be counted. */
@@ -89,10 +91,8 @@ export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () 
     else {
       const { row, record } = item;
       // The content does not depend on whether the named row exists.
-      const planned = await planning.row(
-        row,
-        row.over === undefined ? deps.known?.contentHash(record) : undefined,
-      );
+      const mark = row.over === undefined ? deps.known?.contentHash(record) : undefined;
+      const planned = await planning.row(row, mark);
       if (planned !== undefined) await take(planned);
     }
   }

@@ -17,7 +17,7 @@ import { asSentence } from '../http/failures.ts';
 import { requireNode } from '../installation.ts';
 import { nearestName } from '../nearest.ts';
 import { printable } from '../printable.ts';
-import { secretRedactor } from '../redact.ts';
+import { secretRedactor, shortestSecret } from '../redact.ts';
 
 /**
  * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
@@ -41,7 +41,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   };
   // Errors in flags are found before any setting is read.
   const variable = given.env['MGW_API_KEY'] ?? '';
-  const withoutVariable = secretRedactor(variable.length < 8 ? [] : [variable]);
+  const withoutVariable = secretRedactor(variable.length < shortestSecret ? [] : [variable]);
   const redact: Redact = (text) => withoutVariable(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();

@@ -36,6 +36,8 @@ function strangeIn(key: string): string {
 export interface KeyFound extends Origin {
   /** Reads and checks the key. @throws MgwError('config') that says what is wrong, and contains no part of the key. */
   read: () => string;
+  /** Reads the key in order to redact it: '' if it cannot be used, and so is not sent. Never throws. */
+  readIfValid: () => string;
 }
 
 /**
@@ -63,7 +65,15 @@ function found(origin: Origin & { name: string }, read: () => string): KeyFound 
   const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
   let key: string | undefined;
   // Read once, because a pipe such as <(pass show gateway) cannot be read again.
-  return { ...origin, read: () => (key ??= checked(where, read)) };
+  const readOnce = (): string => (key ??= checked(where, read));
+  const readIfValid = (): string => {
+    try {
+      return readOnce();
+    } catch {
+      return '';
+    }
+  };
+  return { ...origin, read: readOnce, readIfValid };
 }
 
 function checked(where: string, read: () => string): string {

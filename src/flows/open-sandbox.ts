@@ -15,21 +15,12 @@ export async function openSandbox(
 ): Promise<Pick<Sandbox, 'url' | 'key' | 'close'>> {
   const { sandboxUrl: url, sandboxPaceMs } = settings;
   if (url === undefined) {
-    const redact = secretRedactor(configuredKey(settings));
+    const redact = secretRedactor([settings.key?.readIfValid() ?? '']);
     const paceMs = sandboxPaceMs.value;
     return startSandbox({ stateDir, paceMs, limits: limitsOf(settings), redact, unref: true });
   }
   const { DEFAULT_KEY } = await import('../sandbox/auth.ts');
   return { url, key: DEFAULT_KEY, close: () => Promise.resolve() };
-}
-
-// A key that cannot be read cannot be used either.
-function configuredKey(settings: Settings): string[] {
-  try {
-    return settings.key === undefined ? [] : [settings.key.read()];
-  } catch {
-    return [];
-  }
 }
 
 /** Returns the limits of the sandbox's account. Flags come before settings. */

@@ -9,7 +9,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { redactor, secretRedactor } from '../redact.ts';
+import { redactor, secretRedactor, shortestSecret } from '../redact.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
@@ -29,6 +29,8 @@ export interface Session {
   note(text: string): void;
   /** Removes the key from a text once the key is known: gateways quote a key that they refuse. */
   redact(text: string): string;
+  /** Reads the key, even from a file, so that {@link redact} removes it. For commands that use no gateway. */
+  hideKey(): Promise<void>;
   settings(): Promise<Settings>;
   /** @throws MgwError('config') if no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
@@ -79,16 +81,17 @@ type Closer = () => Promise<void> | void;
 /** Opens a session. Nothing is read or opened before its first use. */
 export function openSession(options: SessionOptions): Session {
   const closers: Closer[] = [];
-  let redact = (text: string): string => text;
+  const secrets = new Secrets();
   const settings = once(async () => {
     const resolved = await options.settings();
-    redact = secretRedactor([sharedLedger(resolved)?.password ?? '', keyAtHand(resolved)]);
+    secrets.add(sharedLedger(resolved)?.password, keyAtHand(resolved));
     return resolved;
   });
   const gateway = once(async () => {
     const resolved = await settings();
     const found = await gatewayOf(resolved, closers);
-    redact = secretRedactor(secretsOf(resolved, found));
+    // In the sandbox, a prompt may contain the configured key by mistake.
+    secrets.add(found.key, resolved.sandbox.value ? resolved.key?.readIfValid() : undefined);
     return found;
   });
   let limit: Deadline | undefined;
@@ -107,8 +110,9 @@ export function openSession(options: SessionOptions): Session {
   );
   const session: Session = {
     clock: options.clock,
-    note: (text) => options.note(redact(text)),
-    redact: (text) => redact(text),
+    note: (text) => options.note(secrets.redact(text)),
+    redact: (text) => secrets.redact(text),
+    hideKey: async () => secrets.add((await settings()).key?.readIfValid()),
     settings,
     gateway,
     client,
@@ -154,25 +158,25 @@ export function withinDeadline(session: Session, deadline: Deadline): Session {
   };
 }
 
-// In the sandbox, also remove the configured key, which a prompt may contain by mistake.
-function secretsOf(settings: Settings, { key }: Gateway): string[] {
-  const password = sharedLedger(settings)?.password ?? '';
-  if (!settings.sandbox.value) return [key, password];
-  try {
-    return [key, password, settings.key?.read() ?? ''];
-  } catch {
-    return [key, password];
+/** The secrets that a session knows so far. */
+class Secrets {
+  readonly #known: string[] = [];
+  #redactor = secretRedactor([]);
+
+  add(...secrets: (string | undefined)[]): void {
+    this.#known.push(...secrets.filter((secret) => secret !== undefined));
+    this.#redactor = secretRedactor(this.#known);
+  }
+
+  redact(text: string): string {
+    return this.#redactor(text);
   }
 }
 
-// Most commands need no key, and a key file may be a pipe that blocks. A short key occurs in other texts by chance.
+// Most commands need no key, and a key file may be a pipe that blocks.
 function keyAtHand({ key }: Settings): string {
-  if (key === undefined || key.name === 'MGW_API_KEY_FILE') return '';
-  try {
-    return key.read().length < 8 ? '' : key.read();
-  } catch {
-    return '';
-  }
+  const text = key?.name === 'MGW_API_KEY_FILE' ? '' : (key?.readIfValid() ?? '');
+  return text.length < shortestSecret ? '' : text;
 }
 
 async function gatewayOf(settings: Settings, closers: Closer[]): Promise<Gateway> {
@@ -197,7 +201,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     trace: trace && ((line) => trace(redact(line))),
   });
   // A short key occurs in responses by chance: removing it would break them.
-  return key.length < 8 ? opened : redactingClient(opened, secretRedactor([key]));
+  return key.length < shortestSecret ? opened : redactingClient(opened, secretRedactor([key]));
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -180,26 +181,61 @@ describe('the key inside a request', () => {
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
   });
 
-  it('is not recorded from a note, a rating or an import', async () => {
+  // An environment whose key is in a variable, or in a file.
+  function keyIn(source: string): NodeJS.ProcessEnv {
+    if (source === 'MGW_API_KEY') return user.env;
+    writeFileSync(join(user.cwd, 'key'), canaryKey, { mode: 0o600 });
+    return { ...user.env, MGW_API_KEY: undefined, MGW_API_KEY_FILE: join(user.cwd, 'key') };
+  }
+
+  it.each(['MGW_API_KEY', 'MGW_API_KEY_FILE'])(
+    'of %s is not recorded from a note, a rating or an import',
+    async (source) => {
+      const env = keyIn(source);
+      await user.run([...submit, 'a boat']);
+      const exported = (await user.run(['jobs', 'export'])).stdout;
+      const { id } = JSON.parse(exported) as { id: string };
+      const at = new Date(Date.now() + 60_000).toISOString();
+      const noted: [string[], string][] = [
+        [['jobs', 'rate', id, '4', '--note', `for ${canaryKey}`], ''],
+        [['jobs', 'rate', '--import', '-'], JSON.stringify({ ratings: [{ job: id, at, note: canaryKey }] })],
+        [
+          ['jobs', 'import', '-'],
+          exported.replaceAll('a boat', canaryKey).replaceAll(/(job_\w{12})\w\w/g, '$1aa'),
+        ],
+      ];
+      for (const [args, stdin] of noted) {
+        const ran = await user.run(args, { stdin, env });
+        expect(ran.code, ran.stderr).toBe(0);
+        expect(ran.stdout).not.toContain(canaryKey);
+        expect(textBelow(join(user.cwd, 'state'))).toContain('[redacted]');
+        expect(textBelow(join(user.cwd, 'state'))).not.toContain(canaryKey);
+      }
+    },
+  );
+
+  it('is not recorded from the note of a served gallery, also if it is in a file', async () => {
     await user.run([...submit, 'a boat']);
-    const exported = (await user.run(['jobs', 'export'])).stdout;
-    const { id } = JSON.parse(exported) as { id: string };
-    const at = new Date(Date.now() + 60_000).toISOString();
-    const noted: [string[], string][] = [
-      [['jobs', 'rate', id, '4', '--note', `for ${canaryKey}`], ''],
-      [['jobs', 'rate', '--import', '-'], JSON.stringify({ ratings: [{ job: id, at, note: canaryKey }] })],
-      [
-        ['jobs', 'import', '-'],
-        exported.replaceAll('a boat', canaryKey).replaceAll(/(job_\w{12})\w\w/g, '$1aa'),
-      ],
-    ];
-    for (const [args, stdin] of noted) {
-      const ran = await user.run(args, { stdin });
-      expect(ran.code, ran.stderr).toBe(0);
-      expect(ran.stdout).not.toContain(canaryKey);
-      expect(textBelow(join(user.cwd, 'state'))).toContain('[redacted]');
-      expect(textBelow(join(user.cwd, 'state'))).not.toContain(canaryKey);
-    }
+    const [job] = (await user.run(['jobs', 'ls', '--json'])).json['jobs'] as { id: string }[];
+    const env = keyIn('MGW_API_KEY_FILE');
+    const serving = newUser(gateway.url).start(['jobs', 'gallery', '--serve'], { env });
+    const page = String(await once(serving.child.stdout, 'data').then(([text]) => text as Buffer)).trim();
+    const headers = {
+      'content-type': 'application/json',
+      'x-mgw-token': new URL(page).pathname.split('/')[1] ?? '',
+    };
+    const rating = { job: job?.id, rating: 4, note: `for ${canaryKey}` };
+    const { status } = await fetch(`${page}ratings`, {
+      method: 'POST',
+      headers,
+      body: JSON.stringify(rating),
+    });
+    serving.child.kill('SIGINT');
+    await serving.result;
+    expect(status).toBe(204);
+    const kept = textBelow(join(user.cwd, 'state'));
+    expect(kept).toContain('for [redacted]');
+    expect(kept).not.toContain(canaryKey);
   });
 
   it.each([

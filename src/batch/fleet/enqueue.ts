@@ -26,8 +26,6 @@ export interface Enqueued {
 export interface EnqueueDeps extends PlanDeps {
   /** Whether files are uploaded by a program, which only the machine that has the file can run. */
   usesProgram: boolean;
-  /** Removes the API key from a text. */
-  redact: (text: string) => string;
 }
 
 /** The maximum rows and bytes of one statement. */

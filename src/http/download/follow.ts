@@ -1,6 +1,6 @@
 import { MgwError } from '../../errors.ts';
 import { type AuthScheme, isLoopbackHost } from '../../exchange.ts';
-import { secretRedactor } from '../../redact.ts';
+import { secretRedactor, shortestSecret } from '../../redact.ts';
 import type { GatewayClient } from '../client.ts';
 import { type WireResponse, sendRequest } from '../wire-response.ts';
 import { printableLine } from '../../printable.ts';
@@ -57,7 +57,7 @@ export async function follow(
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
   // A short key may occur in texts and addresses by chance.
-  const clean = gateway.key.length < 8 ? (text: string) => text : secretRedactor([gateway.key]);
+  const clean = gateway.key.length < shortestSecret ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await mayGetKey(url, gateway));

@@ -75,8 +75,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
-  const { redact } = await context.jobDeps();
-  const deps = { ...(await planDepsOf(context, batch)), usesProgram, redact };
+  const deps = { ...(await planDepsOf(context, batch)), usesProgram };
   const checked = await checkRows(batch, deps);
   await tellProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };

@@ -69,8 +69,8 @@ export async function serveGallery(
   { port = 0 }: GalleryOptions,
 ): Promise<Outcome> {
   const ledger = await context.ledger();
-  // Reads the key, so that no note records it.
-  await context.gateway().catch(() => undefined);
+  // No note may record the key.
+  await context.hideKey();
   const { soft } = interruptions();
   const server = await startGallery(port, {
     // The page computes waveforms itself.

@@ -48,8 +48,8 @@ async function rate(
   options: RateOptions,
 ): Promise<Outcome> {
   const { note, clear = false, import: file } = options;
-  // Reads the key, so that no note records it; a rating itself needs no gateway.
-  await context.gateway().catch(() => undefined);
+  // No note may record the key.
+  await context.hideKey();
   if (file !== undefined) {
     if (ref !== undefined || note !== undefined || clear)
       throw usageError('--import takes everything from its file: leave the rest out.');
