@@ -92,25 +92,20 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.charges()).toEqual({ s1: 2, s2: 1, s3: 1, x: 1 });
   });
 
-  it('is paid for once in a chain of nine that is killed ten times', async () => {
-    const file = scene.file('m.csv', story(...chain(9)));
+  it('is paid for once in a chain of five that is killed five times', async () => {
+    const file = scene.file('m.csv', story(...chain(5)));
     const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
     for (const [match, count] of [
       [/GET .*task-1/, 1],
       [/GET .file/, 1],
       [/GET .v1beta/, 2],
-      [/GET .file/, 1],
-      [/GET .v1beta/, 1],
       [/GET .file/, 2],
       [/GET .v1beta/, 1],
-      [/GET .file/, 1],
-      [/GET .v1beta/, 2],
-      [/GET .file/, 1],
     ] as const)
       await scene.killedAt(run, match, count);
     const ran = await scene.user.run(run);
     expect(ran.code, ran.stderr).toBe(0);
-    const ids = chain(9).map(([id]) => id);
+    const ids = chain(5).map(([id]) => id);
     expect(scene.charges()).toEqual(Object.fromEntries(ids.map((id) => [id, 1])));
     const frames = scene.frames();
     for (const [index, id] of ids.slice(1).entries())
@@ -118,16 +113,16 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
   });
 
   it('is stale if that row was made again, and so are all below; retry --stale pays for each once, in order', async () => {
-    const file = scene.file('m.csv', story(...chain(9)));
+    const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
-    await runHereAs(scene.user, ['jobs', 'rate', '@m/s5', '1']);
+    await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
     expect(await scene.batch('retry', file, '--rated', '1')).toMatchObject({ code: 0 });
-    expect(scene.charges()).toMatchObject({ s4: 1, s5: 2, s6: 1, s9: 1 });
+    expect(scene.charges()).toMatchObject({ s2: 1, s3: 2, s4: 1, s5: 1 });
     const status = await scene.read('status', file);
-    expect(status).toMatchObject({ exit_code: 11, batch: { states: { done: 5, stale: 4 } } });
+    expect(status).toMatchObject({ exit_code: 11, batch: { states: { done: 3, stale: 2 } } });
     const ran = await scene.batch('run', file);
     expect(ran).toMatchObject({ code: 11, stderr: expect.stringContaining('--stale') as string });
-    expect(scene.charges()).toMatchObject({ s5: 2, s6: 1, s9: 1 });
+    expect(scene.charges()).toMatchObject({ s3: 2, s4: 1, s5: 1 });
 
     const retry = [
       'batch',
@@ -140,20 +135,19 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
       '10ms',
     ];
     await scene.killedAt(retry, /GET .file/, 1);
-    await scene.killedAt(retry, /GET .v1beta/, 3);
+    await scene.killedAt(retry, /GET .v1beta/, 1);
     const again = await scene.user.run(retry);
     expect(again.code, again.stderr).toBe(0);
-    expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 1, s4: 1, s5: 2, s6: 2, s7: 2, s8: 2, s9: 2 });
+    expect(scene.charges()).toEqual({ s1: 1, s2: 1, s3: 2, s4: 2, s5: 2 });
     const frames = scene.frames();
     for (const [one, next] of [
-      ['s5', 's6'],
-      ['s6', 's7'],
-      ['s8', 's9'],
+      ['s3', 's4'],
+      ['s4', 's5'],
     ] as const)
       expect(frames.get(next)).toBe(scene.lastFrame(one));
-    expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 9, stale: 0 });
+    expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 5, stale: 0 });
     expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0 });
-    expect(scene.gateway.posts()).toHaveLength(14);
+    expect(scene.gateway.posts()).toHaveLength(8);
   });
 
   it('is changed, not stale, if it asks for something else too', async () => {

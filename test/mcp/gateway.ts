@@ -1,4 +1,5 @@
-import { newUser, type User } from '../support/cli.ts';
+import type { User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { type Answer, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 
 const model = 'vendor-h3-mini';
@@ -43,7 +44,7 @@ export async function slowGateway(): Promise<{
 
 /** A user of a gateway who has set a price: a second costs 1. */
 export async function userOf(url: string): Promise<User> {
-  const user = newUser(url);
+  const user = userHere(url);
   await user.run(['config', 'set', `prices.c.${model}`, 'second=1']);
   return user;
 }

@@ -9,14 +9,6 @@ import { type Agent, type Answered, clients, connect } from './client.ts';
 import { gateway, userOf, video } from './gateway.ts';
 
 describe.each(clients)('an agent with the client %s', (kind) => {
-  test('pays nothing without a budget, and sends nothing', async () => {
-    const server = await gateway();
-    const agent = await connect(kind, await userOf(server.url), ['mcp']);
-    const answer = await agent.call('submit_video', { key: 'one', ...video });
-    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget', exit_code: 12 } });
-    expect(server.posts()).toBe(0);
-  });
-
   test('that repeats a call with its key pays once', async () => {
     const server = await gateway();
     const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
@@ -51,17 +43,6 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that makes one call eight times at once pays once, and learns of one job', async () => {
-    const server = await gateway();
-    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
-    const calls = Array.from({ length: 8 }, () => agent.call('submit_video', { key: 'one', ...video }));
-    const answers = await Promise.all(calls);
-    expect(new Set(answers.map(({ job }) => job?.id)).size).toBe(1);
-    expect(answers.map(({ ok }) => ok)).toEqual(calls.map(() => true));
-    expect(answers.filter(({ charged }) => charged === 'yes')).toHaveLength(1);
-    expect(server.posts()).toBe(1);
-  });
-
   test('asks its person before a payment above the amount of --confirm-over, and for that payment alone', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
@@ -85,11 +66,32 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(asked).toHaveLength(2);
     expect(asked[0]).toContain('may cost 5');
   });
+});
+
+describe('an agent', () => {
+  test('pays nothing without a budget, and sends nothing', async () => {
+    const server = await gateway();
+    const agent = await connect('v1', await userOf(server.url), ['mcp']);
+    const answer = await agent.call('submit_video', { key: 'one', ...video });
+    expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget', exit_code: 12 } });
+    expect(server.posts()).toBe(0);
+  });
+
+  test('that makes one call eight times at once pays once, and learns of one job', async () => {
+    const server = await gateway();
+    const agent = await connect('v1', await userOf(server.url), ['mcp', '--budget', '100']);
+    const calls = Array.from({ length: 8 }, () => agent.call('submit_video', { key: 'one', ...video }));
+    const answers = await Promise.all(calls);
+    expect(new Set(answers.map(({ job }) => job?.id)).size).toBe(1);
+    expect(answers.map(({ ok }) => ok)).toEqual(calls.map(() => true));
+    expect(answers.filter(({ charged }) => charged === 'yes')).toHaveLength(1);
+    expect(server.posts()).toBe(1);
+  });
 
   test('that cannot ask a person is refused a payment above the amount of --confirm-over', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
-    const agent = await connect(kind, user, ['mcp', '--budget', '100', '--confirm-over', '3']);
+    const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '3']);
     const answer = await agent.call('submit_video', { key: 'one', ...video });
     expect(answer).toMatchObject({ ok: false, charged: 'no', error: { code: 'budget' } });
     expect(server.posts()).toBe(0);
@@ -99,9 +101,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(await agent.call('submit_video', { key: 'one', ...video })).toMatchObject({ resumed: true });
     expect(server.posts()).toBe(1);
   });
-});
 
-describe('an agent', () => {
   test('asks its person again before a payment that was agreed to and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];

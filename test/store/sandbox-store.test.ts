@@ -20,6 +20,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { startSandbox } from '../../src/sandbox/server.ts';
 import { storeAccount } from '../../src/sandbox/store/signature.ts';
 import { newUser, type User } from '../support/cli.ts';
+import { userHere } from '../support/one-process.ts';
 import { awsClient } from './aws-client.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
@@ -29,7 +30,7 @@ const withImage = [...submit, '--image', 'first.png'];
 /** A user whose real store is configured in every way there is. */
 async function rehearsal(): Promise<{ user: User; real: S3Server }> {
   const real = await s3Server();
-  const user = newUser(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });
+  const user = userHere(undefined, { ...account, AWS_ENDPOINT_URL_S3: real.url });
   writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
   await user.run(['config', 'set', 'store', 's3://bucket/inputs']);
   await user.run(['config', 'set', 'store.endpoint', real.url]);
@@ -53,7 +54,7 @@ describe('with --sandbox', () => {
   });
 
   test('neither a store.command nor credentials are needed or used', async () => {
-    const user = newUser(undefined, { MGW_SANDBOX: '1' });
+    const user = userHere(undefined, { MGW_SANDBOX: '1' });
     writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
     await user.run(['config', 'set', 'store.command', '--', 'false']);
     const ran = await user.run(withImage);
@@ -77,7 +78,7 @@ test('sandbox exec leads every S3 client of a script to the sandbox, and hides t
     'env > seen; mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const extra = { AWS_SESSION_TOKEN: 'real-token', AWS_PROFILE: 'real', AWS_ENDPOINT_URL: real.url };
   const exec = ['sandbox', 'exec', '--pace', '20ms', '--', 'sh', '-c', lines];
-  const ran = await user.run(exec, { env: { ...user.env, ...extra } });
+  const ran = await user.start(exec, { env: { ...user.env, ...extra } }).result;
   expect(ran.code, ran.stderr).toBe(0);
   expect(real.calls).toEqual([]);
   const seen = readFileSync(join(user.cwd, 'seen'), 'utf8');
@@ -202,7 +203,7 @@ test.each([
   const { user } = await rehearsal();
   const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const exec = ['sandbox', 'exec', '--pace', '20ms', '--fault', fault, '--json', '--', 'sh', '-c', lines];
-  const ran = await user.run(exec);
+  const ran = await user.start(exec).result;
   const { script_exit_code, bill } = ran.json as unknown as { script_exit_code: number; bill: unknown[] };
   expect([script_exit_code, bill.length], ran.stderr).toEqual([code, code === 0 ? 1 : 0]);
 });
