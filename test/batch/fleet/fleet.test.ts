@@ -4,12 +4,12 @@ import { describeFleet } from './place.ts';
 
 describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
   it('is paid for once, whatever dies and breaks', async () => {
-    const trial = { rows: 60, runners: 8, concurrency: 10, every: 17 };
+    const trial = { rows: 30, runners: 5, concurrency: 8, every: 8 };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
-    expect(outcome.deaths).toBeGreaterThanOrEqual(4);
+    expect(outcome.deaths).toBeGreaterThanOrEqual(3);
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
-    expect(outcome.done).toBeGreaterThan(40);
+    expect(outcome.done).toBeGreaterThan(18);
   });
 });
 
