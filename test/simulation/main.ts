@@ -6,6 +6,7 @@ import { stories } from './stories.ts';
 import { Threads } from './threads.ts';
 
 // npm run simulate -- --seed 1 --runs 1000   plays the schedules of a thousand seeds
+// npm run simulate -- --seed 1 --minutes 480 plays what can be played in a night
 // npm run simulate -- --seed 1 --trace       replays one, with every system call
 // npm run simulate -- --stories              plays the schedules that once broke a promise; with --runs, the seeds too
 // npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
@@ -15,11 +16,14 @@ const numberOf = (name: string): number | undefined =>
 const built = (name: string): URL => new URL(name, import.meta.url);
 const threads = new Threads(built('./thread.mjs'), fileURLToPath(built('./mgw.cjs')));
 const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
-const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : 1);
+const minutes = numberOf('--minutes') ?? Infinity;
+const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : minutes < Infinity ? Infinity : 1);
 
 const began = Date.now();
+const end = began + minutes * 60_000;
 let [played, broken] = [0, 0];
 for (const plan of plans()) {
+  if (Date.now() > end) break;
   const came = await play(plan, threads, words.includes('--trace'));
   played += 1;
   if (played === 1) await replay(plan);
