@@ -70,83 +70,83 @@ async function scene(): Promise<Scene> {
   return own;
 }
 
-const command = (name: string, image: string): string[] => {
-  const flags = ['-m', 'vendor-h3-mini', '-d', '5', '--poll-interval', '50ms', '--key', name];
+const command = (name: string, image: string, ...more: string[]): string[] => {
+  const flags = ['-m', 'vendor-h3-mini', '-d', '5', '--poll-interval', '50ms', '--key', name, ...more];
   return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
 };
 
 // A sweep over every operation and request takes three minutes, with 1 instead of these numbers; the simulation has them all.
 const [operationStep, requestStep] = [41, 7];
 
-describe.skipIf(!hasFfmpeg).each([
-  ['a local file', (name: string) => `${name}.png`],
-  ['a frame of an object', () => '@intro:last'],
-])('kill -9 of a command that sends %s and saves an object, then a rerun', (_, imageOf) => {
-  let own: Scene;
-  beforeEach(async () => {
-    own = await scene();
-    const saved = await own.user.run(command('intro', 'https://files.example.com/a.png'));
-    expect(saved.code, saved.stderr).toBe(0);
-  });
+describe.skipIf(!hasFfmpeg)(
+  'kill -9 of a command that sends a file and a frame of an object, and saves an object, then a rerun',
+  () => {
+    let own: Scene;
+    beforeEach(async () => {
+      own = await scene();
+      const saved = await own.user.run(command('intro', 'https://files.example.com/a.png'));
+      expect(saved.code, saved.stderr).toBe(0);
+    });
 
-  const begin = (name: string): string[] => {
-    const image = imageOf(join(own.user.cwd, name));
-    if (!image.startsWith('@')) writeFileSync(image, name);
-    return command(name, image);
-  };
-  const rerun = async (name: string, args: string[]): Promise<void> => {
-    const { code, stderr } = await own.user.run(args);
-    // Without a response to the submission nothing tells whether the task exists.
-    const isInDoubt = code === 7 && own.store.objects.get(`/bucket/${name}.mp4`) === undefined;
-    if (!isInDoubt) {
-      expect([code, own.charges.get(name)], `${name}: ${stderr}`).toEqual([0, 1]);
-      expect(own.store.objects.get(`/bucket/${name}.mp4`)?.equals(large), name).toBe(true);
-    } else {
-      inDoubt += 1;
-      expect(own.charges.get(name) ?? 0, name).toBeLessThan(2);
-    }
-    expect(own.left(), name).toEqual([]);
-  };
-  let inDoubt = 0;
-  beforeEach(() => void (inDoubt = 0));
+    const begin = (name: string): string[] => {
+      const image = join(own.user.cwd, `${name}.png`);
+      writeFileSync(image, name);
+      return command(name, '@intro:last', '--last-frame', image);
+    };
+    const rerun = async (name: string, args: string[]): Promise<void> => {
+      const { code, stderr } = await own.user.run(args);
+      // Without a response to the submission nothing tells whether the task exists.
+      const isInDoubt = code === 7 && own.store.objects.get(`/bucket/${name}.mp4`) === undefined;
+      if (!isInDoubt) {
+        expect([code, own.charges.get(name)], `${name}: ${stderr}`).toEqual([0, 1]);
+        expect(own.store.objects.get(`/bucket/${name}.mp4`)?.equals(large), name).toBe(true);
+      } else {
+        inDoubt += 1;
+        expect(own.charges.get(name) ?? 0, name).toBeLessThan(2);
+      }
+      expect(own.left(), name).toEqual([]);
+    };
+    let inDoubt = 0;
+    beforeEach(() => void (inDoubt = 0));
 
-  test('at an operation on the disk: pays nothing, ends with the whole object, and leaves nothing', async () => {
-    const { worker } = await buildStorm(freshFolder());
-    const workers = new Workers(worker, own.user.cwd);
-    onTestFinished(() => workers.close());
-    let kills = 0;
-    for (let at = 1; ; at += operationStep) {
-      const name = `operation-${at}`;
-      const args = begin(name);
-      const crash = { at, how: at % 2 === 0 ? 'torn' : 'killed' } as const;
-      const { code, operations } = await workers.run({ args, env: own.user.env, crash });
-      if (code === 137) kills += 1;
-      else if (operations < at) break;
-      await rerun(name, args);
-    }
-    expect(kills).toBeGreaterThan(60 / operationStep);
-    expect(inDoubt).toBeLessThan(1 + 20 / operationStep);
-  });
+    test('at an operation on the disk: pays nothing, ends with the whole object, and leaves nothing', async () => {
+      const { worker } = await buildStorm(freshFolder());
+      const workers = new Workers(worker, own.user.cwd);
+      onTestFinished(() => workers.close());
+      let kills = 0;
+      for (let at = 1; ; at += operationStep) {
+        const name = `operation-${at}`;
+        const args = begin(name);
+        const crash = { at, how: at % 2 === 0 ? 'torn' : 'killed' } as const;
+        const { code, operations } = await workers.run({ args, env: own.user.env, crash });
+        if (code === 137) kills += 1;
+        else if (operations < at) break;
+        await rerun(name, args);
+      }
+      expect(kills).toBeGreaterThan(60 / operationStep);
+      expect(inDoubt).toBeLessThan(1 + 20 / operationStep);
+    });
 
-  test('at a request: pays nothing, ends with the whole object, and leaves nothing', async () => {
-    let kills = 0;
-    for (let at = 2; ; at += requestStep) {
-      const name = `request-${at}`;
-      const args = begin(name);
-      const running = own.user.start(args);
-      let seen = 0;
-      own.onRequest = () => {
-        seen += 1;
-        if (seen === at) running.child.kill('SIGKILL');
-      };
-      const { code } = await running.result;
-      own.onRequest = () => undefined;
-      if (code !== 137) break;
-      kills += 1;
-      await rerun(name, args);
-    }
-    expect(kills).toBeGreaterThan(8 / requestStep);
-    // At the submission alone.
-    expect(inDoubt).toBeLessThan(2);
-  });
-});
+    test('at a request: pays nothing, ends with the whole object, and leaves nothing', async () => {
+      let kills = 0;
+      for (let at = 2; ; at += requestStep) {
+        const name = `request-${at}`;
+        const args = begin(name);
+        const running = own.user.start(args);
+        let seen = 0;
+        own.onRequest = () => {
+          seen += 1;
+          if (seen === at) running.child.kill('SIGKILL');
+        };
+        const { code } = await running.result;
+        own.onRequest = () => undefined;
+        if (code !== 137) break;
+        kills += 1;
+        await rerun(name, args);
+      }
+      expect(kills).toBeGreaterThan(8 / requestStep);
+      // At the submission alone.
+      expect(inDoubt).toBeLessThan(2);
+    });
+  },
+);
