@@ -240,7 +240,7 @@ describe('parseBodyJson', () => {
     );
   });
 
-  it('leaves what is no JSON to its parser', () => {
+  it('leaves text that is not JSON to its parser', () => {
     expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
   });
 });

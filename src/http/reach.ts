@@ -58,7 +58,7 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 
 /**
  * Whether a response of the gateway may refer to a host: the host of the base URL, the public internet, or a network
- * that is no nearer to this machine than the base URL, by its name or its DNS addresses.
+ * that is not nearer to this machine than the base URL, by its name or its DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, own] = [bareHost(host), bareHost(baseUrl.hostname)];

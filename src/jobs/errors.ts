@@ -75,7 +75,7 @@ export function pendingError(job: Job, details: ErrorDetails = {}, trouble?: Fai
     job.state === 'succeeded'
       ? `has succeeded, but its result could not be fetched before the wait ended${status}`
       : `is still ${job.state}${status}`;
-  const last = trouble === undefined ? '' : ` The last query brought no news: ${wordsOf(trouble)}`;
+  const last = trouble === undefined ? '' : ` The last status query failed: ${wordsOf(trouble)}`;
   return new MgwError('pending', `Job ${job.id} ${where}.${last}`, {
     charged: 'yes',
     retry: 'resume',

@@ -67,7 +67,8 @@ export async function watch(
     }
     troubles = verdict.kind === 'again' ? troubles + 1 : 0;
     const trouble = verdict.kind === 'observation' ? undefined : verdict.failure;
-    if (trouble && troubles > 1) warn(`${current.id}: no news (${wordsOf(trouble)}); asking again.`);
+    if (trouble && troubles > 1)
+      warn(`${current.id}: the status query failed (${wordsOf(trouble)}); trying again.`);
     const atLeast = delayAfter(verdict, troubles, options.intervalMs);
     const pauseMs = Math.max(atLeast, pollPauseMs(polls, options.intervalMs));
     await pause(deps, current, options, pauseMs, trouble);

@@ -206,7 +206,7 @@ const cancelledSchema = z.looseObject({
   params: z.looseObject({ requestId: idSchema }),
 });
 
-// The response to a line that is no message; undefined if it is one, or blank.
+// The response to a line that is not a message; undefined for a message or a blank line.
 function refusalOf(line: Buffer, onCancelled: (id: unknown) => void): string | undefined {
   const text = line.toString();
   if (text.trim() === '') return undefined;

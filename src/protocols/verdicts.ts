@@ -70,7 +70,7 @@ function misdirected(failure: Failure): Failure {
 
 /**
  * What a status query's answer outside 2xx, or an error reported under 2xx, proves (design 6): refused, missing,
- * or no news. A missing model under 503 says nothing about the task.
+ * or nothing. A missing model under 503 says nothing about the task.
  */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);

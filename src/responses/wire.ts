@@ -23,7 +23,7 @@ export function responsesExchange(body: JsonObject): Exchange {
 
 /** Reads a complete response, without a stream or from a stream's last event. Never throws. */
 export function readResponse(json: Json | undefined): ResponseEnd {
-  if (!isObject(json)) return { kind: 'cut', why: 'the answer is no response' };
+  if (!isObject(json)) return { kind: 'cut', why: 'the answer has no response object' };
   const { status } = json;
   if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
     return failed(json, json);
@@ -95,7 +95,7 @@ function incomplete(response: JsonObject | undefined, text: string): ResponseEnd
   return { kind: 'failed', failure: { code: 'content_policy', message, nativeCode: reason }, response };
 }
 
-/** A refusal of the model is no answer. */
+/** A refusal of the model does not count as an answer. */
 export function refused(refusal: string, response?: JsonObject): ResponseEnd {
   return {
     kind: 'failed',

@@ -111,7 +111,7 @@ describe('a local file that a manifest names', () => {
   });
 
   const wrong: [string, string, (path: string) => object][] = [
-    ['text that is no JSON', secret, (path) => ({ protocol: 'c', body: `@${path}` })],
+    ['text that is not JSON', secret, (path) => ({ protocol: 'c', body: `@${path}` })],
     ['a number', `{"hunter2":12345678901234567890}`, (path) => ({ protocol: 'c', body: `@${path}` })],
     [
       'a field',

@@ -85,7 +85,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene.gateway.close());
 
-describe('a batch of 100 rows on a bad day', () => {
+describe('a batch of 100 rows whose processes are killed and whose answers are lost', () => {
   it(
     'pays for each row once, whatever is killed, and tells what is not done',
     { timeout: 240_000 },

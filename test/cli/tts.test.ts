@@ -143,7 +143,7 @@ describe('speaking', () => {
   });
 });
 
-describe('a bad day', () => {
+describe('failing speech', () => {
   it.each(['tts-cut', 'tts-reset'])('%s: exit 9, kept, and a rerun pays nothing', async (fault) => {
     const { here, charges, folder } = await bench(fault);
     const command = ['tts', text, '-o', 'a.mp3', '--json'];
@@ -183,7 +183,7 @@ describe('a bad day', () => {
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
 
-  it('a reader that leaves is no news: exit 9 or nothing, and quiet', async () => {
+  it('a reader that closes the pipe: exit 9 or 0, without a message', async () => {
     const { user } = await bench();
     const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());

@@ -60,7 +60,7 @@ describe.concurrent('"not found" without end', () => {
 });
 
 describe.concurrent('thirty errors of any kind, then success', () => {
-  it.for(protocols)('ends well (%s)', async (protocol, { open }) => {
+  it.for(protocols)('exits with 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
     const random = seededRandom(30);

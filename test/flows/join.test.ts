@@ -68,7 +68,7 @@ it('a second run with another output is a second take, and says so before it pay
 });
 
 it.each([
-  ['its stream, which ends well', 'accepted', [end], 0],
+  ['its stream, which succeeds', 'accepted', [end], 0],
   ['its stream, which is cut', 'accepted', [], 9],
   ['the head of its answer', 'sending', [end], 0],
 ] as const)(

@@ -333,7 +333,7 @@ describe('an answer that never comes whole', () => {
     expect(reply.complete).toBe(false);
   });
 
-  it('a head of more than 64 KiB is no answer', async () => {
+  it('a response whose head exceeds 64 KiB is refused', async () => {
     const server = await rawServer((socket) =>
       socket.write(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(65 * 1024)}\r\ncontent-length: 2\r\n\r\n{}`),
     );

@@ -69,7 +69,7 @@ async function failure(waiting: Promise<unknown>): Promise<MgwError> {
     (reason: unknown) => reason,
   );
   if (error instanceof MgwError) return error;
-  throw error instanceof Error ? error : new Error('it ended well');
+  throw error instanceof Error ? error : new Error('it succeeded');
 }
 
 const running = says({ task_id: 'task_0001', status: 'in_progress' });
@@ -340,9 +340,9 @@ describe('what does not end the wait', () => {
     const deadline = deadlineIn(10 * minutes, at.deps.clock);
     const pending = await failure(waitFor(at, c, { deadline }));
     expect(pending.message).toBe(
-      `Job ${at.job.id} is still running (in_progress). The last query brought no news: bad param`,
+      `Job ${at.job.id} is still running (in_progress). The last status query failed: bad param`,
     );
-    expect(at.deps.notes).toEqual([`${at.job.id}: no news (bad param); asking again.`]);
+    expect(at.deps.notes).toEqual([`${at.job.id}: the status query failed (bad param); trying again.`]);
   });
 
   it('a gateway that says nothing: each look ends at its timeout', async () => {

@@ -69,8 +69,8 @@ describe('a log', () => {
 
   it.each([
     ['of a later version', (line: string) => line.replace('"v":1', '"v":2')],
-    ['that is no object', () => '[1]'],
-    ['that is no JSON', () => 'task_1'],
+    ['that is not an object', () => '[1]'],
+    ['that is not JSON', () => 'task_1'],
     ['that is empty', () => ''],
   ])('does not read a line %s', async (_, change) => {
     const { crc32 } = await import('node:zlib');

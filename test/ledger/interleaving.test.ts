@@ -119,7 +119,7 @@ async function newWorld(): Promise<World> {
   return world;
 }
 
-/** The invariants after every schedule: no task is lost, the same command ends well, and nothing more is paid for. */
+/** The invariants after every schedule: no task is lost, the same command succeeds, and nothing more is paid for. */
 async function expectSound(world: World, name: Name, what: string, isDoubtful = false): Promise<void> {
   const rerun = (key?: string): Promise<Ended> => process_(world, submits(key));
   for (const key of name === 'submits without a key' ? [undefined] : ['boat']) {

@@ -44,7 +44,7 @@ test.each([
   // As a number of JavaScript it would be another id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
-])('refuses %j, which is no message, with %i', (line, code, id) => {
+])('refuses %j, which is not a message, with %i', (line, code, id) => {
   const { out, dropped } = passed(`${line}\n`, 64, 1000);
   expect(out).toBe('');
   expect(dropped.map((each) => JSON.parse(each) as unknown)).toMatchObject([{ id, error: { code } }]);

@@ -73,7 +73,7 @@ describe('judgeFailedSubmission', () => {
 
   it.each<[string, unknown]>([
     ['a word', { id: 'unauthorized', message: 'no' }],
-    ['a name that is no operation', { name: 'BadRequest9', message: 'no' }],
+    ['a name that is not an operation', { name: 'BadRequest9', message: 'no' }],
     ['an id of the call', { request_id: 'req-1', requestId: 'req-1', message: 'no' }],
     ['a row', { data: { id: 17 }, message: 'no' }],
     ['none', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],

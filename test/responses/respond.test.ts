@@ -90,7 +90,7 @@ test('a failure under 200 in the gateway’s own envelope is one', async () => {
   });
 });
 
-test('an envelope that tells no failure is no answer', async () => {
+test('an envelope without a failure is not an answer', async () => {
   const why = expect.stringContaining('task layer') as string;
   expect(await endOf(200, { code: 'x', message: 'task layer' })).toMatchObject({ kind: 'cut', why });
 });

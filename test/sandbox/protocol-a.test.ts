@@ -66,7 +66,7 @@ describe('submission', () => {
     ['instances that are empty', { instances: [] }],
     ['two instances', { instances: [{ prompt: 'x' }, { prompt: 'y' }] }],
     ['an empty prompt', withInstance({ prompt: '' })],
-    ['a prompt that is no text', withInstance({ prompt: 7 })],
+    ['a prompt that is not a string', withInstance({ prompt: 7 })],
     ['an unknown field', { ...BODY, model: 'video-a' }],
     ['an unknown field of the instance', withInstance({ lastFrame: PNG })],
     ['an unknown parameter', withParameters({ duration: 4 })],

@@ -123,7 +123,7 @@ describe('creation', () => {
       'InvalidParameterValue',
     ],
     [
-      'an asset that is no HTTP(S) URL',
+      'an asset that is not an HTTP(S) URL',
       { ...BODY, FileInfos: [{ ...ASSET, Url: 'file:///etc/passwd' }] },
       'InvalidParameterValue',
     ],

@@ -53,7 +53,7 @@ describe('submission', () => {
     ['r2v without a reference', { ...OFFICIAL, generation_mode: 'r2v' }, 400, 'code=invalid_request'],
     ['a data URL', { ...OFFICIAL, image: 'data:image/png;base64,AA==' }, 400, 'code=invalid_request'],
     [
-      'images that is no array',
+      'images that are not an array',
       { ...OFFICIAL, images: 'https://a.example.com/1.png' },
       400,
       'code=invalid_request',

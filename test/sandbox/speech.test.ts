@@ -167,7 +167,7 @@ describe('errors of specification 7', () => {
   );
 });
 
-describe('bad days', () => {
+describe('faults that are switched on', () => {
   test.each([
     ['[speech-error]', undefined, 0, 55_000_000],
     ['[speech-breaks]', undefined, 0.5, 55_000_000],

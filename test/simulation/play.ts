@@ -36,7 +36,7 @@ const config = {
   profiles: { default: { prices: { c: { 'vendor-h3-mini': `video=${price}` } } } },
 };
 
-/** Plays a schedule, lets people run each command again until it ends well, and checks what mgw promises. */
+/** Plays a schedule, lets people run each command again until it succeeds, and checks what mgw promises. */
 export async function play(plan: Plan, threads: Threads, trace = false): Promise<Played> {
   const machine = new Machine(threads, plan.seed, env, trace);
   try {
@@ -117,7 +117,7 @@ interface People {
   guesses: number;
 }
 
-/** Runs a command again, with what its error says to do, until it ends well. */
+/** Runs a command again, with what its error says to do, until it succeeds. */
 async function finish({ args }: Ended, people: People): Promise<Ended> {
   const { machine, violations, commands, incidents } = people;
   const key = keyOf(args);

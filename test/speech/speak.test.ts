@@ -42,7 +42,7 @@ async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> 
     () => undefined,
     (reason: unknown) => reason as Error & Record<string, unknown>,
   );
-  if (error === undefined) throw new Error('it ended well');
+  if (error === undefined) throw new Error('it succeeded');
   const { code, exitCode, charged, retry, message, requestId } = error;
   return { code, exitCode, charged, retry, message, requestId, job: (error['job'] as Job | undefined)?.id };
 }

@@ -51,7 +51,7 @@ describe('frames', () => {
     ['URL-safe Base64', { code: 0, data: '-_-_' }, /not strict Base64/],
     ['no code', { message: 'ok', data: 'SGk=' }, /code of a frame is missing \(ok\)/],
     ['a code that is a text', { code: '0', data: 'SGk=' }, /code of a frame is a string/],
-    ['a code that is no integer', { code: 0.5 }, /not an integer/],
+    ['a code that is not an integer', { code: 0.5 }, /not an integer/],
     ['an inherited code', '{"__proto__":{"code":0},"data":"SGk="}', /code of a frame is missing/],
   ])('%s is a fault', (_, value, why) => {
     const read = readFrame(frame(value));

@@ -130,7 +130,7 @@ export function useDownloads(): Downloads {
   return ctx;
 }
 
-/** Fails unless a download ended well and the file, its size and its hash are those of `bytes`. */
+/** Fails unless a download succeeded and the file, its size and its hash are those of `bytes`. */
 export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Promise<void> {
   if (outcome.kind !== 'done') throw new Error(`it ended with ${outcome.kind}: ${outcome.failure.message}`);
   const { path, sha256 } = outcome.file;

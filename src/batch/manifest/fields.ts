@@ -71,8 +71,8 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
   const shown = printableLine(written, 60) || '""';
   const others = kinds.filter((other) => names.get(other)?.has(name));
   if (kind !== undefined && others.length > 0)
-    return `there is no field ${shown} for protocol ${kind}; there is one for ${others.join(', ')}`;
-  return `there is no field ${shown}; ${nameHint(name, [...known], 'set.PATH')}`;
+    return `unknown field ${shown} for protocol ${kind}; it belongs to ${others.join(', ')}`;
+  return `unknown field ${shown}; ${nameHint(name, [...known], 'set.PATH')}`;
 }
 
 /** Returns the likely intended name for an unknown name, or else all names. */

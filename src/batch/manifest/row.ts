@@ -113,7 +113,7 @@ export function readRow(
   const strayColumn = (line: number, column: string): void => {
     isOpen = false;
     const shown = printableLine(column, 60);
-    report({ line, column, message: `there is no field ${shown}; --ignore-columns leaves a column out` });
+    report({ line, column, message: `unknown field ${shown}; --ignore-columns leaves a column out` });
   };
   const own = ownFields(record, fault);
   const kind = kindOf(own, reading, record.line, fault);

@@ -1,6 +1,6 @@
 import type { ExportedRating, GalleryItem } from '../data.ts';
 
-/** The filters and the view, as they are in the page's URL. An empty text is no filter. */
+/** The filters and the view, as they are in the page's URL. An empty text filters nothing. */
 export interface View {
   text: string;
   state: string;

@@ -145,9 +145,9 @@ rows:
     ]);
     expect(problems).toEqual([
       'm:2: aspect_ratio and aspect-ratio are one field',
-      'm:2: there is no field modell; did you mean model?',
-      'm:2: there is no field text for protocol c; there is one for tts',
-      'm:2: there is no field audio for protocol c; there is one for a, b',
+      'm:2: unknown field modell; did you mean model?',
+      'm:2: unknown field text for protocol c; it belongs to tts',
+      'm:2: unknown field audio for protocol c; it belongs to a, b',
       'm:2: set.__proto__: __proto__ cannot be a step of a path',
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
       'm:2: prompt: 5 is not allowed; allowed: a text',
@@ -160,7 +160,7 @@ rows:
   });
 
   it.each([
-    [{ ...c, prmpt: 'x' }, /^m:1: there is no field prmpt; did you mean prompt/],
+    [{ ...c, prmpt: 'x' }, /^m:1: unknown field prmpt; did you mean prompt/],
     [{ ...c, 'set.a..b': 1 }, /^m:1: .*empty step/],
     [{ ...c, tags: 'a/b' }, /^m:1: tags: .* allowed: at most 32 words/],
     [{ ...c, body: '-' }, /^m:1: body: - is not allowed/],
@@ -385,7 +385,7 @@ describe('-d NAME=VALUE', () => {
     ['durration=5', 'did you mean duration'],
     ['duration=five', 'duration: five is not allowed'],
     ['id=5', 'an id belongs to one row'],
-    ['__proto__=5', 'there is no field __proto__'],
+    ['__proto__=5', 'unknown field __proto__'],
   ])('%s is refused', (given, message) => {
     expect(() => givenDefaults([given])).toThrow(message);
   });

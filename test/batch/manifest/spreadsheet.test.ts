@@ -76,7 +76,7 @@ describe('a file of a spreadsheet', () => {
   it('refuses an unknown column with the nearest name, unless it begins with # or is named', async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
-    expect(problems).toEqual(['m:1: there is no field Durration; did you mean duration?']);
+    expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
@@ -97,7 +97,7 @@ describe('a file of a spreadsheet', () => {
     });
     expect(good).toHaveLength(1);
     const { problems } = await read('m.csv', 'protocol,prompt,Shot Owner\nc,a,x\ntts,,y\n');
-    expect(problems[0]).toBe('m:1: there is no field Shot Owner; --ignore-columns leaves a column out');
+    expect(problems[0]).toBe('m:1: unknown field Shot Owner; --ignore-columns leaves a column out');
   });
 
   it.each([

@@ -53,7 +53,7 @@ describe('auth login', () => {
       'refused the key',
     ],
     [
-      'an address that is no gateway',
+      'an address that is not a gateway',
       says('<html>hello</html>'),
       6,
       'bad_reply',

@@ -59,7 +59,7 @@ describe('flags', () => {
     ]);
   });
 
-  test('a file that is no image names the flag', () => {
+  test('a file that is not an image names the flag', () => {
     expect(() => composed({ image: Buffer.from('text') })).toThrow(/--image .*an image \(png/);
   });
 });

@@ -309,7 +309,7 @@ describe('no verdict', () => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('a cut answer is no news, whatever it shows', () => {
+  test('a cut answer says nothing about the task, whatever it shows', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 

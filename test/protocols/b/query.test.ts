@@ -283,15 +283,15 @@ describe('call failures', () => {
     '{}',
     '{"Response":{}}',
     '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('no news in %s', (text) => {
+  ])('%s says nothing about the task', (text) => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
-  test('no news in an answer that ended early, though it reads as whole', () => {
+  test('an answer that ended early says nothing about the task, even if it parses', () => {
     expect(read(finished(), 200, false).kind).toBe('again');
   });
 
-  test('no news in an answer that was cut anywhere', () => {
+  test('an answer that was cut anywhere says nothing about the task', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
       expect(read(text.slice(0, end), 200, false).kind).toBe('again');
