@@ -137,11 +137,14 @@ export class FileSink implements AudioSink {
   async recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined> {
     const { target } = this;
     const { force } = this.#options;
-    for (const { isPart = false, ...saved } of candidates) {
-      const file = { ...saved, path: target };
+    for (const saved of candidates) {
+      const file: SavedAudio = { ...saved, path: target };
+      delete file.isPart;
       if (!(await isIntact(file))) continue;
-      const part = candidates.find((other) => other.isPart && other.sha256 === file.unmarked_sha256);
-      if (!isPart && part !== undefined && (await intactVersion(part))) this.#part = part.path;
+      // The run that published it may have died before it removed the kept audio.
+      const sources = [file.sha256, file.unmarked_sha256];
+      const part = candidates.find((other) => other.isPart && sources.includes(other.sha256));
+      if (part !== undefined && (await intactVersion(part))) this.#part = part.path;
       if (file.unmarked_sha256 === undefined) this.#options.mark?.(savedText);
       return { file };
     }

@@ -78,4 +78,14 @@ export const stories: Record<string, Plan> = {
       { after: 6, what: 'switch' },
     ],
   },
+  'a run died between publishing kept audio and removing it, and the next one left it behind': {
+    seed: 7_003_552,
+    commands: [word, word],
+    incidents: [
+      { at: 30, what: 'switch' },
+      { after: 2, what: 'switch' },
+      { at: 315, what: 'kill' },
+      { after: 13, what: 'kill' },
+    ],
+  },
 };
