@@ -1,0 +1,214 @@
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import { fetch, planFetches, queryJob, waitFor, type PlannedFetch } from '../../src/flows/fetch.ts';
+import type { FlowDeps } from '../../src/flows/settings.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
+import type { Job, JobEvent } from '../../src/job.ts';
+import type { Target } from '../../src/jobs/output.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import type { Observation, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps, jobWith } from './flow-deps.ts';
+
+const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const;
+const endless = { remainingMs: () => Infinity };
+
+/** A gateway whose polls have one verdict, and how often it was asked. */
+function verdictOf(verdict: QueryVerdict): {
+  protocol: Protocol;
+  client: GatewayClient;
+  asked: () => number;
+} {
+  let asked = 0;
+  const client = {
+    exchange: () => {
+      asked += 1;
+      return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
+    },
+  } as unknown as GatewayClient;
+  return { protocol: { ...c, readQuery: () => verdict }, client, asked: () => asked };
+}
+
+const seen = (state: Observation['state'], more: Partial<Observation> = {}): Observation => ({
+  kind: 'observation',
+  state,
+  nativeStatus: state,
+  results: [],
+  ...more,
+});
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const result = {
+  sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }],
+} as unknown as Observation['results'][number];
+
+describe('one query of a job', () => {
+  const ask = async (
+    verdict: QueryVerdict,
+    events: JobEvent[] = [accepted],
+  ): Promise<[string, number | undefined, MgwError | undefined, string[], number]> => {
+    const { protocol, client, asked } = verdictOf(verdict);
+    const deps = await flowDeps(freshFolder(), { client });
+    const { job, error } = await queryJob(await jobWith(deps.ledger, 'c', ...events), protocol, deps);
+    return [job.state, error?.exitCode, error, deps.notes, asked()];
+  };
+
+  it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
+    ['that runs is no error', seen('running'), ['running', undefined], {}],
+    ['with results has succeeded', seen('succeeded', { results: [result] }), ['succeeded', undefined], {}],
+    ['without a result is exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
+    ['that failed is exit 5', seen('failed', { failure }), ['failed', 5], {}],
+    [
+      'under a refused key is exit 3',
+      { kind: 'unauthorized', failure },
+      ['queued', 3],
+      { charged: 'yes', retry: 'safe' },
+    ],
+    [
+      'that is not found is exit 9',
+      { kind: 'missing', failure },
+      ['queued', 9],
+      { charged: 'yes', retry: 'never', requestId: 'r1' },
+    ],
+    [
+      'without an answer is exit 6',
+      { kind: 'again', failure },
+      ['queued', 6],
+      { charged: 'no', retry: 'safe' },
+    ],
+    [
+      'with nothing to say yet is no error',
+      { kind: 'again', failure, isWell: true },
+      ['queued', undefined],
+      {},
+    ],
+  ])('%s', async (_, verdict, outcome, error) => {
+    const ran = await ask(verdict);
+    expect(ran.slice(0, 2)).toEqual(outcome);
+    expect(ran[2] ?? {}).toMatchObject(error);
+  });
+
+  it('that is not found just after its submission is exit 6, since the gateway may be slow', async () => {
+    const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
+    const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
+    expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);
+  });
+
+  it('notes the warning of the gateway', async () => {
+    expect((await ask(seen('running', { warning: 'slow today' })))[3]).toEqual(['slow today']);
+  });
+
+  it('asks nothing about a job without a handle', async () => {
+    const owner = { pid: 1, start: '', host: '' };
+    const sending: JobEvent = { type: 'sending', attempt: 1, owner };
+    const unknown: JobEvent = { type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } };
+    expect(await ask(seen('running'), [sending])).toMatchObject(['sending', undefined, undefined, [], 0]);
+    expect(await ask(seen('running'), [sending, unknown])).toMatchObject(['unknown', 7, {}, [], 0]);
+    expect(await ask(seen('running'), [])).toMatchObject(['prepared', 6, {}, [], 0]);
+  });
+});
+
+async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Protocol): Promise<PlannedFetch> {
+  const plan = await planFetches([job.id], target, deps, ['jobs', 'fetch']);
+  const one = plan.get(job.id);
+  if (one === undefined || 'error' in one) throw new Error('there is no plan');
+  return { ...one, ...(protocol && { protocol }) };
+}
+
+describe('fetch without waiting', () => {
+  const fetched = async (verdict: QueryVerdict, ...events: JobEvent[]): Promise<[MgwError, number]> => {
+    const state = freshFolder();
+    const { protocol, client, asked } = verdictOf(verdict);
+    const deps = await flowDeps(state, { client });
+    const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
+    const plan = await planned(await jobWith(deps.ledger, 'c', ...events), target, deps, protocol);
+    const wishes = { force: false, deadline: { remainingMs: () => 0 }, wait: false };
+    const error: unknown = await fetch(plan, wishes, deps).catch((reason: unknown) => reason);
+    if (!(error instanceof MgwError)) throw error;
+    return [error, asked()];
+  };
+
+  it.each<[string, QueryVerdict]>([
+    ['is in the queue', seen('queued')],
+    ['runs', seen('running')],
+    ['cannot be asked for', { kind: 'again', failure, isWell: true }],
+  ])('is exit 8 with the job after one query if it %s', async (_, verdict) => {
+    const [error, asked] = await fetched(verdict, accepted);
+    expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);
+  });
+
+  it('is the error of the query if that fails', async () => {
+    const [error, asked] = await fetched({ kind: 'unauthorized', failure }, accepted);
+    expect([error.exitCode, error.job?.handle, asked]).toEqual([3, 'task_1', 1]);
+  });
+
+  it('goes on to the result if the task has ended', async () => {
+    expect((await fetched(seen('failed', { failure }), accepted))[0].exitCode).toBe(5);
+  });
+
+  it('asks nothing first if the success is recorded, or there is no handle', async () => {
+    const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
+    // The one query is that of the download, which the deadline ends.
+    expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
+    expect(await fetched(seen('running'))).toMatchObject([{ exitCode: 6 }, 0]);
+  });
+});
+
+describe('saved speech', () => {
+  const audio = Buffer.from('audio');
+  const sha256 = createHash('sha256').update(audio).digest('hex');
+
+  const spoken = async (
+    folder: string,
+  ): Promise<{ deps: Awaited<ReturnType<typeof flowDeps>>; job: Job }> => {
+    const deps = await flowDeps(join(folder, 'state'));
+    const path = join(folder, 'speech.mp3');
+    writeFileSync(path, audio);
+    const job = await jobWith(
+      deps.ledger,
+      'tts',
+      { type: 'accepted', handle: 'speech' },
+      { type: 'finished', state: 'succeeded', native_status: '' },
+      { type: 'file', file: { path, bytes: audio.length, sha256, mime: 'audio/mpeg' } },
+    );
+    return { deps, job };
+  };
+  const wishes = { force: false, deadline: endless };
+
+  it('is copied to another file, which the job then has', async () => {
+    const folder = freshFolder();
+    const { deps, job } = await spoken(folder);
+    const path = join(folder, 'copy.mp3');
+    const done = await fetch(await planned(job, { kind: 'file', path }, deps), wishes, deps);
+    expect(readFileSync(path)).toEqual(audio);
+    expect(done.files).toMatchObject([{ path, sha256, mime: 'audio/mpeg' }]);
+    expect(done.job.files.map((file) => file.path)).toContain(path);
+    expect((await deps.ledger.read(job.id))?.files).toHaveLength(2);
+  });
+
+  it('goes to standard output, with a note that it cannot be marked there', async () => {
+    const { deps, job } = await spoken(freshFolder());
+    const plan = await planned(job, { kind: 'stdout' }, deps);
+    const stdout = new PassThrough();
+    const done = await fetch(plan, { ...wishes, mark: true }, deps, { stdout });
+    expect([stdout.read(), done.files]).toEqual([audio, []]);
+    expect(deps.notes).toHaveLength(1);
+    await fetch(plan, wishes, deps, { stdout });
+    expect(deps.notes).toHaveLength(1);
+    await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ code: 'internal' });
+  });
+
+  it('has nothing to wait for', async () => {
+    const { deps, job } = await spoken(freshFolder());
+    const done = await waitFor({ job }, endless, deps);
+    expect([done.job, done.files, done.isResumed]).toEqual([job, [], true]);
+    const failed = await jobWith(deps.ledger, 'tts', {
+      type: 'rejected',
+      error: { code: 'auth', message: '' },
+    });
+    await expect(waitFor({ job: failed }, endless, deps)).rejects.toMatchObject({ job: { id: failed.id } });
+  });
+});

@@ -1,0 +1,84 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { systemClock } from '../../src/clock.ts';
+import { LocalCopies, recoverObject } from '../../src/flows/local-copies.ts';
+import type { FlowDeps } from '../../src/flows/settings.ts';
+import type { JobFile } from '../../src/job.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
+import { flowDeps } from './flow-deps.ts';
+
+const content = Buffer.from('RIFF of a boat');
+const endless = { remainingMs: () => Infinity };
+
+function fileAt(path: string, of = content): JobFile {
+  return { path, bytes: of.length, sha256: createHash('sha256').update(of).digest('hex') };
+}
+
+/** A store whose objects all have the content, except those called `gone`, and the names in the upload folder. */
+async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
+  const { url } = await httpServer((_, response) =>
+    response.writeHead(200, { 'content-type': 'audio/wav' }).end(content),
+  );
+  const asked: string[] = [];
+  const store: Partial<ObjectStore> = {
+    has: (path) => {
+      asked.push(path);
+      return Promise.resolve(!path.includes('gone'));
+    },
+    address: () => Promise.resolve(`${url}/object`),
+  };
+  const deps = await flowDeps(freshFolder(), {
+    clock: systemClock,
+    objects: () => Promise.resolve(store as ObjectStore),
+  });
+  return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
+}
+
+it('a file of this machine is its own copy, and no store is needed', async () => {
+  const deps = await flowDeps(freshFolder());
+  const copies = new LocalCopies(deps, endless);
+  expect(await copies.pathOf(fileAt('/films/boat.mp4'))).toBe('/films/boat.mp4');
+  await copies.close();
+});
+
+it('the copy of an object has its content, and is gone after close', async () => {
+  const { deps, left } = await scene();
+  const copies = new LocalCopies(deps, endless);
+  const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
+  expect(readFileSync(path)).toEqual(content);
+  // A copy of a process that was killed is not continued.
+  const notes = left().filter((name) => name.endsWith('.part.json'));
+  expect(readFileSync(`${deps.uploadFolder}/${notes[0] ?? ''}`, 'utf8')).toContain('"durable":0');
+  await copies.close();
+  expect(left()).toEqual([]);
+});
+
+it('an object that is gone, or is another one by now, is exit 2, and leaves nothing', async () => {
+  const { deps, left } = await scene();
+  const copies = new LocalCopies(deps, endless);
+  await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });
+  const other = fileAt('s3://media/boat.wav', Buffer.from('another boat..'));
+  await expect(copies.pathOf(other)).rejects.toMatchObject({ code: 'usage' });
+  await copies.close();
+  expect(left()).toEqual([]);
+});
+
+it('recovers the first candidate that the store has, and leaves no copy', async () => {
+  const { deps, left, asked } = await scene();
+  const given: JobFile[] = [];
+  const recover = (files: readonly JobFile[]): Promise<object> => {
+    given.push(...files);
+    expect(readFileSync(files[0]?.path ?? '')).toEqual(content);
+    return Promise.resolve({});
+  };
+  const candidates = ['/films/a.wav', 's3://media/gone.wav', 's3://media/b.wav', 's3://media/c.wav'];
+  const files = candidates.map((path) => fileAt(path));
+  expect(await recoverObject(files, recover, deps, endless)).toEqual({});
+  expect(given).toMatchObject([{ sha256: fileAt('').sha256 }]);
+  expect([...new Set(asked)]).toEqual(['s3://media/gone.wav', 's3://media/b.wav']);
+  expect(left()).toEqual([]);
+  expect(await recoverObject(files.slice(0, 2), recover, deps, endless)).toBeUndefined();
+  expect(given).toHaveLength(1);
+});
