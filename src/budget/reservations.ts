@@ -1,7 +1,7 @@
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../decimal.ts';
 import type { Owner } from '../job.ts';
-import { isObject, type Json, type JsonObject } from '../json.ts';
-import { checkedLine, textOfLine } from '../ledger/event-log.ts';
+import { isObject, textAt, type Json, type JsonObject } from '../json.ts';
+import { checkedLine, objectOfLine } from '../ledger/event-log.ts';
 import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './budget.ts';
 
 /** A line of a budget's file. The file's order decides: see {@link Reservations}. */
@@ -153,17 +153,12 @@ function withNumberLast({ pid, ...others }: Owner): object {
  */
 export function decodeBudgetLine(line: string): RecordedBudgetEvent | 'torn' | 'damaged' {
   if (!line.endsWith('"}')) return 'torn';
-  const whole = textOfLine(line);
-  if (whole === undefined) return 'damaged';
-  const json: unknown = JSON.parse(whole);
-  return isObject(json) && json['v'] === version ? (eventIn(json) ?? 'damaged') : 'damaged';
+  const json = objectOfLine(line, version);
+  return (json && eventIn(json)) ?? 'damaged';
 }
 
 function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
-  const text = (name: string): string => {
-    const value = json[name];
-    return typeof value === 'string' ? value : '';
-  };
+  const text = (name: string): string => textAt(json, name) ?? '';
   const at = text('at');
   switch (text('type')) {
     case 'limit':

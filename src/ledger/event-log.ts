@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib';
-import { isObject } from '../json.ts';
+import { isObject, type JsonObject } from '../json.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
 
 /** The version of the record. A line of a later version cannot be read, which makes its job `unknown`. */
@@ -25,15 +25,10 @@ export const tornEnd = '\u0018\n';
 export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   const lines = text.split('\n');
   lines.pop();
-  const whole = lines.filter((line) => !line.endsWith(tornEnd[0] ?? '')).map(decodeLine);
+  const whole = lines
+    .filter((line) => !line.endsWith(tornEnd[0] ?? ''))
+    .map((line) => objectOfLine(line, version) as unknown as RecordedEvent | undefined);
   return whole.length > 0 ? whole : [undefined];
-}
-
-function decodeLine(line: string): RecordedEvent | undefined {
-  const text = textOfLine(line);
-  const event = text === undefined ? undefined : tryParse(text);
-  if (!isObject(event) || event['v'] !== version) return undefined;
-  return event as unknown as RecordedEvent;
 }
 
 function tryParse(line: string): unknown {
@@ -57,6 +52,13 @@ export function checkedLine(object: object): string {
 export function textOfLine(line: string): string | undefined {
   const head = line.slice(0, -tailLength);
   return line.slice(-tailLength) === tailOf(head) ? `${head}}` : undefined;
+}
+
+/** Returns the object of a line with a checksum; undefined if the checksum or the version `v` is wrong. */
+export function objectOfLine(line: string, version: number): JsonObject | undefined {
+  const text = textOfLine(line);
+  const value = text === undefined ? undefined : tryParse(text);
+  return isObject(value) && value['v'] === version ? value : undefined;
 }
 
 function tailOf(head: string): string {

@@ -1,7 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Ask, Job, JobEvent, JobState, Life, RecordedEvent } from '../../src/job.ts';
-import { foldJob } from '../../src/ledger/fold.ts';
+import {
+  lostFingerprint,
+  lostProtocol,
+  type Ask,
+  type Job,
+  type JobEvent,
+  type JobState,
+  type Life,
+  type RecordedEvent,
+} from '../../src/job.ts';
+import { damagedJob, foldJob } from '../../src/ledger/fold.ts';
+import { timeOf } from '../../src/ledger/names.ts';
 
 const id = 'job_00000000000000';
 const at = '2026-11-20T12:00:00.000Z';
@@ -253,4 +263,175 @@ it('asks once whether a process is alive: one that ends in between is neither, a
     'dead',
     'alive',
   ]);
+});
+
+describe('what the events say', () => {
+  const cost = { at_most: '2' };
+  const history: JobEvent[] = [
+    { type: 'began', run: 'r1', owner, command: 'submit', ask: 'file', output: '/a' },
+    { type: 'sending', attempt: 1, owner, cost },
+    { type: 'reply', attempt: 1, reply },
+  ];
+  const file = (path: string): JobEvent => ({ type: 'file', file: { path, bytes: 1, sha256: 'x' } });
+
+  it.each<[string, JobEvent[], object, object]>([
+    [
+      'of an attempt',
+      [],
+      { state: 'sending', cost, submitted_at: at },
+      { attempts: 1, sender: owner, sentBy: owner, pendingReply: reply },
+    ],
+    [
+      'of its refusal',
+      [ended('rejected', 1)],
+      { state: 'rejected', error },
+      { sender: undefined, sentBy: owner, pendingReply: undefined },
+    ],
+    [
+      'of a doubt with a handle',
+      [{ type: 'unknown', attempt: 2, error, handle: 'task_9' }],
+      { state: 'unknown' },
+      { attempts: 2, possibleHandle: 'task_9' },
+    ],
+    ['of an answer without a number', [{ type: 'rejected', error }], { state: 'rejected' }, { attempts: 1 }],
+    [
+      'of an acceptance',
+      [ended('unavailable', 1), sending(2), { type: 'accepted', handle: 't', native_status: 'q' }],
+      { state: 'queued', handle: 't', native_status: 'q', error: undefined, cost: undefined },
+      { attempts: 2 },
+    ],
+    ['of an acceptance after a rejection', [ended('rejected', 1), accepted()], { state: 'queued' }, {}],
+    [
+      'of an attempt after the acceptance',
+      [accepted(), sending(2), ended('rejected', 2)],
+      { state: 'queued', handle: 'task_1', error: undefined },
+      { attempts: 2, sender: undefined },
+    ],
+    [
+      'of a decision about a later attempt',
+      [{ type: 'resolved', attempt: 3, how: 'not-created' }],
+      { state: 'rejected' },
+      { attempts: 3 },
+    ],
+    [
+      'of a decision after the acceptance',
+      [accepted(), { type: 'resolved', how: 'not-created' }],
+      { state: 'queued' },
+      {},
+    ],
+    [
+      'of a poll',
+      [accepted(), { type: 'observed', state: 'running', native_status: 'RUN', progress: 40 }],
+      { state: 'running', native_status: 'RUN', progress: 40 },
+      { results: undefined },
+    ],
+    [
+      'of a success',
+      [
+        accepted(),
+        {
+          ...{ type: 'finished', state: 'succeeded', native_status: 'DONE', progress: 100, results: 2 },
+          ...{ usage: { tokens: 1 }, details: [{ seed: 7 }] },
+        },
+        { type: 'finished', state: 'failed', native_status: 'FAIL', error },
+      ],
+      {
+        ...{ state: 'succeeded', native_status: 'DONE', progress: 100, finished_at: at, error: undefined },
+        ...{ usage: { tokens: 1 }, details: [{ seed: 7 }] },
+      },
+      { results: 2 },
+    ],
+    [
+      'of a failure',
+      [accepted(), { type: 'finished', state: 'failed', native_status: 'FAIL', error }],
+      { state: 'failed', error, finished_at: at },
+      {},
+    ],
+    [
+      'of a file that took the place of another',
+      [accepted(), file('/a'), { ...file('s3://b/a'), instead_of: '/a' } as JobEvent],
+      { files: [{ path: 's3://b/a', bytes: 1, sha256: 'x' }], fetched_at: at },
+      {},
+    ],
+    [
+      'of uploads',
+      ['1', '2'].map((id): JobEvent => ({ type: 'uploading', url: 's3://b/a', id, since: at })),
+      {},
+      {
+        uploads: [
+          { url: 's3://b/a', id: '1', since: at },
+          { url: 's3://b/a', id: '2', since: at },
+        ],
+      },
+    ],
+    [
+      'of a rating',
+      [{ type: 'rated', rating: 4, note: 'good' }],
+      { rating: 4, note: 'good', rated_at: at },
+      {},
+    ],
+    [
+      'of the end of a run that is not known',
+      [{ type: 'delivered', run: 'r9' }],
+      {},
+      { goals: [{ command: 'submit', ask: 'file', output: '/a' }] },
+    ],
+  ])('%s is in the job', (_, events, job, record) => {
+    const folded = fold(...history, ...events);
+    for (const [name, value] of Object.entries(job)) expect(folded[name as keyof Job], name).toEqual(value);
+    for (const [name, value] of Object.entries(record))
+      expect(folded.record[name as keyof Job['record']], name).toEqual(value);
+  });
+
+  it('keeps what it began with', () => {
+    const first = { ...prepared, model: 'm', key: 'k', tags: ['t'], request: { a: 1 }, elided: true };
+    const job = foldJob(id, [
+      { ...first, at },
+      { ...prepared, fingerprint: 'g', at },
+    ]);
+    expect(job).toMatchObject({
+      ...{ protocol: 'c', base_url: 'https://gateway.example', created_at: at, files: [] },
+      ...{ model: 'm', key: 'k', tags: ['t'], request: { a: 1 } },
+      record: { fingerprint: 'f', account: 'a', elided: true, damaged: 0 },
+    });
+    expect(fold().record.elided).toBe(false);
+    expect(fold('damage', 'damage').record.damaged).toBe(2);
+  });
+
+  it('takes an output as the path that it was in the folder of the run, and "-" as standard output', () => {
+    const began = (output?: string): JobEvent =>
+      ({
+        ...{ type: 'began', run: String(output), owner, ask: 'file' },
+        ...(output !== undefined && { output }),
+      }) as JobEvent;
+    const { runs, goals } = fold(began('-'), began('/x'), began()).record;
+    expect(runs.map(({ output }) => output)).toEqual(['-', '/x', undefined]);
+    expect(goals.every(({ command }) => command === 'submit')).toBe(true);
+    expect('output' in (runs[2] ?? {})).toBe(false);
+  });
+});
+
+describe('a record that has lost its beginning', () => {
+  const lifeOf = (): Life => 'unknown';
+
+  it.each([
+    ['{"protocol":"tts"', 'tts'],
+    ['{"protocol":"TTS"', lostProtocol],
+    ['nothing', lostProtocol],
+  ])('%s has the protocol %s, and blocks the submission', (text, protocol) => {
+    const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
+    expect(job).toMatchObject({
+      ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },
+      record: { fingerprint: lostFingerprint, attempts: 1, damaged: 1 },
+      error: { code: 'local_io' },
+    });
+  });
+
+  it('follows its handle, and keeps its error', () => {
+    const lines: RecordedEvent[] = [
+      accepted(),
+      { type: 'finished', state: 'failed', native_status: '', error } as const,
+    ].map((event) => ({ ...event, at }));
+    expect(damagedJob(id, '', lines, lifeOf)).toMatchObject({ handle: 'task_1', state: 'failed', error });
+  });
 });

@@ -1,0 +1,192 @@
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { readBudgetFile, writeBudgetFile } from '../../src/budget/budget-entries.ts';
+import { FileBudget, openBudgetLog, type BudgetLog } from '../../src/budget/file-budget.ts';
+import {
+  decodeBudgetLine,
+  encodeBudgetEvent,
+  ownerIn,
+  Reservations,
+  type BudgetEntries,
+  type BudgetEvent,
+} from '../../src/budget/reservations.ts';
+import { decimalOf, formatDecimal, parseDecimal } from '../../src/decimal.ts';
+import { checkedLine } from '../../src/ledger/event-log.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk } from '../support/disk-operations.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
+
+const at = '2026-11-22T10:00:00.000Z';
+const owner = { pid: 7, start: '1', host: 'h', instance: 'i', lease: '3' };
+const amount = parseDecimal('0.25');
+const reserve: BudgetEvent = { type: 'reserve', id: 'a', amount, owner };
+
+describe('a line of a budget', () => {
+  it.each<[string, BudgetEvent]>([
+    ['a limit', { type: 'limit', amount }],
+    ['a daily limit', { type: 'limit', amount, per: 'day' }],
+    ['a monthly limit', { type: 'limit', amount, per: 'month' }],
+    ['its removal', { type: 'removed' }],
+    ['a reservation', reserve],
+    ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
+    ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
+    ['an amount that is spent', { type: 'keep', id: 'a' }],
+    ['an amount that is given back', { type: 'release', id: 'a' }],
+  ])('gives back %s', (_, event) => {
+    const line = encodeBudgetEvent(event, at);
+    expect(decodeBudgetLine(line)).toEqual({ ...event, at });
+    // No beginning of it looks like a whole line.
+    for (let cut = 0; cut < line.length; cut += 1) expect(decodeBudgetLine(line.slice(0, cut))).toBe('torn');
+  });
+
+  it.each<[string, object]>([
+    ['of a later version', { v: 2, at, type: 'removed' }],
+    ['of an unknown type', { v: 1, at, type: 'doubled' }],
+    ['without a type', { v: 1, at }],
+    ['that is a list', [1]],
+  ])('%s is damaged', (_, value) => {
+    expect(decodeBudgetLine(checkedLine(value))).toBe('damaged');
+  });
+
+  it('with members of other kinds has none of them', () => {
+    expect(decodeBudgetLine(checkedLine({ v: 1, at: 7, type: 'keep', id: 8 }))).toEqual({
+      ...{ at: '', type: 'keep', id: '' },
+    });
+    const limit = { v: 1, at, type: 'limit', amount: '1', per: 'year' };
+    expect(decodeBudgetLine(checkedLine(limit))).toEqual({ at, type: 'limit', amount: decimalOf(1) });
+  });
+});
+
+it.each([
+  [owner, owner],
+  [{}, { pid: 1, start: '', host: '' }],
+  [undefined, { pid: 1, start: '', host: '' }],
+  [
+    { pid: '7', start: 1, host: 2, instance: 3, lease: 4 },
+    { pid: 1, start: '', host: '' },
+  ],
+])('an owner %j is read as %j: one that is not named cannot be shown to be dead', (json, expected) => {
+  expect(ownerIn(json)).toEqual(expected);
+});
+
+/** The state of a budget after these events: `LIMIT SPENT RESERVED`, and the ids of the open reservations. */
+function stateAfter(...events: BudgetEvent[]): string {
+  const reservations = new Reservations();
+  for (const event of events) reservations.apply({ ...event, at });
+  const { limit, spent, reserved } = reservations.state(at);
+  const amounts = [limit?.amount ?? decimalOf(0), spent, reserved].map(formatDecimal);
+  return [...amounts, ...reservations.open().map(({ id }) => id)].join(' ');
+}
+
+describe('the lines of a budget', () => {
+  const limit: BudgetEvent = { type: 'limit', amount: decimalOf(1) };
+  const [keep, release] = (['keep', 'release'] as const).map((type): BudgetEvent => ({ type, id: 'a' })) as [
+    BudgetEvent,
+    BudgetEvent,
+  ];
+
+  it.each<[string, BudgetEvent[], string]>([
+    ['reserve', [limit, reserve], '1 0 0.25 a'],
+    ['spend once', [limit, reserve, keep, keep], '1 0.25 0'],
+    ['give back once', [limit, reserve, release, release], '1 0 0'],
+    ['spend what was given back', [limit, reserve, release, keep], '1 0.25 0'],
+    ['do not give back what was spent', [limit, reserve, keep, release], '1 0.25 0'],
+    ['say nothing about an id that was never reserved', [limit, keep, release], '1 0 0'],
+    [
+      'forget everything once the budget is removed',
+      [limit, reserve, keep, { type: 'removed' }, limit],
+      '1 0 0',
+    ],
+    ['reserve nothing without a limit', [reserve], '0 0 0'],
+    ['reserve up to the limit', [{ type: 'limit', amount }, reserve], '0.25 0 0.25 a'],
+  ])('%s', (_, events, expected) => {
+    expect(stateAfter(...events)).toBe(expected);
+  });
+});
+
+it('is durable before an amount counts as reserved or a limit as set; what is settled may be proven again', async () => {
+  const synced: string[] = [];
+  let text = '';
+  const log: BudgetLog = {
+    append: (more, sync) => {
+      text += more;
+      const [, type = ''] = /"type":"(\w+)"/.exec(more) ?? [];
+      synced.push(sync ? type : `${type} later`);
+      return Promise.resolve();
+    },
+    // eslint-disable-next-line @typescript-eslint/require-await
+    read: async function* () {
+      const read = text;
+      text = '';
+      yield read;
+    },
+    close: () => Promise.resolve(),
+  };
+  const budget = new FileBudget({ log, now: () => 0, outcomeOf: () => Promise.resolve('accepted') });
+  await budget.setLimit({ amount: decimalOf(2) });
+  await budget.reserve({ id: 'a', amount, owner });
+  await budget.keep('a');
+  await budget.release('a');
+  await budget.reserve({ id: 'b', amount, owner });
+  await budget.settle();
+  await budget.settle();
+  await budget.reserve({ id: 'c', amount, owner });
+  await budget.settle(() => Promise.resolve('none'));
+  await budget.remove();
+  expect(synced).toEqual([
+    ...['limit', 'reserve', 'keep later', 'release later', 'reserve', 'keep later', 'reserve'],
+    ...['release', 'removed'],
+  ]);
+});
+
+it('the file of a budget is synced if it must be, and its name when it is opened', async () => {
+  const path = join(freshFolder(), 'budget.jsonl');
+  const syncs: string[] = [];
+  onEnd(() => watchDisk(undefined));
+  await watchDisk(({ name, path: synced = '' }, run) => {
+    if (name === 'sync') syncs.push(synced === path ? 'file' : 'folder');
+    return run();
+  });
+  const log = await openBudgetLog(path);
+  expect(syncs.splice(0)).toContain('folder');
+  await log.append('later\n', false);
+  expect(syncs).toEqual([]);
+  await log.append('now\n', true);
+  expect(syncs).toEqual(['file']);
+  await log.close();
+});
+
+describe('the entries of a budget', () => {
+  const entry = (id: string, state: 'reserved' | 'kept'): BudgetEntries['entries'][number] => ({
+    ...{ id, amount, at, owner, state },
+  });
+
+  it('are added to a file once, and a limit that is there stays', async () => {
+    const path = join(freshFolder(), 'budget.jsonl');
+    const entries = [entry('a', 'reserved'), entry('b', 'kept')];
+    const limit = { amount: decimalOf(1), per: 'day' as const };
+    expect(await writeBudgetFile(path, { limit, entries })).toBe(true);
+    expect(await readBudgetFile(path)).toEqual({ limit, entries });
+    expect(await writeBudgetFile(path, { limit: { amount: decimalOf(9) }, entries })).toBe(false);
+    const later = [entry('a', 'kept'), entry('c', 'reserved')];
+    expect(await writeBudgetFile(path, { entries: later })).toBe(true);
+    const all = [entry('a', 'kept'), entry('b', 'kept'), entry('c', 'reserved')];
+    expect(await readBudgetFile(path)).toEqual({ limit, entries: all });
+  });
+
+  it('without a limit are entries of a budget that grants nothing', async () => {
+    const path = join(freshFolder(), 'budget.jsonl');
+    await writeBudgetFile(path, { entries: [entry('a', 'kept')] });
+    expect(await readBudgetFile(path)).toEqual({ limit: undefined, entries: [entry('a', 'kept')] });
+  });
+
+  it('leave out a torn line, and a damaged one is an error', async () => {
+    const path = join(freshFolder(), 'budget.jsonl');
+    const log = await openBudgetLog(path);
+    await log.append(`{"v":1,"at"\n${encodeBudgetEvent({ type: 'limit', amount }, at)}\n`, false);
+    expect(await readBudgetFile(path)).toEqual({ limit: { amount, per: undefined }, entries: [] });
+    await log.append('{"v":1}"}\n', false);
+    await expect(readBudgetFile(path)).rejects.toMatchObject({ code: 'local_io' });
+    await log.close();
+  });
+});
