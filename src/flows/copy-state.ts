@@ -27,14 +27,16 @@ export interface CopyCounts {
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
+  // At the first question about a claim, a folder without claims makes some for the jobs that it has. Ask before it has any.
+  await to.claimed(names.after(''));
   for (const id of (await from.ids()).reverse()) {
+    const job = await from.read(id);
+    if (job === undefined) continue;
     const events = await from.events(id);
     if (await isNewIn(to, id, events)) {
       await to.create(id, events);
       copied += 1;
     }
-    const job = await from.read(id);
-    if (job === undefined) continue;
     for (let attempt = 1; attempt <= job.record.attempts + 1; attempt += 1)
       await copyClaim(names.attempt(id, attempt), from, to);
     const submission = { key: job.key, fingerprint: job.record.fingerprint };

@@ -27,7 +27,7 @@ export interface QueriedJob {
 /** Asks the gateway once for the state of a job, without waiting. @throws MgwError as `observe` does. */
 export async function queryJob(job: Job, protocol: Protocol, deps: FlowDeps): Promise<QueriedJob> {
   if (job.state === 'sending') return { job };
-  if (job.state === 'unknown' || job.handle === undefined) return { job, error: withoutHandle(job) };
+  if (job.handle === undefined) return { job, error: withoutHandle(job) };
   const { job: seen, verdict } = await observe(job, protocol, deps);
   if (verdict.kind === 'observation' && verdict.state === 'succeeded' && !hasResult(verdict))
     return { job: seen, error: noResult(seen, verdict) };

@@ -151,7 +151,7 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
 // A listing that only serves checks may be unavailable. With an invalid certificate the submission would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
   if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
-  return cause instanceof TransportError && cause.phase === 'unsent' && cause.reason === 'certificate';
+  return cause instanceof TransportError && cause.reason === 'certificate';
 }
 
 function explain(error: MgwError, use: ListingUse): MgwError {

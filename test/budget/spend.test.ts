@@ -127,6 +127,12 @@ describe('what a job cost', () => {
   });
 });
 
+it('an attempt whose record is lost has the time of the first record, or none', () => {
+  const charge = { attempt: 0, fate: 'open', isLost: true };
+  expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
+  expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
+});
+
 it('never finds more attempts accepted than there are handles, nor less, whatever the order of events', () => {
   const event = fc.oneof(
     fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),

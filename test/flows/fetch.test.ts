@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
@@ -11,6 +11,7 @@ import type { Job, JobEvent } from '../../src/job.ts';
 import type { Target } from '../../src/jobs/output.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Observation, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { freshFolder } from '../support/servers.ts';
 import { flowDeps, jobWith } from './flow-deps.ts';
 
@@ -199,6 +200,30 @@ describe('saved speech', () => {
     await fetch(plan, wishes, deps, { stdout });
     expect(deps.notes).toHaveLength(1);
     await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ code: 'internal' });
+  });
+
+  it('is uploaded if the output is an object, once, and leaves no file', async () => {
+    const { deps: own, job } = await spoken(freshFolder());
+    const calls: string[] = [];
+    const store = {
+      has: (url: string) => Promise.resolve(calls.includes(`put ${url}`)),
+      put: (url: string, { path }: { path: string }) => {
+        expect(readFileSync(path)).toEqual(audio);
+        calls.push(`put ${url}`);
+        return Promise.resolve();
+      },
+    } as Partial<ObjectStore> as ObjectStore;
+    const deps = { ...own, objects: () => Promise.resolve(store) };
+    const target = { kind: 'file', path: 's3://media/speech.mp3' } as const;
+    const left = (): string[] => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []);
+    for (let run = 1; run <= 2; run += 1) {
+      const last = (await deps.ledger.read(job.id)) ?? job;
+      const done = await fetch(await planned(last, target, deps), wishes, deps);
+      expect(done.files).toMatchObject([{ path: target.path, sha256, mime: 'audio/mpeg' }]);
+      expect(done.job.files.map(({ path }) => path)).toContain(target.path);
+      expect(left()).toEqual([]);
+    }
+    expect(calls).toEqual(['put s3://media/speech.mp3']);
   });
 
   it('has nothing to wait for', async () => {

@@ -1,9 +1,12 @@
 import { join } from 'node:path';
+import { resolveSettings } from '../../src/config/resolve.ts';
+import { openSession, type Session } from '../../src/flows/session.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
-import { depsFor, key, type TestDeps } from '../jobs/harness.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { depsFor, fakeClock, key, type TestDeps } from '../jobs/harness.ts';
 
 /** The dependencies of a flow in one process, with its records in `state`. No gateway answers, and there is no store. */
 export async function flowDeps(
@@ -29,9 +32,28 @@ let made = 0;
 /** A job with these events after `prepared`. */
 export async function jobWith(ledger: Ledger, protocol: string, ...events: JobEvent[]): Promise<Job> {
   const id = newJobId(1_795_000_000_000 + (made += 1));
-  const prepared = { type: 'prepared', base_url: 'test', fingerprint: '', account: '' } as const;
+  const prepared = { type: 'prepared', base_url: '', fingerprint: '', account: '' } as const;
   await ledger.create(id, [{ ...prepared, protocol, model: 'vendor-h3' }, ...events]);
   const job = await ledger.read(id);
   if (job === undefined) throw new Error('there is no job');
   return job;
+}
+
+/** A session with its records in `state`, whose pauses end at once. `more` replaces parts of it. */
+export function sessionIn(
+  state: string,
+  env: NodeJS.ProcessEnv = {},
+  more: Partial<Session> = {},
+): Session & { notes: string[] } {
+  const own = { MGW_STATE_DIR: state, MGW_API_KEY: key, MGW_BASE_URL: 'http://127.0.0.1:1' };
+  const settings = resolveSettings({ flags: {}, env: { ...own, ...env }, file: { profiles: {} } });
+  const [soft, hard, notes] = [new AbortController(), new AbortController(), [] as string[]];
+  const session = openSession({
+    clock: fakeClock(),
+    settings: () => Promise.resolve(settings),
+    note: (text) => void notes.push(text),
+    signals: () => ({ soft: soft.signal, hard: hard.signal }),
+  });
+  onEnd(() => session.close());
+  return { ...session, ...more, notes };
 }

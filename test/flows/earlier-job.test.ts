@@ -1,0 +1,191 @@
+import { createHash } from 'node:crypto';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import {
+  earlierAsset,
+  keyIn,
+  partOf,
+  recordedAssets,
+  savedFile,
+  type EarlierAsset,
+} from '../../src/flows/earlier-job.ts';
+import type { Session } from '../../src/flows/session.ts';
+import type { Job, JobEvent } from '../../src/job.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { freshFolder } from '../support/servers.ts';
+import { jobWith, sessionIn } from './flow-deps.ts';
+
+describe('the value of a flag that names a job', () => {
+  it.each([
+    ['@intro', 'reference-video', { key: 'intro', index: 1 }],
+    ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
+    ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
+    ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
+  ])('%s of --%s', (ref, flag, part) => {
+    expect(partOf(ref, flag)).toEqual({ ...part, shown: `--${flag} ${ref}` });
+    expect(keyIn(ref)).toBe(part.key);
+  });
+
+  it.each([
+    ['@intro', 'reference-audio', 'cannot be used as audio'],
+    ['@intro:last', 'reference-video', 'Write @intro instead'],
+    ['@intro', 'image', 'Write @intro:last'],
+  ])('%s is nothing for --%s', (ref, flag, words) => {
+    expect(() => partOf(ref, flag)).toThrow(words);
+  });
+
+  it('may be anything else, which names no job', () => expect(keyIn('intro')).toBe(''));
+});
+
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const success = (results: number): JobEvent => ({
+  ...{ type: 'finished', state: 'succeeded', native_status: '', results },
+});
+const film = Buffer.from('a film');
+const fileAt = (path: string, content = film): JobEvent => ({
+  type: 'file',
+  file: { path, bytes: content.length, sha256: createHash('sha256').update(content).digest('hex') },
+});
+
+interface Scene {
+  session: Session;
+  folder: string;
+  job: (...events: JobEvent[]) => Promise<Job>;
+  asset: (job: Job, end?: string) => Promise<EarlierAsset>;
+}
+
+function scene(store: Partial<ObjectStore> = {}): Scene {
+  const folder = freshFolder();
+  const session = sessionIn(
+    join(folder, 'state'),
+    {},
+    { objects: () => Promise.resolve(store as ObjectStore) },
+  );
+  return {
+    session,
+    folder,
+    job: async (...events) => jobWith(await session.ledger(), 'c', ...events),
+    asset: (job, end = '') => earlierAsset(session, `@${job.id}${end}`, 'reference-video'),
+  };
+}
+
+describe('the video of an earlier job', () => {
+  it('is its file, named by its content', async () => {
+    const { folder, job, asset } = scene();
+    const path = join(folder, 'a.mp4');
+    writeFileSync(path, film);
+    const found = await asset(await job(accepted, success(1), fileAt(path)));
+    expect(found.name).toMatch(/^sha256:[\da-f]{64}\.mp4$/);
+    expect(Buffer.from(await found.read())).toEqual(film);
+  });
+
+  it('is not read once it has changed', async () => {
+    const { folder, job, asset, session } = scene();
+    const [path, copy] = [join(folder, 'a.mp4'), join(folder, 'b.mp4')];
+    writeFileSync(path, film);
+    const made = await job(accepted, success(1), fileAt(path));
+    const found = await asset(made);
+    rmSync(path);
+    const other = Buffer.from('another film');
+    writeFileSync(copy, other);
+    await (await session.ledger()).append(made.id, fileAt(copy, other));
+    const [old] = recordedAssets(session, made, partOf(`@${made.id}`, 'reference-video'));
+    expect(old?.name).toBe(found.name);
+    const changing = { ...made, files: [...made.files, { ...made.files[0], path: copy }] } as Job;
+    await expect(
+      recordedAssets(session, changing, partOf('@x', 'reference-video'))[0]?.read(),
+    ).rejects.toThrow();
+  });
+
+  it('of several is the one of its number, wherever it was saved, the newest first', async () => {
+    const { folder, job, session } = scene();
+    const at = (name: string): string => join(folder, name);
+    const began: JobEvent = {
+      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+      ...{ command: 'submit', ask: 'file', output: at('own.mp4') },
+    };
+    const names = ['own-1.mp4', 'own-2.mp4', 'copy-1.mp4', 'copy-2.mp4', 'other.mp4'];
+    const made = await job(began, accepted, success(2), ...names.map((name) => fileAt(at(name))));
+    for (const name of names) writeFileSync(at(name), film);
+    const saved = async (index: number): Promise<string | undefined> =>
+      (await savedFile(session, made, index, 2))?.path;
+    expect([await saved(1), await saved(2)]).toEqual([at('copy-1.mp4'), at('copy-2.mp4')]);
+    rmSync(at('copy-2.mp4'));
+    expect(await saved(2)).toBe(at('own-2.mp4'));
+    rmSync(at('own-2.mp4'));
+    expect(await saved(2)).toBeUndefined();
+    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, shown: '' }).length);
+    expect(parts).toEqual([2, 2]);
+    expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
+  });
+
+  it('of several may be named by a template with its number', async () => {
+    const { folder, job, session } = scene();
+    const began: JobEvent = {
+      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+      ...{ command: 'submit', ask: 'file', output: join(folder, '{n}.mp4') },
+    };
+    const paths = ['1.mp4', '2.mp4'].map((name) => join(folder, name));
+    const made = await job(began, accepted, success(2), ...paths.map((path) => fileAt(path)));
+    for (const path of paths) writeFileSync(path, film);
+    const saved = await Promise.all([1, 2].map((index) => savedFile(session, made, index, 2)));
+    expect(saved.map((file) => file?.path)).toEqual(paths);
+  });
+
+  it('may be an object of the store', async () => {
+    const { job, session } = scene({ has: (url) => Promise.resolve(url.endsWith('b.mp4')) });
+    const made = await job(
+      accepted,
+      success(1),
+      fileAt('/gone.mp4'),
+      fileAt('s3://m/b.mp4'),
+      fileAt('s3://m/a.mp4'),
+    );
+    expect((await savedFile(session, made, 1, 1))?.path).toBe('s3://m/b.mp4');
+  });
+
+  it.each<[string, JobEvent[], string, string, string[] | undefined]>([
+    [
+      'has failed',
+      [accepted, { type: 'finished', state: 'failed', native_status: '' }],
+      '',
+      'has failed',
+      ['jobs', 'show'],
+    ],
+    [
+      'was rejected',
+      [{ type: 'rejected', error: { code: 'auth', message: '' } }],
+      '',
+      'has rejected',
+      ['jobs', 'show'],
+    ],
+    ['has not finished', [accepted], '', 'has not finished', ['jobs', 'fetch']],
+    ['was not saved', [accepted, success(1)], '', 'has not been saved', ['jobs', 'fetch']],
+    ['has fewer videos', [accepted, success(2)], '#3', 'has 2 of them', undefined],
+    ['has no video 0', [accepted, success(2)], '#0', 'has 2 of them', undefined],
+  ])('is none if the job %s', async (_, events, end, words, next) => {
+    const { job, asset } = scene();
+    const made = await job(...events);
+    const error: unknown = await asset(made, end).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({ code: 'usage', message: expect.stringContaining(words) as string });
+    const shown = next && ['mgw', ...next, made.id, ...(next[1] === 'fetch' ? ['-o', `${made.id}.mp4`] : [])];
+    expect((error as { next?: string[] }).next).toEqual(shown);
+  });
+
+  it('that has a place to be saved at is fetched to it by the next command', async () => {
+    const { job, asset, folder } = scene();
+    const began: JobEvent = {
+      ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
+      ...{ command: 'submit', ask: 'file', output: join(folder, 'own.mp4') },
+    };
+    const made = await job(began, accepted);
+    await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
+  });
+
+  it('is none if the job is speech', async () => {
+    const { session, asset } = scene();
+    const made = await jobWith(await session.ledger(), 'tts', accepted);
+    await expect(asset(made)).rejects.toThrow('is speech, not a video');
+  });
+});

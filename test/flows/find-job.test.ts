@@ -1,0 +1,84 @@
+import { describe, expect, it } from 'vitest';
+import { checkGateway, findJobHere, protocolOf } from '../../src/flows/find-job.ts';
+import { lostProtocol, type Job, type JobEvent } from '../../src/job.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import { protocols } from '../../src/protocols/registry.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps, jobWith } from './flow-deps.ts';
+
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+describe('a job that a REF names', () => {
+  it('has its protocol, with the settings; speech has none', async () => {
+    const own = { ...c, name: 'c' as const };
+    const deps = await flowDeps(freshFolder(), { configured: () => own });
+    const video = await jobWith(deps.ledger, 'c', accepted);
+    const found = await findJobHere(video.id, deps, ['jobs', 'wait']);
+    expect([found.job.id, found.protocol]).toEqual([video.id, own]);
+    const speech = await jobWith(deps.ledger, 'tts');
+    expect(await findJobHere(speech.id, deps, ['jobs', 'wait'])).toMatchObject({ job: { id: speech.id } });
+    expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
+  });
+
+  it('of another protocol is exit 2, with the command for any; one whose protocol is lost takes any', async () => {
+    const deps = await flowDeps(freshFolder());
+    const { id } = await jobWith(deps.ledger, 'c', accepted);
+    await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
+      code: 'usage',
+      next: ['mgw', 'jobs', 'fetch', id],
+    });
+    const lost = await jobWith(deps.ledger, lostProtocol, accepted);
+    expect((await findJobHere(lost.id, deps, ['video', 'a', 'fetch'], protocols.a)).protocol).toBe(
+      protocols.a,
+    );
+    expect(() => protocolOf(lost)).toThrow(expect.objectContaining({ job: lost }));
+    expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
+  });
+
+  it('that is not recorded is exit 2, with the protocols if it may be a handle', async () => {
+    const deps = await flowDeps(freshFolder());
+    const find = (...words: string[]): Promise<unknown> =>
+      findJobHere('task_9', deps, words).catch((error: unknown) => error);
+    expect(await find('video', 'fetch')).toMatchObject({ code: 'usage', protocols: ['a', 'b', 'c'] });
+    expect(await find('jobs', 'fetch')).toMatchObject({ code: 'usage', protocols: undefined });
+  });
+
+  it('whose answer was recorded but not read is read', async () => {
+    const deps = await flowDeps(freshFolder());
+    const owner = deadOwner();
+    const reply = {
+      status: 200,
+      headers: {},
+      text: '{"task_id":"task_7","status":"queued"}',
+      complete: true,
+    };
+    const sending: JobEvent = { type: 'sending', attempt: 1, owner };
+    const { id } = await jobWith(deps.ledger, 'c', sending, { type: 'reply', attempt: 1, reply });
+    expect((await findJobHere(id, deps, ['jobs', 'wait'])).job.handle).toBe('task_7');
+  });
+});
+
+describe('a job of another gateway', () => {
+  const at = (base_url: string): Job => ({ id: 'j', base_url }) as Job;
+
+  it.each([
+    ['', 'https://g.example'],
+    ['https://g.example', 'https://g.example'],
+    ['http://localhost:7', 'http://127.0.0.1:7'],
+    ['sandbox', 'sandbox'],
+  ])('%s is not that of %s', (own, gateway) => {
+    expect(() => checkGateway(at(own), gateway, ['jobs'])).not.toThrow();
+  });
+
+  it.each([
+    ['https://other.example', ['--base-url', 'https://other.example']],
+    ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
+    ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
+    ['sandbox', ['--sandbox']],
+  ])('%s is refused; the next command has %j', (own, flags) => {
+    expect(() => checkGateway(at(own), 'https://g.example', ['jobs', 'wait', 'j'])).toThrow(
+      expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
+    );
+  });
+});

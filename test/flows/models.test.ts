@@ -1,0 +1,199 @@
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { Reply } from '../../src/exchange.ts';
+import {
+  fetchModels,
+  listedModels,
+  oneListing,
+  recallModels,
+  rememberModels,
+} from '../../src/flows/models.ts';
+import { isKnownToServe, protocolOfModel, refuseOtherProtocol } from '../../src/flows/model-protocol.ts';
+import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import { protocols } from '../../src/protocols/registry.ts';
+import { freshFolder } from '../support/servers.ts';
+import { sessionIn } from './flow-deps.ts';
+
+const listing = {
+  data: [
+    { id: 'veo-3', protocol: 'a' },
+    { id: 'vendor-h4', protocol: 'c' },
+  ],
+};
+const says = (body: object, status = 200, headers: Record<string, string> = {}): Reply => ({
+  ...{ status, headers, text: JSON.stringify(body), complete: true },
+});
+
+interface Scene extends ReturnType<typeof sessionIn> {
+  calls: CallOptions[];
+}
+
+/** A session whose gateway answers so; the last answer stays. */
+function scene(
+  answers: (Reply | TransportError)[],
+  env: NodeJS.ProcessEnv = {},
+  state = freshFolder(),
+): Scene {
+  const calls: CallOptions[] = [];
+  const client = {
+    exchange: (_: unknown, options: CallOptions) => {
+      calls.push(options);
+      const answer = answers.length > 1 ? answers.shift() : answers[0];
+      return answer instanceof TransportError ? Promise.reject(answer) : Promise.resolve(answer);
+    },
+  } as unknown as GatewayClient;
+  return { ...sessionIn(state, env, { client: () => Promise.resolve(client) }), calls };
+}
+
+const unsent = (reason: TransportError['reason']): TransportError =>
+  new TransportError('unsent', reason, 'no connection');
+
+describe('the models of the key', () => {
+  it('are asked for with the limits of the settings and of the caller, and are remembered', async () => {
+    const own = scene([says(listing)], { MGW_TIMEOUT: '1m' });
+    const models = await fetchModels(own, undefined, { timeoutMs: 7 });
+    expect(models.map(({ id }) => id)).toEqual(['veo-3', 'vendor-h4']);
+    expect(own.calls).toMatchObject([{ timeoutMs: 7 }]);
+    expect(recallModels(await own.settings())).toMatchObject([
+      { id: 'veo-3', protocols: ['a'] },
+      { id: 'vendor-h4' },
+    ]);
+    const one = scene([says(listing)]);
+    await fetchModels(one, 'veo-3');
+    expect(recallModels(await one.settings())).toEqual([]);
+  });
+
+  it('are asked for again a few times', async () => {
+    const own = scene([says({}, 503), unsent('unreachable'), says(listing)]);
+    expect(await fetchModels(own)).toHaveLength(2);
+    expect(own.calls).toHaveLength(3);
+    const unreachable = scene([unsent('unreachable')]);
+    await expect(fetchModels(unreachable)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
+    expect(unreachable.calls).toHaveLength(3);
+    const limited = scene([says({}, 503)]);
+    await expect(fetchModels(limited, undefined, { retries: 1 })).rejects.toMatchObject({ exitCode: 6 });
+    expect(limited.calls).toHaveLength(2);
+  });
+
+  it('are refused with the error of the gateway, and when to ask again', async () => {
+    const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
+    await expect(fetchModels(refused)).rejects.toMatchObject({
+      ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },
+    });
+    const busy = scene([says({ error: { message: 'busy' } }, 429, { 'retry-after': '7' })]);
+    const error: unknown = await fetchModels(busy, undefined, { retries: 0 }).catch(
+      (reason: unknown) => reason,
+    );
+    expect(error).toMatchObject({
+      code: 'rate_limited',
+      message: expect.stringMatching(/busy\. .*7 s/) as string,
+    });
+  });
+});
+
+describe('the remembered models', () => {
+  it('are those of the gateway, as they were listed last', async () => {
+    const state = freshFolder();
+    const [one, other] = [scene([], {}, state), scene([], { MGW_BASE_URL: 'https://g.example' }, state)];
+    const [own, others] = [await one.settings(), await other.settings()];
+    const model = { id: 'm', protocols: ['c'], model_versions: [] };
+    await rememberModels(own, [model]);
+    await rememberModels(own, [model]);
+    expect([recallModels(own), recallModels(others)]).toEqual([[model], []]);
+    const [name = '', ...more] = readdirSync(join(state, 'models'));
+    expect(more).toEqual([]);
+    for (const text of ['', '[]', '{"models":7}', '{"models":[null,7,{"id":7},{"id":"x","protocols":[]}]}']) {
+      writeFileSync(join(state, 'models', name), text);
+      expect(recallModels(own), text).toEqual([]);
+    }
+  });
+});
+
+describe('a listing', () => {
+  it('that only serves checks may be unavailable, but not for a certificate', async () => {
+    const silent = scene([says({}, 503)]);
+    expect(await listedModels(silent, 'check')).toBeUndefined();
+    expect(silent.calls).toMatchObject([{ timeoutMs: 10_000 }, {}]);
+    expect(silent.notes.at(-1)).toContain('Could not fetch the model list');
+    expect(await listedModels(scene([says({}, 401)]), 'check')).toBeUndefined();
+    expect(await listedModels(scene([unsent('unreachable')]), 'check')).toBeUndefined();
+    await expect(listedModels(scene([unsent('certificate')]), 'check')).rejects.toMatchObject({
+      exitCode: 6,
+    });
+  });
+
+  it('that fills in a field must be there', async () => {
+    const missing = listedModels(scene([says({}, 503)]), 'fill');
+    await expect(missing).rejects.toMatchObject({
+      ...{ exitCode: 6, retry: 'safe' },
+      message: expect.stringContaining('--model-version') as string,
+    });
+    const refused = listedModels(scene([says({ error: { message: 'bad key' } }, 401)]), 'fill');
+    await expect(refused).rejects.toMatchObject({
+      ...{ exitCode: 3, message: expect.not.stringContaining('--model-version') as string },
+    });
+    expect(await listedModels(scene([says({ error: { message: 'no' } }, 404)]), 'fill')).toBeUndefined();
+  });
+
+  it('is fetched once, also by two at a time', async () => {
+    const own = scene([says(listing)]);
+    const ask = oneListing(own);
+    const [one, other] = await Promise.all([ask('check'), ask('check')]);
+    expect([one, await ask('fill')]).toEqual([other, other]);
+    expect(own.calls).toHaveLength(1);
+    const failing = scene([says({ error: { message: 'no' } }, 404)]);
+    const askAgain = oneListing(failing);
+    expect([await askAgain('check'), await askAgain('check')]).toEqual([undefined, undefined]);
+    expect(failing.calls).toHaveLength(1);
+  });
+});
+
+describe('the protocol of a model', () => {
+  const find = (model: string, more = {}, own = scene([says(listing)])): Promise<string> =>
+    protocolOfModel(own, model, oneListing(own), more).then(({ name }) => name);
+
+  it('is that of the listing, else of the specification; a dry run asks only if it must', async () => {
+    expect(await find('veo-3')).toBe('a');
+    expect(await find('vendor-h3')).toBe('c');
+    const own = scene([says(listing)]);
+    expect(await find('vendor-h3', { dryRun: true }, own)).toBe('c');
+    expect(own.calls).toHaveLength(0);
+    expect(await find('vendor-h4', { dryRun: true }, own)).toBe('c');
+    expect(own.calls).toHaveLength(1);
+  });
+
+  it('must be chosen if there are two, or none is known', async () => {
+    const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
+    await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
+    await expect(find('veo-4')).rejects.toMatchObject({
+      ...{ protocols: ['a', 'b', 'c'], message: expect.stringContaining('Did you mean veo-3?') as string },
+    });
+    await expect(find('zzzzzzzz')).rejects.toThrow(/zzzzzzzz\.$/);
+    const silent = scene([says({}, 503)]);
+    await expect(find('veo-4', {}, silent)).rejects.toMatchObject({ protocols: ['a', 'b', 'c'] });
+  });
+
+  it('is refused if the listing or the specification has another', () => {
+    const listed = [{ id: 'm', protocols: ['a', 'b'] }];
+    expect(() => refuseOtherProtocol(protocols.c, 'm', listed)).toThrow(
+      /m is served by Protocols A and B, not by Protocol C/,
+    );
+    expect(() => refuseOtherProtocol(protocols.c, 'm', listed, false)).not.toThrow(/\bm is served/);
+    expect(() => refuseOtherProtocol(protocols.c, 'm', listed, false)).toThrow(
+      expect.objectContaining({ protocols: ['a', 'b'] }),
+    );
+    expect(() => refuseOtherProtocol(protocols.a, 'm', listed)).not.toThrow();
+    expect(() => refuseOtherProtocol(protocols.c, 'other', listed)).not.toThrow();
+  });
+
+  it('is known from the specification, or from what was listed before', async () => {
+    const own = scene([says(listing)]);
+    const settings = await own.settings();
+    expect(isKnownToServe(protocols.c, 'vendor-h3', settings)).toBe(true);
+    await fetchModels(own);
+    expect(isKnownToServe(protocols.c, 'vendor-h4', settings)).toBe(true);
+    expect(isKnownToServe(protocols.c, 'veo-3', settings)).toBe(false);
+  });
+});

@@ -1,0 +1,84 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import { resolveSettings } from '../../src/config/resolve.ts';
+import { limitsOf, openSandbox, startSandbox } from '../../src/flows/open-sandbox.ts';
+import { openStore, reachProblem } from '../../src/flows/open-stores.ts';
+import type { SandboxOptions } from '../../src/sandbox/server.ts';
+import type { StoreDeps } from '../../src/store/store.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
+
+it.each([
+  ['media.example.com', 'gateway.example.com', undefined],
+  ['10.0.0.7', 'gateway.example.com', 'cannot reach'],
+  ['localhost', 'gateway.example.com', 'cannot reach'],
+  ['10.0.0.7', '10.0.0.8', undefined],
+  ['10.0.0.7', 'localhost', undefined],
+  ['localhost', '10.0.0.8', 'cannot reach'],
+  ['storage.googleapis.com', 'gateway.example.com', 'mainland China'],
+  ['googleapis.com', 'localhost', 'mainland China'],
+  ['mygoogleapis.com', 'gateway.example.com', undefined],
+])('the gateway fetches from %s to %s: %s', (store, gateway, problem) => {
+  if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
+  else expect(reachProblem(store, gateway)).toContain(problem);
+});
+
+it('there is one store, or none: an address and a program together are refused', async () => {
+  const [deps, expiresMs] = [{} as StoreDeps, 60_000];
+  expect(await openStore({ expiresMs }, {}, deps)).toBeUndefined();
+  const command = ['upload'];
+  await expect(openStore({ url: 's3://bucket/p', command, expiresMs }, {}, deps)).rejects.toMatchObject({
+    code: 'config',
+    next: ['mgw', 'config', 'unset', 'store.command'],
+  });
+  expect('describe' in ((await openStore({ command, expiresMs }, {}, deps)) ?? {})).toBe(false);
+  const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
+  const [clock, endpoint] = [{ now: () => 0 }, 'http://127.0.0.1:1'];
+  const bucket = await openStore({ url: 's3://bucket/p', endpoint, expiresMs }, account, {
+    ...deps,
+    clock,
+  } as StoreDeps);
+  expect('describe' in (bucket ?? {})).toBe(true);
+});
+
+const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
+  resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
+
+it('the sandbox that a script is given is used as it is', async () => {
+  const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
+  expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
+  await opened.close();
+});
+
+it('flags limit the account of the sandbox before settings do', () => {
+  const env = { MGW_SANDBOX: '1' };
+  const own = limitsOf(settings({}, env));
+  expect(limitsOf(settings({}, env), { balance: 3, concurrency: 4, perMinute: 5 })).toEqual({
+    ...{ balance: 3, concurrency: 4, perMinute: 5 },
+  });
+  expect(limitsOf(settings({}, env), { concurrency: 4 })).toEqual({ ...own, concurrency: 4 });
+});
+
+it('why a sandbox does not start is the error of the flag or of the folder', async () => {
+  const [stateDir, { port }] = [freshFolder(), await httpServer()];
+  const taken = join(stateDir, 'file');
+  writeFileSync(taken, '');
+  const starting = (more: Partial<SandboxOptions>): Promise<unknown> => startSandbox({ stateDir, ...more });
+  await expect(starting({ faults: ['nonsense'] })).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringMatching(/^--fault: /) as string,
+  });
+  await expect(starting({ keys: ['two words'] })).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringMatching(/^--key: /) as string,
+  });
+  await expect(starting({ port })).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringContaining(`--port ${port}: `) as string,
+  });
+  await expect(starting({ stateDir: taken })).rejects.toMatchObject({
+    code: 'local_io',
+    retry: 'safe',
+    message: expect.stringContaining(taken) as string,
+  });
+});

@@ -1,0 +1,154 @@
+import { describe, expect, it } from 'vitest';
+import { findDoubt, resolve, type Resolution } from '../../src/flows/resolve.ts';
+import type { Session } from '../../src/flows/session.ts';
+import type { Delivered } from '../../src/flows/deliver.ts';
+import { lostProtocol, type JobEvent } from '../../src/job.ts';
+import { MgwError } from '../../src/errors.ts';
+import { storedName, type Store } from '../../src/store/store.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { freshFolder } from '../support/servers.ts';
+import { jobWith, sessionIn } from './flow-deps.ts';
+
+const error = { code: 'submit_unknown', message: 'lost' };
+const sending: JobEvent = { type: 'sending', attempt: 1, owner: deadOwner() };
+const unknown: JobEvent = { type: 'unknown', attempt: 1, error };
+const adopted: Resolution = { how: 'adopted', handle: 'task_1' };
+const resubmit: Resolution = { how: 'resubmit' };
+const notCreated: Resolution = { how: 'not-created' };
+
+function decide(session: Session, ref: string, resolution: Resolution, output?: string): Promise<Delivered> {
+  const target = output === undefined ? undefined : ({ kind: 'file', path: output } as const);
+  const deadline = { remainingMs: () => Infinity };
+  return resolve(session, ref, resolution, { target, force: false, deadline });
+}
+
+describe('the ways to end a doubt', () => {
+  const waysOf = async (protocol: string, ...events: JobEvent[]): Promise<string[][]> => {
+    const session = sessionIn(freshFolder());
+    const { id } = await jobWith(await session.ledger(), protocol, sending, ...events);
+    const { job, ways } = await findDoubt(session, id);
+    expect(job.id).toBe(id);
+    expect(ways.every(({ meaning }) => meaning !== '')).toBe(true);
+    return ways.map(({ command }) => {
+      expect(command.slice(0, 4)).toEqual(['mgw', 'jobs', 'resolve', id]);
+      return command.slice(4);
+    });
+  };
+
+  it('are three for a video, and one for speech', async () => {
+    const others = [['--not-created'], ['--resubmit']];
+    expect(await waysOf('c', unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
+    expect(await waysOf('c', { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
+    // Its process is dead, although nothing says so yet.
+    expect(await waysOf('c')).toHaveLength(3);
+    expect(await waysOf('tts', unknown)).toEqual([['--not-created']]);
+  });
+
+  it('are none for a job that is not in doubt', async () => {
+    const session = sessionIn(freshFolder());
+    const { id } = await jobWith(await session.ledger(), 'c', { type: 'accepted', handle: 'task_1' });
+    await expect(findDoubt(session, id)).rejects.toMatchObject({
+      ...{ code: 'usage', next: ['mgw', 'jobs', 'show', id], job: { id } },
+    });
+  });
+});
+
+describe('speech in doubt', () => {
+  it.each([[adopted], [resubmit]])('has no task, so %j is refused', async (resolution) => {
+    const session = sessionIn(freshFolder());
+    const { id } = await jobWith(await session.ledger(), 'tts', sending, unknown);
+    await expect(decide(session, id, resolution)).rejects.toMatchObject({ code: 'usage' });
+    expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+  });
+
+  it('whose answer was recorded stays in doubt until a person ends it', async () => {
+    const session = sessionIn(freshFolder());
+    const reply = { status: 200, headers: {}, text: '', complete: false };
+    const { id } = await jobWith(await session.ledger(), 'tts', sending, {
+      type: 'reply',
+      attempt: 1,
+      reply,
+    });
+    const done = await decide(session, id, notCreated);
+    expect([done.job.state, done.files, done.isResumed]).toEqual(['rejected', [], true]);
+  });
+});
+
+describe('a video in doubt', () => {
+  it('whose answer was recorded but not read is what the answer says', async () => {
+    const session = sessionIn(freshFolder());
+    const reply = {
+      status: 200,
+      headers: {},
+      text: '{"task_id":"task_1","status":"queued"}',
+      complete: true,
+    };
+    const { id } = await jobWith(await session.ledger(), 'c', sending, { type: 'reply', attempt: 1, reply });
+    expect((await decide(session, id, adopted)).job).toMatchObject({ state: 'queued', handle: 'task_1' });
+    await expect(decide(session, id, notCreated)).rejects.toMatchObject({ code: 'conflict' });
+  });
+
+  it('does not adopt what cannot be a handle', async () => {
+    const session = sessionIn(freshFolder());
+    const { id } = await jobWith(await session.ledger(), 'c', sending, unknown);
+    await expect(decide(session, id, { how: 'adopted', handle: '../x' })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('--adopt') as string,
+    });
+    expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+  });
+
+  it('whose protocol is lost is resolved without one, and not fetched', async () => {
+    const session = sessionIn(freshFolder());
+    const ledger = await session.ledger();
+    const { id } = await jobWith(ledger, lostProtocol, sending, unknown);
+    await expect(decide(session, id, adopted, '/out.mp4')).rejects.toMatchObject({ code: 'usage' });
+    expect((await ledger.read(id))?.state).toBe('unknown');
+    expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
+  });
+});
+
+describe('--resubmit', () => {
+  const image = storedName('boat.png', new TextEncoder().encode('boat'));
+  const doubtful = async (session: Session, more: object): Promise<string> => {
+    const ledger = await session.ledger();
+    const id = await ledger.newId(1_795_000_000_000);
+    const prepared = {
+      type: 'prepared',
+      protocol: 'c',
+      base_url: '',
+      fingerprint: 'f',
+      account: '',
+    } as const;
+    await ledger.create(id, [{ ...prepared, ...more }, sending, unknown]);
+    return id;
+  };
+
+  it.each([
+    ['was too large to record', { request: { model: 'vendor-h3' }, elided: true }],
+    ['is not recorded', {}],
+  ])('is refused if the body %s', async (_, more) => {
+    const session = sessionIn(freshFolder());
+    const id = await doubtful(session, more);
+    await expect(decide(session, id, resubmit)).rejects.toMatchObject({ code: 'usage' });
+    expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+  });
+
+  it.each<[string, MgwError, object]>([
+    [
+      'is not in the store any more',
+      new MgwError('usage', 'It is gone.'),
+      { code: 'usage', message: 'It is gone. First resolve the job with --not-created.' },
+    ],
+    ['cannot be looked for', new MgwError('store', 'No answer.'), { code: 'store', message: 'No answer.' }],
+  ])('leaves the doubt if a file %s', async (_, thrown, expected) => {
+    const store = { url: () => Promise.reject(thrown) } as Partial<Store> as Store;
+    const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) });
+    const id = await doubtful(session, { request: { model: 'vendor-h3', prompt: 'x', image } });
+    const refused: unknown = await decide(session, id, resubmit).catch((reason: unknown) => reason);
+    expect(refused).toMatchObject(expected);
+    if (thrown.code === 'usage')
+      expect(refused).toMatchObject({ next: ['mgw', 'jobs', 'resolve', id, '--not-created'], job: { id } });
+    expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
+  });
+});
