@@ -12,7 +12,6 @@ import {
   lostProtocol,
 } from '../job.ts';
 import { absoluteOutput } from '../store-url.ts';
-import { MgwError } from '../errors.ts';
 import { timeOf } from './names.ts';
 
 type LifeOf = JobRecord['lifeOf'];
@@ -28,7 +27,15 @@ export function foldJob(
   lifeOf: LifeOf = lifeUnknown,
 ): Job | undefined {
   const [first, ...rest] = lines;
-  if (first?.type !== 'prepared') return undefined;
+  return first?.type === 'prepared' ? foldFrom(id, first, rest, lifeOf) : undefined;
+}
+
+function foldFrom(
+  id: string,
+  first: RecordedEvent & { type: 'prepared' },
+  rest: readonly (RecordedEvent | undefined)[],
+  lifeOf: LifeOf,
+): Job {
   const job = newJob(id, first, askedOnce(lifeOf));
   for (const event of rest) {
     if (event === undefined) job.record.damaged += 1;
@@ -234,7 +241,7 @@ export function damagedJob(
   id: string,
   text: string,
   lines: readonly (RecordedEvent | undefined)[],
-  lifeOf: JobRecord['lifeOf'],
+  lifeOf: LifeOf = lifeUnknown,
 ): Job {
   const protocol = /"protocol":"([a-z][a-z0-9-]{0,31})"/.exec(text)?.[1] ?? lostProtocol;
   const prepared = {
@@ -245,8 +252,7 @@ export function damagedJob(
     fingerprint: lostFingerprint,
     account: '',
   };
-  const job = foldJob(id, [prepared, undefined, ...lines], lifeOf);
-  if (job === undefined) throw new MgwError('internal', 'a job without a beginning');
+  const job = foldFrom(id, prepared, [undefined, ...lines], lifeOf);
   job.error ??= { code: 'local_io', message: 'The record of this job is damaged.' };
   return job;
 }

@@ -99,8 +99,9 @@ describe('the remembered models', () => {
     const [one, other] = [scene([], {}, state), scene([], { MGW_BASE_URL: 'https://g.example' }, state)];
     const [own, others] = [await one.settings(), await other.settings()];
     const model = { id: 'm', protocols: ['c'], model_versions: [] };
-    await rememberModels(own, [model]);
-    await rememberModels(own, [model]);
+    const listed = { ...model, endpoints: [], raw: {} };
+    await rememberModels(own, [listed]);
+    await rememberModels(own, [listed]);
     expect([recallModels(own), recallModels(others)]).toEqual([[model], []]);
     const [name = '', ...more] = readdirSync(join(state, 'models'));
     expect(more).toEqual([]);

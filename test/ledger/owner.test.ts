@@ -1,7 +1,7 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { currentOwner, lifeOf } from '../../src/ledger/owner.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { deadOwner } from '../jobs/harness.ts';
@@ -48,6 +48,18 @@ describe('a process', () => {
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
     expect(lifeOf(owner)).toBe('dead');
+  });
+
+  it.skipIf(!hasProc)('is told apart by the time of ps on systems without /proc', () => {
+    const args = ['-o', 'lstart=', '-p', String(process.ppid)];
+    const start = execFileSync('ps', args, { encoding: 'utf8' }).trim();
+    const parent = { ...currentOwner(), pid: process.ppid, instance: undefined, start };
+    vi.spyOn(process, 'platform', 'get').mockReturnValue('darwin');
+    onEnd(() => void vi.restoreAllMocks());
+    expect([lifeOf(parent), lifeOf({ ...parent, start: 'Thu Jan  1 00:00:00 1970' })]).toEqual([
+      'alive',
+      'dead',
+    ]);
   });
 
   it('is dead if this process has its id, start and boot but is another one', () => {

@@ -61,8 +61,8 @@ export class EventWriter {
   remember(id: string, lines: readonly string[]): void {
     this.#seen.delete(id);
     this.#seen.set(id, { n: lines.length, lines: lines.map((line) => `${line}\n`).join('') });
-    const [oldest] = this.#seen.keys();
-    if (this.#seen.size > maxCachedJobs && oldest !== undefined) this.#seen.delete(oldest);
+    const [oldest = ''] = this.#seen.keys();
+    if (this.#seen.size > maxCachedJobs) this.#seen.delete(oldest);
   }
 
   forget(id: string): void {

@@ -181,7 +181,7 @@ async function readJob(
 function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner) => Life): Job {
   const text = lines.map((line) => `${line}\n`).join('');
   const events = decodeEvents(text);
-  return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf ?? (() => 'unknown'));
+  return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf);
 }
 
 // The processes whose lives affect the state of the job.

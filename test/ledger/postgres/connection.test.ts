@@ -72,6 +72,18 @@ describe('TLS to the database', () => {
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
 
+  it('sends the certificate and the key that the address names', () => {
+    const folder = freshFolder();
+    const files = ['ca', 'cert', 'key'].map((name) => join(folder, `${name}.pem`));
+    for (const file of files) writeFileSync(file, `of ${file}`);
+    const [ca, cert, key] = files.map((file) => `of ${file}`);
+    const names = ['sslrootcert', 'sslcert', 'sslkey'].map((name, at) => `${name}=${files[at] ?? ''}`);
+    const at = (...given: string[]): ReturnType<typeof tlsOptions> =>
+      tlsOptions(parseStateUrl(`postgres://db.example.com/d?${given.join('&')}`));
+    expect(at(...names)).toEqual({ rejectUnauthorized: true, ca, cert, key });
+    expect(at(...names.slice(1))).toEqual({ rejectUnauthorized: true, cert, key });
+  });
+
   it('does not go on in clear if the server has no TLS', async () => {
     const { port, sent } = await listen((socket) => socket.write('N'));
     vi.stubEnv('PGSSLMODE', 'disable');

@@ -1,0 +1,75 @@
+import { chmodSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { checkFfmpeg, encode, probe, takeFrame } from '../../src/flows/ffmpeg.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { freshFolder } from '../support/servers.ts';
+
+const { signal } = new AbortController();
+let folder: string;
+
+beforeEach(() => {
+  folder = freshFolder();
+  const path = process.env['PATH'];
+  process.env['PATH'] = folder;
+  onEnd(() => void (process.env['PATH'] = path));
+});
+
+/** Puts a program on the PATH, which is empty otherwise. */
+function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
+  const path = join(folder, name);
+  writeFileSync(path, `#!/bin/sh\n${script}\n`);
+  chmodSync(path, 0o755);
+}
+
+describe('ffmpeg', () => {
+  it('that is not on the PATH is exit 2 with its package', async () => {
+    const missing = { code: 'usage', message: expect.stringContaining('apt install ffmpeg') as string };
+    await expect(checkFfmpeg()).rejects.toMatchObject(missing);
+    await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toMatchObject(missing);
+    await expect(probe('/a.mp4', [], signal)).rejects.toMatchObject(missing);
+  });
+
+  it('that fails is exit 2 with its words', async () => {
+    install('ffmpeg', 'echo "  no such codec  " >&2; exit 1');
+    await expect(checkFfmpeg()).rejects.toMatchObject({ code: 'usage', message: 'ffmpeg -version failed.' });
+    await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow(
+      'ffmpeg failed on /a.mp4: no such codec.',
+    );
+    install('ffmpeg', 'exit 1');
+    await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
+  });
+
+  it('that finds no frame is exit 2; the last frame is looked for in ten seconds too', async () => {
+    install('ffmpeg', `echo "$*" >> ${folder}/calls`);
+    await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
+    install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');
+    expect(Buffer.from(await takeFrame('/a.mp4', 'last', signal)).toString()).toBe('png');
+  });
+
+  it('ends with the command', async () => {
+    install('ffmpeg', 'exec sleep 30');
+    const interruption = new AbortController();
+    const taking = takeFrame('/a.mp4', 'first', interruption.signal);
+    interruption.abort(new Error('interrupted'));
+    await expect(taking).rejects.toThrow('interrupted');
+  });
+});
+
+describe('ffprobe', () => {
+  it.each([
+    ['no JSON', 'nothing'],
+    ['no length', '{"streams":[],"format":{}}'],
+    ['the length 0', '{"streams":[],"format":{"duration":"0"}}'],
+    ['no streams', '{"format":{"duration":"4"}}'],
+  ])('that prints %s cannot read the file', async (_, text) => {
+    install('ffprobe', `echo '${text}'`);
+    await expect(probe('/a.mp4', [], signal)).rejects.toThrow('ffprobe cannot read /a.mp4');
+  });
+
+  it('gives the first stream of each kind, and the length', async () => {
+    const streams = ['audio', 'video', 'video'].map((codec_type, index) => ({ codec_type, index }));
+    install('ffprobe', `echo '${JSON.stringify({ streams, format: { duration: '4.5' } })}'`);
+    expect(await probe('/a.mp4', [], signal)).toEqual({ video: streams[1], audio: streams[0], seconds: 4.5 });
+  });
+});

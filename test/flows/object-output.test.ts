@@ -1,0 +1,207 @@
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import { deliverToObjects, localPath, ObjectSink, upload } from '../../src/flows/object-output.ts';
+import type { Job, JobEvent, JobFile } from '../../src/job.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps, jobWith } from './flow-deps.ts';
+
+type Deps = Awaited<ReturnType<typeof flowDeps>>;
+
+interface Scene {
+  deps: Deps;
+  /** What was asked of the store, and its objects. */
+  calls: string[];
+  objects: Set<string>;
+  /** Files that wait for an upload. */
+  left: () => string[];
+  job: (...events: JobEvent[]) => Promise<Job>;
+}
+
+async function scene(put?: () => Promise<void>): Promise<Scene> {
+  const [calls, objects] = [[] as string[], new Set<string>()];
+  const store: Partial<ObjectStore> = {
+    has: (url) => Promise.resolve(objects.has(url)),
+    checkFree: (url, force) => {
+      calls.push(`check ${url} ${force}`);
+      return Promise.reject(new MgwError('output_exists', 'It exists.'));
+    },
+    put: async (url, { path }, { force, earlier, onBegun }) => {
+      calls.push(`put ${url} ${readFileSync(path, 'utf8')} ${force} ${earlier?.length}`);
+      await onBegun?.({ id: 'u1', since: '2026-11-22T10:00:00.000Z' });
+      await put?.();
+      objects.add(url);
+    },
+  };
+  const deps = await flowDeps(freshFolder(), { objects: () => Promise.resolve(store as ObjectStore) });
+  const left = (): string[] => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []);
+  const job: Scene['job'] = (...events) =>
+    jobWith(deps.ledger, 'c', { type: 'accepted', handle: 'task_1' }, ...events);
+  return { deps, calls, objects, left, job };
+}
+
+const success = (results: number): JobEvent => ({
+  ...{ type: 'finished', state: 'succeeded', native_status: '', results },
+});
+const options = { force: false, deadline: { remainingMs: () => Infinity } };
+const fileAt = (path: string): JobFile => ({ path, bytes: 1, sha256: 'a'.repeat(64) });
+
+/** Saves files with these endings at a local path, as a download does. */
+function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
+  return (path) => {
+    const paths = endings.map((ending) => path.replace(/\.mp4$/, `${ending}.mp4`));
+    for (const each of paths) writeFileSync(each, 'x');
+    return Promise.resolve(paths.map(fileAt));
+  };
+}
+
+describe('results that are saved as objects', () => {
+  it('are one object of the name, or numbered ones, and no file is left', async () => {
+    const { deps, calls, left, job } = await scene();
+    const one = await job(success(1));
+    const saved = await deliverToObjects(one, 's3://m/a.mp4', options, deps, maker(''));
+    expect(saved).toEqual([fileAt('s3://m/a.mp4')]);
+    const two = await job(success(2));
+    const both = await deliverToObjects(
+      two,
+      's3://m/b.mp4',
+      { ...options, force: true },
+      deps,
+      maker('-1', '-2'),
+    );
+    expect(both.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4', 's3://m/b-2.mp4']);
+    const puts = ['a.mp4 x false', 'b-1.mp4 x true', 'b-2.mp4 x true'].map((each) => `put s3://m/${each} 0`);
+    expect([calls, left()]).toEqual([puts, []]);
+    const last = await deps.ledger.read(two.id);
+    expect(last?.files.map(({ path }) => path)).toEqual(['s3://m/b-1.mp4', 's3://m/b-2.mp4']);
+    expect(last?.record.uploads).toMatchObject([
+      { url: 's3://m/b-1.mp4', id: 'u1' },
+      { url: 's3://m/b-2.mp4' },
+    ]);
+  });
+
+  it('that an earlier run uploaded are not made again, and what it left is removed', async () => {
+    const { deps, objects, left, job } = await scene();
+    const urls = ['s3://m/b-1.mp4', 's3://m/b-2.mp4'];
+    const made = await job(success(2), ...urls.map((url): JobEvent => ({ type: 'file', file: fileAt(url) })));
+    for (const url of urls) objects.add(url);
+    const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
+    await maker('-1', '-2')(path);
+    const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
+    const saved = await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
+    expect([saved.map((file) => file.path), left()]).toEqual([urls, []]);
+    objects.delete('s3://m/b-2.mp4');
+    await expect(deliverToObjects(made, 's3://m/b.mp4', options, deps, never)).rejects.toThrow('made again');
+  });
+
+  it('of which only some were uploaded are made again', async () => {
+    const { deps, objects, job } = await scene();
+    objects.add('s3://m/b-1.mp4');
+    const made = await job(success(2), { type: 'file', file: fileAt('s3://m/b-1.mp4') });
+    expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
+  });
+
+  it('tell the store what earlier runs began, of the same object', async () => {
+    const { deps, calls, job } = await scene();
+    const since = '2026-11-22T10:00:00.000Z';
+    const began = ['s3://m/a.mp4', 's3://m/other.mp4'].map((url): JobEvent => ({
+      type: 'uploading',
+      url,
+      since,
+    }));
+    const made = await job(...began);
+    await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
+    expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
+  });
+});
+
+describe('an upload that fails', () => {
+  it.each<[string, MgwError, boolean]>([
+    ['for the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true],
+    ['for another object', new MgwError('output_exists', 'It exists.'), true],
+    ['for the disk', new MgwError('local_io', 'No space.'), false],
+  ])(
+    '%s keeps the file, which was paid for, and names the command that uploads it',
+    async (_, thrown, isNamed) => {
+      const { deps, left, job } = await scene(() => Promise.reject(thrown));
+      const made = await job(success(1));
+      const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
+      writeFileSync(path, 'x');
+      const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force: true }, deps);
+      const error: unknown = await failing.catch((reason: unknown) => reason);
+      expect(error).toMatchObject({
+        ...{
+          code: thrown.code,
+          exitCode: thrown.exitCode,
+          charged: 'yes',
+          retry: 'resume',
+          job: { id: made.id },
+        },
+        next: ['mgw', 'jobs', 'fetch', made.id, '-o', 's3://m/a.mp4', '--force'],
+      });
+      expect((error as Error).message.includes(path)).toBe(isNamed);
+      expect(left()).toEqual([path.slice(deps.uploadFolder.length + 1)]);
+    },
+  );
+
+  it('for an unknown reason fails with it', async () => {
+    const bug = new Error('bug');
+    const { deps, job } = await scene(() => Promise.reject(bug));
+    const made = await job(success(1));
+    await expect(deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''))).rejects.toBe(bug);
+  });
+});
+
+it('the folder of uploads must be usable, before anything is paid', async () => {
+  const { deps } = await scene();
+  writeFileSync(deps.uploadFolder, '');
+  await expect(localPath('x-', 's3://m/a.mp4', deps)).rejects.toMatchObject({
+    code: 'local_io',
+    charged: 'no',
+  });
+});
+
+it('the local path of a result depends on its URL alone, and keeps the extension', async () => {
+  const { deps } = await scene();
+  const path = await localPath('x-', 's3://m/a.mp4', deps);
+  expect([path, path.endsWith('.mp4')]).toEqual([await localPath('x-', 's3://m/a.mp4', deps), true]);
+  expect(await localPath('x-', 's3://n/a.mp4', deps)).not.toBe(path);
+  mkdirSync(join(deps.uploadFolder, 'copy-a.part.json'));
+  await localPath('x-', 's3://m/a.mp4', deps);
+});
+
+describe('speech that is saved as an object', () => {
+  const sinkAt = (deps: Deps, url: string, force = false): ObjectSink =>
+    new ObjectSink(url, force, deps, { target: join(deps.uploadFolder, 'speech.mp3'), mime: 'audio/mpeg' });
+
+  it('is refused before it is paid if the object exists', async () => {
+    const { deps, calls } = await scene();
+    await localPath('x-', 's3://m/a.mp3', deps);
+    for (const force of [false, true])
+      await expect(sinkAt(deps, 's3://m/a.mp3', force).open()).rejects.toMatchObject({
+        code: 'output_exists',
+      });
+    expect(calls).toEqual(['check s3://m/a.mp3 false', 'check s3://m/a.mp3 true']);
+  });
+
+  it('is the object of its job that the store has, whatever its id', async () => {
+    const { deps, objects } = await scene();
+    const urls = [
+      's3://m/job_1.mp3',
+      's3://m/job_2.mp3',
+      's3://n/job_3.mp3',
+      's3://m/job_4.wav',
+      '/m/job_5.mp3',
+    ];
+    const files = urls.map(fileAt);
+    const recovered = async (url: string): Promise<string | undefined> =>
+      (await sinkAt(deps, url).recover(files))?.file?.path;
+    expect(await recovered('s3://m/{id}.mp3')).toBeUndefined();
+    for (const url of urls.slice(1)) objects.add(url);
+    expect(await recovered('s3://m/{id}.mp3')).toBe('s3://m/job_2.mp3');
+    expect(await recovered('s3://m/job_4.wav')).toBe('s3://m/job_4.wav');
+    expect(await recovered('s3://m/job_1.mp3')).toBeUndefined();
+  });
+});

@@ -1,0 +1,103 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MgwError } from '../../src/errors.ts';
+import { submitVideo, videoOrder, type VideoSubmission } from '../../src/flows/submit-video.ts';
+import type { FlowDeps } from '../../src/flows/settings.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
+import { a } from '../../src/protocols/a/protocol.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import type { Protocol } from '../../src/protocols/protocol.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps } from './flow-deps.ts';
+
+const bodyOfC = { model: 'vendor-h3', prompt: 'a boat' };
+const bodyOfA = { model: 'veo-3', instances: [{ prompt: 'a boat' }], parameters: { sampleCount: 2 } };
+const wish = (more: Partial<VideoSubmission>): VideoSubmission => ({
+  ...{ ask: 'file', force: false, fresh: false, sidecar: false },
+  ...{ deadline: { remainingMs: () => Infinity }, ...more },
+});
+const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
+  const body = protocol === a ? bodyOfA : bodyOfC;
+  return { protocol, body, asked: body, exchange: protocol.submission(body) };
+};
+
+/** Checks the places of a video before it is paid for. */
+async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
+  const asked: string[] = [];
+  const store: Partial<ObjectStore> = {
+    checkFree: (url, force) => {
+      asked.push(`${url} ${force}`);
+      return Promise.resolve();
+    },
+  };
+  const deps = { objects: () => Promise.resolve(store as ObjectStore) };
+  await videoOrder(videoOf(protocol), wish(more), deps).beforeSending?.();
+  return asked;
+}
+
+describe('before a video is paid for', () => {
+  it('its objects must be free, each of several, and have no sidecar', async () => {
+    const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
+    expect(await check({ target })).toEqual(['s3://m/a.mp4 false']);
+    expect(await check({ target, force: true }, a)).toEqual(['s3://m/a-1.mp4 true', 's3://m/a-2.mp4 true']);
+    await expect(check({ target, sidecar: true })).rejects.toMatchObject({ code: 'usage' });
+  });
+
+  it('its file and its sidecar must be free, in the folder that is made for it', async () => {
+    const folder = freshFolder();
+    const path = join(folder, 'a.mp4');
+    const target = { kind: 'file', path } as const;
+    await check({});
+    await check({ target: { kind: 'stdout' } });
+    await check({ target, sidecar: true });
+    writeFileSync(`${path}.json`, '');
+    await check({ target });
+    await expect(check({ target, sidecar: true })).rejects.toMatchObject({ code: 'output_exists' });
+    writeFileSync(path, '');
+    await expect(check({ target })).rejects.toMatchObject({ code: 'output_exists', charged: 'no' });
+    await check({ target, force: true });
+    const made: string[] = [];
+    const makeFolder = (of: string): Promise<void> => Promise.resolve(void made.push(of));
+    await expect(check({ target, makeFolder })).rejects.toMatchObject({ code: 'output_exists' });
+    const own = { kind: 'file', path: join(folder, '{job}', 'a.mp4') } as const;
+    await check({ target: own, makeFolder });
+    expect(made).toEqual([path]);
+  });
+});
+
+describe('after a video was accepted', () => {
+  const submit = async (makeFolder: (path: string) => Promise<void>, path: string): Promise<unknown> => {
+    const client = {
+      exchange: async (_: unknown, options: { onConnected?: () => Promise<void> }) => {
+        await options.onConnected?.();
+        return { status: 200, headers: {}, text: '{"task_id":"task_1","status":"queued"}', complete: true };
+      },
+    } as unknown as GatewayClient;
+    const deps: FlowDeps = await flowDeps(freshFolder(), { client });
+    const target = { kind: 'file', path } as const;
+    const wanted = wish({ ask: 'accept', target, makeFolder });
+    return submitVideo(videoOf(c), wanted, deps).catch((error: unknown) => error);
+  };
+
+  it('its folder is named by the job', async () => {
+    const [folder, made] = [freshFolder(), [] as string[]];
+    const ran = await submit(
+      (path) => Promise.resolve(void made.push(path)),
+      join(folder, '{job}/{job}.mp4'),
+    );
+    const { job } = ran as { job: { id: string } };
+    expect(made).toEqual([join(folder, `${job.id}/${job.id}.mp4`)]);
+    expect(existsSync(join(folder, job.id))).toBe(false);
+  });
+
+  it('a folder that cannot be made is exit 10 with the command that saves it elsewhere', async () => {
+    const failing = new MgwError('local_io', 'No space.');
+    const error = (await submit(() => Promise.reject(failing), '/x/{job}.mp4')) as MgwError;
+    expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'resume' });
+    expect(error.next).toEqual(['mgw', 'video', 'c', 'fetch', error.job?.id, '-o', './']);
+    const bug = new Error('bug');
+    expect(await submit(() => Promise.reject(bug), '/x/{job}.mp4')).toBe(bug);
+  });
+});
