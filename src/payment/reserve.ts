@@ -142,18 +142,23 @@ function shortfallOf(
 ): BudgetShortfall {
   const held = add(spent, reserved);
   const most = limit?.amount ?? zero;
-  const left = compare(held, most) < 0 ? subtract(most, held) : zero;
   return {
     name,
     ...(limit !== undefined && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(left),
+    left: formatDecimal(excess(most, held)),
     ...(amount !== undefined && {
       cost_at_most: formatDecimal(amount),
-      exceeded_by: formatDecimal(subtract(add(held, amount), most)),
+      // Another process may have released an amount since this one was refused.
+      exceeded_by: formatDecimal(excess(add(held, amount), most)),
     }),
   };
+}
+
+// By how much an amount is above another; 0 if it is not.
+function excess(amount: Decimal, other: Decimal): Decimal {
+  return compare(amount, other) > 0 ? subtract(amount, other) : zero;
 }
 
 function capital(text: string): string {

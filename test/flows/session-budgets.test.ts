@@ -1,0 +1,151 @@
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { budgetPath } from '../../src/budget/file-budget.ts';
+import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import {
+  budgetsWithReservations,
+  configuredAllowance,
+  remaindersFor,
+  withBudget,
+} from '../../src/flows/budgets.ts';
+import { withinDeadline } from '../../src/flows/session.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps, sessionIn } from './flow-deps.ts';
+
+const owner = deadOwner();
+const limit = { amount: decimalOf(5) };
+
+describe('the budgets in which a job has an open reservation', () => {
+  it('are opened once each; one that is damaged is left out', async () => {
+    const state = freshFolder();
+    const session = sessionIn(state);
+    const opened: string[] = [];
+    const counting = {
+      ...session,
+      budget: (...[kind, name]: Parameters<typeof session.budget>) => {
+        opened.push(`${kind} ${name}`);
+        return session.budget(kind, name);
+      },
+    };
+    const reserve = async (
+      kind: 'standing' | 'command' | 'batch',
+      name: string,
+      id: string,
+    ): Promise<void> => {
+      const budget = await session.budget(kind, name);
+      await budget.setLimit(limit);
+      await budget.reserve({ id, amount: decimalOf(1), owner });
+    };
+    await reserve('standing', 'clips', 'job_1.a');
+    await reserve('standing', 'clips', 'job_1.b');
+    await reserve('command', 'clips', 'job_1.c');
+    await reserve('batch', 'films', 'job_2.a');
+    await reserve('batch', 'kept', 'job_1.d');
+    await (await session.budget('batch', 'kept')).keep('job_1.d');
+    writeFileSync(budgetPath(state, 'batch', 'broken'), '{"v":1}"}\n');
+    const budgetsOf = await budgetsWithReservations(counting);
+    expect(opened).toEqual([]);
+    expect(await budgetsOf('job_1')).toHaveLength(2);
+    expect(await budgetsOf('job_1')).toHaveLength(2);
+    expect(await budgetsOf('job_3')).toEqual([]);
+    expect(opened).toEqual(['standing clips', 'command clips']);
+    expect(await budgetsOf('job_2')).toHaveLength(1);
+    const unreadable = budgetPath(state, 'batch', 'folder');
+    mkdirSync(unreadable);
+    await expect((await budgetsWithReservations(session))('job_1')).rejects.toMatchObject({ code: 'EISDIR' });
+  });
+});
+
+describe('the standing budget', () => {
+  it('of --budget-name or the profile must have a limit', async () => {
+    const session = sessionIn(freshFolder(), {});
+    const settings = await session.settings();
+    const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
+    const chosen = (source: 'flag' | 'profile', sandbox = false): typeof settings => ({
+      ...settings,
+      budget: { value: 'clips', source },
+      sandbox: { ...settings.sandbox, value: sandbox },
+    });
+    expect(await configuredAllowance(settings, open)).toEqual([]);
+    const missing = { code: 'usage', next: ['mgw', 'budget', 'set', 'clips', 'AMOUNT'] };
+    await expect(configuredAllowance(chosen('flag'), open)).rejects.toMatchObject(missing);
+    await expect(configuredAllowance(chosen('profile'), open)).rejects.toMatchObject(missing);
+    await expect(configuredAllowance(chosen('flag', true), open)).rejects.toMatchObject(missing);
+    expect(await configuredAllowance(chosen('profile', true), open)).toEqual([]);
+    await (await open('clips')).setLimit(limit);
+    expect(await configuredAllowance(chosen('flag'), open)).toMatchObject([
+      { name: 'clips', label: 'the budget clips', raise: ['mgw', 'budget', 'set', 'clips'] },
+    ]);
+  });
+});
+
+describe('what a batch may still spend', () => {
+  const remainders = async (
+    amount: string | undefined,
+    name: string | undefined,
+    prepare: (session: ReturnType<typeof sessionIn>) => Promise<void> = () => Promise.resolve(),
+  ): Promise<[string[], string]> => {
+    const state = freshFolder();
+    const session = sessionIn(state);
+    const settings = await session.settings();
+    await prepare(session);
+    const chosen = { ...settings, budget: { value: name, source: 'flag' as const } };
+    const found = await remaindersFor(
+      { ...session, settings: () => Promise.resolve(chosen) },
+      'films',
+      amount,
+    );
+    const shown = found.map(
+      ({ label, left, limit: of }) => `${label}: ${formatDecimal(left)} of ${formatDecimal(of)}`,
+    );
+    return [shown, state];
+  };
+
+  it('is that of its own budget and of the standing one, and creates none', async () => {
+    const [none, state] = await remainders('3', 'clips');
+    expect(none).toEqual(['the budget of the batch films: 3 of 3']);
+    expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
+    expect((await remainders(undefined, undefined))[0]).toEqual([]);
+    const [used] = await remainders('3', 'clips', async (session) => {
+      for (const [kind, name] of [
+        ['standing', 'clips'],
+        ['batch', 'films'],
+      ] as const) {
+        const budget = await session.budget(kind, name);
+        await budget.setLimit(limit);
+        for (const id of ['a', 'b']) await budget.reserve({ id, amount: decimalOf(2), owner });
+        await budget.keep('a');
+      }
+    });
+    expect(used).toEqual(['the budget clips: 1 of 5', 'the budget of the batch films: 0 of 3']);
+  });
+});
+
+it('a command or batch pays under its own budget too, if it has one', async () => {
+  const session = sessionIn(freshFolder());
+  const standing = [
+    { name: 'clips', label: 'the budget clips', budget: await session.budget('standing', 'clips') },
+  ];
+  const deps = await flowDeps(freshFolder(), {
+    allowances: () => Promise.resolve(standing),
+    openBudget: (kind, name) => session.budget(kind, name),
+  });
+  expect(await (await withBudget(deps, 'command', 'f', undefined)).allowances()).toBe(standing);
+  expect(await (await withBudget(deps, 'command', 'f', '1.5')).allowances()).toMatchObject([
+    { name: 'clips' },
+    { name: '--budget', label: 'the budget of this command', limit: { amount: { digits: 15n } } },
+  ]);
+  expect(await (await withBudget(deps, 'batch', 'films', '2')).allowances()).toMatchObject([
+    { name: 'clips' },
+    { name: 'batch films', label: 'the budget of the batch films' },
+  ]);
+});
+
+it('a session within a deadline has it, and so has its client', async () => {
+  const deadline = { remainingMs: () => 7 };
+  const within = withinDeadline(sessionIn(freshFolder()), deadline);
+  expect(await within.deadline()).toBe(deadline);
+  expect((await within.client()).deadline).toBe(deadline);
+});

@@ -1,0 +1,154 @@
+import { describe, expect, it } from 'vitest';
+import { removableInputs, removeInputs, uploadedInputs } from '../../src/flows/uploaded-inputs.ts';
+import type { JobEvent } from '../../src/job.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
+import type { Store, UploadedInput } from '../../src/store/store.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { freshFolder } from '../support/servers.ts';
+import { sessionIn } from './flow-deps.ts';
+
+const nameOf = (letter: string, extension = 'png'): string => `sha256:${letter.repeat(64)}.${extension}`;
+const [a, b, c, film] = [nameOf('a'), nameOf('b'), nameOf('c'), nameOf('d', 'mp4')];
+const old = '2020-01-01T00:00:00.000Z';
+const now = '2026-01-01T00:00:00.000Z';
+const fileOf = (name: string, uploaded_at = old): UploadedInput => ({
+  name,
+  url: `s3://m/${name}`,
+  bytes: 1,
+  uploaded_at,
+});
+
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const rejected: JobEvent = { type: 'rejected', error: { code: 'auth', message: '' } };
+
+let at = 1_795_000_000_000;
+
+async function use(ledger: Ledger, request: unknown, ...events: JobEvent[]): Promise<string> {
+  const id = await ledger.newId((at += 1));
+  const prepared = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: '', account: '' } as const;
+  await ledger.create(id, [{ ...prepared, request } as JobEvent, ...events]);
+  return id;
+}
+
+/** A session whose store has these files, and the names that were removed from it. */
+function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionIn>; gone: string[] } {
+  const gone: string[] = [];
+  const uploads: Store['uploads'] = {
+    list: () => Promise.resolve(files),
+    remove: (name) => Promise.resolve(void gone.push(name)),
+  };
+  const store = { uploads } as Partial<Store> as Store;
+  return { session: sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) }), gone };
+}
+
+const before = Date.parse('2025-01-01T00:00:00Z');
+const options = { before, queued: () => Promise.resolve([] as string[]) };
+
+it('each uploaded file has the jobs that use it, also for a frame, the oldest first', async () => {
+  const { session } = scene(fileOf(a), fileOf(film), fileOf(b));
+  const ledger = await session.ledger();
+  const one = await use(ledger, { image: a }, accepted);
+  const two = await use(ledger, { image: a, last_frame_image_url: `${film}#last`, prompt: 'x' }, rejected);
+  const found = await uploadedInputs(session);
+  expect(found.map(({ name, jobs }) => [name, jobs])).toEqual([
+    [a, [one, two]],
+    [film, [two]],
+    [b, []],
+  ]);
+});
+
+describe('an uploaded file', () => {
+  const keptFor = async (
+    ...jobs: Parameters<typeof use> extends [Ledger, ...infer More] ? More[] : never
+  ): Promise<object> => {
+    const { session } = scene(fileOf(a), fileOf(c, now));
+    const ledger = await session.ledger();
+    for (const job of jobs) await use(ledger, ...job);
+    const { removed, kept } = await removableInputs(session, options);
+    return { removed: removed.map(({ name }) => name), ...kept };
+  };
+  const free = { removed: [a], newer: 1, job: 0, queue: 0 };
+  const needed = { removed: [], newer: 1, job: 1, queue: 0 };
+  const began = (owner: ReturnType<typeof currentOwner>): JobEvent => ({
+    ...{ type: 'began', run: 'r', owner, command: 'submit', ask: 'accept' },
+  });
+
+  it.each<[string, Parameters<typeof keptFor>, object]>([
+    ['that no job names is removable', [], free],
+    ['of a job that has ended too', [[{ image: a }, rejected]], free],
+    ['of an open job is not', [[{ image: a }, accepted]], needed],
+    ['of a job that was never sent is not', [[{ image: a }]], needed],
+    [
+      'of a rejected job whose run is alive is not',
+      [[{ image: a }, began(currentOwner()), rejected]],
+      needed,
+    ],
+    ['of a rejected job whose run is dead is', [[{ image: a }, began(deadOwner()), rejected]], free],
+  ])('%s', async (_, jobs, expected) => {
+    expect(await keptFor(...jobs)).toEqual(expected);
+  });
+
+  it('is kept if the body of an open job is not in its record, or the record is damaged', async () => {
+    for (const isDamaged of [false, true]) {
+      const { session } = scene(fileOf(a));
+      const ledger = await session.ledger();
+      const prepared = {
+        type: 'prepared',
+        protocol: 'c',
+        base_url: '',
+        fingerprint: '',
+        account: '',
+      } as const;
+      const id = await ledger.newId((at += 1));
+      await ledger.create(id, [
+        { ...prepared, ...(!isDamaged && { elided: true }) },
+        ...(isDamaged ? [undefined] : []),
+      ]);
+      expect((await removableInputs(session, options)).kept).toEqual({ newer: 0, job: 1, queue: 0 });
+    }
+  });
+
+  it('is kept if it may be a frame of an open job, or a row in the queue names it', async () => {
+    const { session } = scene(fileOf(a), fileOf(b), fileOf(nameOf('e', 'jpg')), fileOf(film));
+    const ledger = await session.ledger();
+    await use(ledger, { image: b }, rejected);
+    await use(ledger, { image: `${film}#first` }, accepted);
+    const queued = (): Promise<string[]> => Promise.resolve([nameOf('e', 'jpg')]);
+    const { removed, kept } = await removableInputs(session, { before, queued });
+    expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
+  });
+
+  it('is removed, unless a job has begun to use it since', async () => {
+    const { session, gone } = scene(fileOf(a), fileOf(b));
+    const ledger = await session.ledger();
+    const ids: Ledger['ids'] = async () => {
+      const known = await ledger.ids();
+      if (known.length === 0 && gone.length === 0) await use(ledger, { image: b }, accepted);
+      return known;
+    };
+    let asked = 0;
+    const racing = {
+      ...session,
+      ledger: () =>
+        Promise.resolve({
+          ...ledger,
+          ids: () => ((asked += 1) < 3 ? ledger.ids() : ids().then(() => ledger.ids())),
+        }),
+    };
+    const { removed, kept } = await removeInputs(racing, options);
+    expect([removed.map(({ name }) => name), gone, kept]).toEqual([[a], [a], { newer: 0, job: 1, queue: 0 }]);
+  });
+
+  it.each([
+    ['there is no store', undefined, 'usage'],
+    ['it is a program', {}, 'config'],
+  ])('cannot be listed if %s', async (_, store, code) => {
+    const session = sessionIn(
+      freshFolder(),
+      {},
+      { store: () => Promise.resolve(store as Store | undefined) },
+    );
+    await expect(uploadedInputs(session)).rejects.toMatchObject({ code });
+  });
+});

@@ -1,0 +1,78 @@
+import { expect, it } from 'vitest';
+import type { Failure } from '../../src/exchange.ts';
+import { interrupted, notAccepted, tooLong, unsentError } from '../../src/payment/errors.ts';
+import { StreamedCall } from '../../src/payment/streamed-call.ts';
+import type { CallOptions, GatewayClient, StreamedReply } from '../../src/http/client.ts';
+
+const failure: Failure = { code: 'rate_limited', message: 'busy', requestId: 'r1' };
+
+it.each([
+  ['rejected', 'auth', 1, 3, 'no', 'never', 'busy'],
+  ['rejected', 'invalid_request', 1, 4, 'no', 'never', 'busy'],
+  ['unknown', 'server_error', 1, 7, 'maybe', 'never', 'busy. The gateway may'],
+  ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 try: busy'],
+  ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 tries: busy'],
+] as const)(
+  'a payment that is %s (%s) after %i tries is exit %i',
+  (kind, code, tries, exitCode, charged, retry, words) => {
+    const error = notAccepted({ kind, failure: { ...failure, code } }, tries);
+    expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
+    expect(error.code).toBe(kind === 'unknown' ? 'submit_unknown' : code);
+    expect(error.message.startsWith(words)).toBe(true);
+  },
+);
+
+it('says when to try again, if the gateway did', () => {
+  const { message } = notAccepted({ kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } }, 1);
+  expect(message).toMatch(/^Not accepted after 1 try: busy\..*7/);
+});
+
+it.each([
+  ['SIGTERM', 'no', 143, 'safe'],
+  ['SIGINT', 'maybe', 130, 'resume'],
+] as const)('%s with charged %s is exit %i', (reason, charged, exitCode, retry) => {
+  const error = interrupted(AbortSignal.abort(reason), charged);
+  expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
+});
+
+it('an attempt that was not sent, or would come too late, is exit 6', () => {
+  const cause = new Error('x');
+  expect(unsentError('no route', cause)).toMatchObject({
+    ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },
+  });
+  expect(tooLong('busy', 'rate_limited', 0)).toMatchObject({
+    ...{ code: 'rate_limited', exitCode: 6, retry: 'safe' },
+    message: expect.stringContaining('1970-01-01T00:00:00.000Z') as string,
+  });
+  expect(tooLong('busy', 'rate_limited', Infinity).message).toContain('+275760-09-13');
+});
+
+it.each([
+  [199, true],
+  [200, false],
+  [299, false],
+  [300, true],
+  [429, true],
+])('the body of status %i is read before the stream begins: %s', async (status, isRead) => {
+  let [isClosed, given] = [false, {} as CallOptions];
+  const answer = {
+    ...{ status, headers: { a: 'b' } },
+    body: (async function* () {
+      yield await Promise.resolve(new TextEncoder().encode('{"error":1}'));
+    })(),
+    close: () => (isClosed = true),
+  } as unknown as StreamedReply;
+  const client = {
+    stream: (_: unknown, options: CallOptions) => {
+      given = options;
+      return Promise.resolve(answer);
+    },
+  } as unknown as GatewayClient;
+  const call = new StreamedCall(1000, { remainingMs: () => Infinity }, 7);
+  const request = { method: 'POST', path: '/', headers: {} } as const;
+  const reply = await call.send(client, request, { timeoutMs: 5 } as CallOptions);
+  const read = { text: '{"error":1}', complete: true };
+  expect(reply).toEqual({ status, headers: { a: 'b' }, ...(isRead ? read : { text: '', complete: false }) });
+  expect([call.stream, isClosed]).toEqual([isRead ? undefined : answer, isRead]);
+  expect(given).toMatchObject({ timeoutMs: 5, maxBuffered: 7 });
+});

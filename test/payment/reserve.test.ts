@@ -1,0 +1,156 @@
+import { describe, expect, it } from 'vitest';
+import type { Budget, BudgetState, ChargeOutcome, Decision, Limit } from '../../src/budget/budget.ts';
+import { decimalOf, parseDecimal } from '../../src/decimal.ts';
+import { MgwError } from '../../src/errors.ts';
+import { reserve, type Allowance, type Purchase, type Reservation } from '../../src/payment/reserve.ts';
+import { deadOwner } from '../jobs/harness.ts';
+import { leaseOf } from '../support/lease.ts';
+
+const owner = deadOwner();
+const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState => ({
+  ...{ limit, spent: decimalOf(spent), reserved: decimalOf(reserved) },
+});
+
+/** A budget that decides so, and what it was told. */
+function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
+  const told: string[] = [];
+  const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));
+  const budget: Partial<Budget> = {
+    reserve: async (charge, limit) => {
+      await note(`reserve ${charge.id.replace(/\.\w{8}$/, '')} ${limit === undefined ? 'its own' : 'given'}`);
+      expect(charge.owner).toBe(owner);
+      if (decision instanceof Error) throw decision;
+      return decision;
+    },
+    keep: (id) => note(`keep ${id.slice(0, 5)}`),
+    release: (id) => note(`release ${id.slice(0, 5)}`),
+    state: () => Promise.resolve(state),
+  };
+  return { budget: budget as Budget, told };
+}
+
+const fits: Decision = { fits: true };
+const purchase: Purchase = { name: 'job_1', what: 'a boat', cost: { at_most: '0.4' } };
+const notes: string[] = [];
+const ask = (allowances: Allowance[], of: Purchase = purchase): Promise<Reservation> =>
+  reserve(of, allowances, leaseOf(owner), (text) => void notes.push(text));
+const named = (name: string, budget: Budget, more: Partial<Allowance> = {}): Allowance => ({
+  ...{ name, label: `the budget ${name}`, budget, ...more },
+});
+
+async function refusal(asking: Promise<unknown>): Promise<MgwError> {
+  const error: unknown = await asking.catch((reason: unknown) => reason);
+  if (error instanceof MgwError) return error;
+  throw new Error('it was not refused', { cause: error });
+}
+
+describe('a reservation', () => {
+  it.each<[ChargeOutcome, string[]]>([
+    ['accepted', ['keep job_1']],
+    ['none', ['release job_1']],
+    ['open', []],
+  ])('of a payment whose outcome is %s is settled in every budget', async (outcome, settled) => {
+    const [one, other] = [budgetOf(fits), budgetOf(fits)];
+    const limit = { amount: decimalOf(9) };
+    const { money, settle } = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
+    expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'] });
+    expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
+    await settle(outcome);
+    expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
+    expect(other.told).toEqual(['reserve job_1 given', ...settled]);
+  });
+
+  it('needs no budget, and then no price and no lease', async () => {
+    const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
+    const { money, settle } = await reserve({ name: 'j', what: 'x' }, [], noLease, () => undefined);
+    expect(money).toEqual({ cost: undefined });
+    await settle('accepted');
+  });
+
+  it('is in all budgets or in none', async () => {
+    for (const last of [budgetOf({ fits: false, state: stateOf(1, 0) }), budgetOf(new Error('disk'))]) {
+      const first = budgetOf(fits);
+      await expect(ask([named('a', first.budget), named('b', last.budget)])).rejects.toThrow();
+      expect(first.told).toEqual(['reserve job_1 its own', 'release job_1']);
+      expect(last.told).toEqual(['reserve job_1 its own']);
+    }
+  });
+
+  it('that cannot be settled is noted, and the payment goes on', async () => {
+    const { budget } = budgetOf(fits);
+    budget.keep = () => Promise.reject(new Error('disk full'));
+    const other = budgetOf(fits);
+    const { settle } = await ask([named('a', budget), named('b', other.budget)]);
+    notes.splice(0);
+    await settle('accepted');
+    expect(notes).toMatchObject([
+      expect.stringMatching(/0\.4 could not be recorded in the budget a: disk full/),
+    ]);
+    expect(other.told.at(-1)).toBe('keep job_1');
+  });
+});
+
+describe('a payment that does not fit', () => {
+  const raise = ['mgw', 'budget', 'set', 'a'];
+  const limit = { amount: decimalOf(1) };
+  const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
+    refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
+
+  it('names what would do, and the command that raises the limit', async () => {
+    const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raise });
+    expect(error).toMatchObject({
+      ...{ code: 'budget', exitCode: 12, charged: 'no', retry: 'safe' },
+      next: [...raise, '3.4', '--per', 'day'],
+      budget: {
+        ...{ name: 'a', limit: '3', per: 'day', spent: '1', reserved: '2', left: '0' },
+        ...{ cost_at_most: '0.4', exceeded_by: '0.4' },
+      },
+    });
+    expect(error.message).toMatch(
+      /^The budget a of 3 a day is too low: .* 0\.4 credits, and 0 is left \(1 spent, 2 reserved/,
+    );
+    expect((await refused(stateOf(0, 0, limit), { raise })).message).toMatch(
+      /up to 0\.4 credits\. Nothing was sent/,
+    );
+    expect((await refused(stateOf(1, 0, limit), { raise })).next).toEqual([...raise, '1.4']);
+  });
+
+  it('although it would by now is refused all the same: another process has released an amount', async () => {
+    const { budget } = await refused(stateOf(0, 0, limit), { raise });
+    expect(budget).toMatchObject({ left: '1', cost_at_most: '0.4', exceeded_by: '0' });
+  });
+
+  it('under --budget names the flag', async () => {
+    const error = await refused(stateOf(0, 1), { limit }, { ...purchase, currency: 'USD' });
+    expect(error.message).toMatch(
+      /^--budget 1 is too low: .* 0\.4 USD, and 0 is left .* --budget 1\.4 would allow it\.$/,
+    );
+    expect(error).toMatchObject({
+      next: ['mgw', 'spend', '--by', 'budget'],
+      budget: { limit: '1', left: '0' },
+    });
+  });
+
+  it('under a budget without a limit names the command that sets one', async () => {
+    const error = await refused(stateOf(0, 0), { raise });
+    expect(error.message).toBe('The budget a has no limit any more. Nothing was sent.');
+    expect([error.next, error.budget?.limit, error.budget?.exceeded_by]).toEqual([
+      [...raise, '0.4'],
+      undefined,
+      '0.4',
+    ]);
+    expect((await refused(stateOf(0, 0))).next).toBeUndefined();
+  });
+
+  it('may have no price', async () => {
+    const { budget } = budgetOf(fits, stateOf(1, 0, { amount: parseDecimal('1.5') }));
+    const of = { name: 'j', what: 'a boat' };
+    const priceCommand = ['mgw', 'config', 'set', 'prices.c.m', 'second=AMOUNT'];
+    const error = await refusal(ask([named('a', budget)], { ...of, priceCommand }));
+    expect(error).toMatchObject({ code: 'budget', next: priceCommand, budget: { left: '0.5', spent: '1' } });
+    expect(error.message).toContain('the budget a (0.5 credits left). Nothing was sent. Set the price');
+    expect('cost_at_most' in (error.budget ?? {})).toBe(false);
+    const fixed = await refusal(ask([named('a', budget)], of));
+    expect([fixed.next, fixed.message.includes('without a budget')]).toEqual([undefined, true]);
+  });
+});
