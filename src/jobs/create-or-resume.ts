@@ -208,7 +208,7 @@ export async function findEarlier(
   before ??= new Set(jobs.filter((job) => isDelivered(job, deps.startedAt)).map(({ id }) => id));
   let secondTakeOf: Job | undefined;
   for (const found of jobs) {
-    const job = order.fresh ? found : await withReadReply(found, order, deps.ledger);
+    const job = await withReadReply(found, order, deps.ledger);
     const isNewest = secondTakeOf === undefined;
     const about = order.fresh ? undefined : doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };

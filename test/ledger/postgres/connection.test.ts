@@ -5,7 +5,7 @@ import { createSecureContext, TLSSocket } from 'node:tls';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../../src/config/resolve.ts';
 import { sharedLedger } from '../../../src/flows/settings.ts';
-import { Database } from '../../../src/ledger/postgres/database.ts';
+import { Database, DatabaseLost } from '../../../src/ledger/postgres/database.ts';
 import { tlsOptions, tlsWarning } from '../../../src/ledger/postgres/tls.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { type Authority, type Certificate, newAuthority, selfSigned } from '../../support/certificates.ts';
@@ -154,6 +154,15 @@ describe('TLS to the database', () => {
     expect(sent()).toContain('mgw');
     expect(sent()).not.toContain('hunter2');
   });
+});
+
+it('a database that is gone or refuses mgw is no pool without transactions', async () => {
+  const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
+  await expect(gone.knowsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
+  const { port } = await listen((socket) => socket.write(authentication(3)));
+  const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
+  await expect(refusing.knowsTransactions()).rejects.toMatchObject({ code: 'config' });
+  await Promise.all([gone.close(), refusing.close()]);
 });
 
 const dayMs = 86_400_000;

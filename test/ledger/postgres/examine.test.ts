@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import { Database } from '../../../src/ledger/postgres/database.ts';
-import { examineLedger, makeLedger } from '../../../src/ledger/postgres/examine.ts';
+import { dropLedger, examineLedger, makeLedger } from '../../../src/ledger/postgres/examine.ts';
 import { openPostgresLedger } from '../../../src/ledger/postgres/postgres-ledger.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
@@ -39,6 +39,18 @@ describePostgres('the look at a database', (newPlace) => {
     const refusal = { code: 'config', message: expect.stringContaining(text) as string };
     await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
     await expect(makeLedger(url)).rejects.toMatchObject(refusal);
+  });
+
+  it('refuses a schema without tables or without an identity, and names the command that makes them', async () => {
+    const place = await newPlace();
+    const url = parseStateUrl(place.server.url(place.database));
+    const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
+    await makeLedger(url);
+    await place.server.query('DELETE FROM mgw.meta', place.database);
+    await expect(examineLedger(url, () => now)).rejects.toMatchObject(missing);
+    await dropLedger(url);
+    await expect(examineLedger(url, () => now)).rejects.toMatchObject(missing);
+    expect((await makeLedger(url)).version).toBe(2);
   });
 
   it('refuses an encoding that cannot hold every text', async () => {

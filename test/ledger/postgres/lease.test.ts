@@ -2,6 +2,7 @@ import { expect, it } from 'vitest';
 import type { Owner } from '../../../src/job.ts';
 import type { Database } from '../../../src/ledger/postgres/database.ts';
 import { LeaseKeeper } from '../../../src/ledger/postgres/lease-keeper.ts';
+import { deadOwner } from '../../jobs/harness.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
@@ -142,6 +143,15 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).not.toBe('');
     await place.server.query('UPDATE mgw.leases SET until = clock_timestamp()', place.database);
     expect(await lifeOf(afar)).toBe('dead');
+    expect(await untilOf(place)).toBe('');
+  });
+
+  it('is ended at once if its process is shown to be dead on this machine', async () => {
+    const place = await newPlace();
+    const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
+    const { lease = '', instance } = (await one.keeper.lease()).owner;
+    const dead: Owner = { ...deadOwner(), lease, instance };
+    expect((await other.keeper.livesOf([dead]))(dead)).toBe('dead');
     expect(await untilOf(place)).toBe('');
   });
 

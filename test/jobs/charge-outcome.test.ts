@@ -1,0 +1,172 @@
+import { describe, expect, it } from 'vitest';
+import type { Budget, ChargeOutcome, OutcomeOf, Reservation } from '../../src/budget/budget.ts';
+import { decimalOf } from '../../src/decimal.ts';
+import type { Job, JobEvent, Life, RecordedEvent } from '../../src/job.ts';
+import {
+  abandonClaim,
+  attemptClaim,
+  chargeOutcome,
+  jobOfReservation,
+  nextAttempt,
+  settleRemoved,
+} from '../../src/jobs/charge-outcome.ts';
+import { foldJob } from '../../src/ledger/fold.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+
+const at = '2026-11-20T12:00:00.000Z';
+const error = { code: 'server_error', message: 'no' };
+const owner = { pid: 7, start: '1', host: 'here' };
+const prepared: JobEvent = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: 'f', account: '' };
+const sending = (attempt: number, reservation?: string): JobEvent => ({
+  type: 'sending',
+  attempt,
+  owner,
+  ...(reservation && { reservation }),
+});
+const ended = (type: 'unavailable' | 'rejected' | 'unknown', attempt: number): JobEvent => ({
+  type,
+  attempt,
+  error,
+});
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+interface World {
+  events?: (JobEvent | undefined)[];
+  /** Whether the process is alive. */
+  life?: Life;
+  /** The claim of the next attempt: its owner, or text that cannot be read. */
+  claim?: 'own' | 'damaged';
+  isConfirmed?: boolean;
+  /** The events when the record is read for the second time. */
+  later?: (JobEvent | undefined)[];
+}
+
+const id = 'job_00000000000001';
+const mine = `${id}.r`;
+const reservation: Reservation = { id: mine, owner, amount: decimalOf(1), at };
+
+function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: World, of = id): Ledger {
+  let reads = 0;
+  const recorded = (given: World['events']): (RecordedEvent | undefined)[] =>
+    [prepared, ...(given ?? [])].map((event) => event && { ...event, at });
+  const ledger: Partial<Ledger> = {
+    lifeOf: () => Promise.resolve(life),
+    read: () => {
+      reads += 1;
+      const now = reads > 1 && later !== undefined ? later : events;
+      return Promise.resolve(now === undefined ? undefined : foldJob(of, recorded(now)));
+    },
+    events: () => Promise.resolve(recorded(events)),
+    claimed: () =>
+      Promise.resolve(claim === undefined ? undefined : claim === 'own' ? JSON.stringify(owner) : 'nonsense'),
+    isConfirmed: () => Promise.resolve(isConfirmed),
+  };
+  return ledger as Ledger;
+}
+
+describe('the outcome of a reservation', () => {
+  it.each<[string, World, ChargeOutcome]>([
+    ['of a job without a record is open', {}, 'open'],
+    ['is accepted if its attempt was', { events: [sending(1, mine), accepted], life: 'alive' }, 'accepted'],
+    [
+      'is none if another attempt was accepted',
+      { events: [sending(1, 'other'), accepted], life: 'alive' },
+      'none',
+    ],
+    ['is open while its attempt is', { events: [sending(1, mine)] }, 'open'],
+    ['is open if its attempt is unknown', { events: [sending(1, mine), ended('unknown', 1)] }, 'open'],
+    [
+      'is open if a person sent again',
+      { events: [sending(1, mine), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }] },
+      'open',
+    ],
+    [
+      'is none if its attempt was refused and its process is dead',
+      { events: [sending(1, mine), ended('rejected', 1)] },
+      'none',
+    ],
+    [
+      'is open if its process may try again',
+      { events: [sending(1, mine), ended('unavailable', 1)], life: 'alive' },
+      'open',
+    ],
+    ['is open if its process may be alive', { events: [], life: 'unknown' }, 'open'],
+    ['is none if nothing was sent under it', { events: [] }, 'none'],
+    ['is none if the other attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
+    ['is open if a lost attempt may have been under it', { events: [undefined] }, 'open'],
+    ['is none if its process died after it claimed the attempt', { events: [], claim: 'own' }, 'none'],
+    [
+      'is open if the claimed attempt may have begun',
+      { events: [], claim: 'own', isConfirmed: true },
+      'open',
+    ],
+    ['is open if the claim is damaged', { events: [], claim: 'damaged' }, 'open'],
+    ['is open if the job has changed', { events: [], claim: 'own', later: [accepted] }, 'open'],
+  ])('%s', async (_, world, outcome) => {
+    expect(await chargeOutcome(ledgerOf(world), reservation)).toBe(outcome);
+  });
+
+  it('of a job whose next attempt is claimed by the caller is known', async () => {
+    const ledger = ledgerOf({ events: [], life: 'alive' });
+    expect([
+      await chargeOutcome(ledger, reservation),
+      await chargeOutcome(ledger, reservation, true),
+    ]).toEqual(['open', 'none']);
+  });
+
+  it('counts as spent if the job is removed, unless nothing was paid; other jobs keep theirs', async () => {
+    const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome> => {
+      const outcomes: ChargeOutcome[] = [];
+      const settle = async (outcomeOf?: OutcomeOf): Promise<void> => {
+        outcomes.push((await outcomeOf?.(reservation)) ?? 'open');
+      };
+      await settleRemoved(ledgerOf(world), [{ settle } as Partial<Budget> as Budget], jobId, false);
+      return outcomes[0] ?? 'open';
+    };
+    expect(await settledBy({})).toBe('accepted');
+    expect(await settledBy({ events: [undefined] })).toBe('accepted');
+    expect(await settledBy({ events: [] })).toBe('none');
+    expect(await settledBy({ events: [] }, 'job_other')).toBe('open');
+  });
+
+  it('names its job before the dot', () => {
+    expect([jobOfReservation('job_1.ab.c'), jobOfReservation('job_1')]).toEqual(['job_1', 'job_1']);
+  });
+});
+
+describe('the next attempt of a job', () => {
+  const next = async (world: World): Promise<string> => {
+    const ledger = ledgerOf(world);
+    return nextAttempt(ledger, (await ledger.read(id)) as Job);
+  };
+  const events: JobEvent[] = [];
+
+  it.each<[string, World]>([
+    ['free', { events }],
+    ['claimed', { events, claim: 'own', life: 'alive' }],
+    ['unsent', { events, claim: 'own' }],
+    ['unknown', { events, claim: 'own', isConfirmed: true }],
+    ['unknown', { events, claim: 'own', life: 'unknown' }],
+    ['unknown', { events, claim: 'damaged' }],
+    ['unknown', { events: [undefined], claim: 'own' }],
+    ['changed', { events, claim: 'own', later: [sending(1)] }],
+    ['changed', { events, claim: 'own', later: [accepted] }],
+  ])('is %s', async (expected, world) => {
+    expect(await next(world)).toBe(expected);
+  });
+
+  it('is changed if the job was removed', async () => {
+    const ledger = ledgerOf({ events, claim: 'own' });
+    const job = (await ledger.read(id)) as Job;
+    expect(await nextAttempt({ ...ledger, read: () => Promise.resolve(undefined) }, job)).toBe('changed');
+  });
+
+  it('is unsent if this process abandoned the claim, although it is alive', async () => {
+    const other = 'job_00000000000002';
+    const ledger = ledgerOf({ events, claim: 'own', life: 'alive' }, other);
+    const job = (await ledger.read(other)) as Job;
+    expect(attemptClaim(job)).toBe(`send.${other}.1`);
+    abandonClaim(`send.${other}.1`);
+    expect(await nextAttempt(ledger, job)).toBe('unsent');
+  });
+});
