@@ -52,19 +52,20 @@ describe('a reservation', () => {
   ])('of a payment whose outcome is %s is settled in every budget', async (outcome, settled) => {
     const [one, other] = [budgetOf(fits), budgetOf(fits)];
     const limit = { amount: decimalOf(9) };
-    const { money, settle } = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
+    const held = await ask([named('a', one.budget), named('b', other.budget, { limit })]);
+    const { money } = held;
     expect(money).toMatchObject({ cost: purchase.cost, budgets: ['a', 'b'] });
     expect(money.reservation).toMatch(/^job_1\.[\da-f]{8}$/);
-    await settle(outcome);
+    await held.settle(outcome);
     expect(one.told).toEqual(['reserve job_1 its own', ...settled]);
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
   it('needs no budget, and then no price and no lease', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
-    const { money, settle } = await reserve({ name: 'j', what: 'x' }, [], noLease, () => undefined);
-    expect(money).toEqual({ cost: undefined });
-    await settle('accepted');
+    const held = await reserve({ name: 'j', what: 'x' }, [], noLease, () => undefined);
+    expect(held.money).toEqual({ cost: undefined });
+    await held.settle('accepted');
   });
 
   it('is in all budgets or in none', async () => {
@@ -80,9 +81,9 @@ describe('a reservation', () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
-    const { settle } = await ask([named('a', budget), named('b', other.budget)]);
+    const held = await ask([named('a', budget), named('b', other.budget)]);
     notes.splice(0);
-    await settle('accepted');
+    await held.settle('accepted');
     expect(notes).toMatchObject([
       expect.stringMatching(/0\.4 could not be recorded in the budget a: disk full/),
     ]);
