@@ -92,6 +92,7 @@ describe('prune removes', () => {
 describe('prune keeps, with --keys too,', () => {
   it.each<[string, KeepReason, (JobEvent | undefined)[], Made?]>([
     ['what is not old enough', 'newer', delivered, { age: 29 }],
+    ['what is as old as the limit', 'newer', delivered, { age: 30 }],
     ['what was never sent', 'open', []],
     ['what is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
     ['what is being sent', 'open', sent],
@@ -163,5 +164,13 @@ describe('prune keeps, with --keys too,', () => {
     const first = await make(failed, { protocol: 'tts', age: 61 });
     const second = await make(delivered, { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, second] });
+  });
+
+  it('speech that broke off if an earlier take was paid for, or a later one was not', async () => {
+    const first = await make(delivered, { protocol: 'tts', age: 62 });
+    const broken = await make(failed, { protocol: 'tts', age: 61 });
+    const refused = await make([...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' });
+    expect(await pruned()).toMatchObject({ removed: [first, refused], kept: { speech: 1 } });
+    expect(await ledger.read(broken)).toBeDefined();
   });
 });

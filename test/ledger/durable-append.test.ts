@@ -1,0 +1,145 @@
+import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import {
+  appendFile,
+  beforeEachStep,
+  createExclusively,
+  createFile,
+  readBytes,
+  readTail,
+  replaceFile,
+  type AppendOptions,
+} from '../../src/ledger/durable-file.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
+import { freshFolder } from '../support/servers.ts';
+
+let folder: string;
+let path: string;
+
+beforeEach(() => {
+  folder = freshFolder();
+  path = join(folder, 'file');
+});
+
+const text = (): string => readFileSync(path, 'utf8');
+const broken = (code: string): Error => Object.assign(new Error(code), { code });
+
+/** Lets the first operation of a name fail. */
+async function failAt(name: DiskOperation['name'], code: string): Promise<void> {
+  let isOver = false;
+  onEnd(() => watchDisk(undefined));
+  await watchDisk((operation, run) => {
+    if (isOver || operation.name !== name) return run();
+    isOver = true;
+    throw broken(code);
+  });
+}
+
+describe('a line that is appended', () => {
+  it.each<[string, string, AppendOptions, string]>([
+    ['to a whole line', 'one\n', {}, 'one\ntwo\n'],
+    ['to nothing', '', {}, 'two\n'],
+    ['to a torn line', 'on', {}, 'on\ntwo\n'],
+    ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
+    ['to a torn line that is left as it is', 'on', { tornEnd: '' }, 'ontwo\n'],
+    ['to a line that is known to be whole', 'on', { isWhole: () => true }, 'ontwo\n'],
+    ['to a line that is not known to be whole', 'on', { isWhole: () => false }, 'on\ntwo\n'],
+  ])('%s', async (_, before, options, after) => {
+    writeFileSync(path, before);
+    const sizes = await appendFile(path, 'two\n', options);
+    expect([text(), sizes.before.size, sizes.after.size]).toEqual([after, before.length, after.length]);
+  });
+
+  it('to a missing file fails, unless it creates it', async () => {
+    await expect(appendFile(path, 'one\n')).rejects.toMatchObject({ code: 'ENOENT' });
+    await appendFile(path, 'one\n', { creates: true });
+    expect([text(), statSync(path).mode & 0o777]).toEqual(['one\n', 0o600]);
+  });
+
+  it('to a folder, a device or a link fails', async () => {
+    mkdirSync(path);
+    await expect(appendFile(path, 'x')).rejects.toMatchObject({ code: 'EISDIR' });
+    await expect(appendFile('/dev/null', 'x')).rejects.toMatchObject({ code: 'EINVAL' });
+    symlinkSync('/dev/null', join(folder, 'link'));
+    await expect(appendFile(join(folder, 'link'), 'x')).rejects.toMatchObject({ code: 'ELOOP' });
+  });
+
+  it('in part only is an error', async () => {
+    writeFileSync(path, '');
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, half }, run) => (name === 'write' && half ? half() : run()));
+    await expect(appendFile(path, 'one\n')).rejects.toMatchObject({ code: 'ENOSPC' });
+  });
+});
+
+it('a file is read from an offset; what is missing is undefined, and a folder has no bytes', () => {
+  writeFileSync(path, 'one two');
+  expect(readTail(path, () => 4)?.tail.toString()).toBe('two');
+  expect(readTail(path, ({ size }) => size + 3)?.tail.length).toBe(0);
+  expect(readBytes(path)?.toString()).toBe('one two');
+  expect(readBytes(join(folder, 'other'))).toBeUndefined();
+  expect(readBytes(folder)?.length).toBe(0);
+  symlinkSync(path, join(folder, 'link'));
+  expect(() => readBytes(join(folder, 'link'))).toThrow(expect.objectContaining({ code: 'ELOOP' }));
+});
+
+describe('a file that is created', () => {
+  it('is not there if its content could not be written, or its folder not be synced', async () => {
+    await failAt('write', 'EIO');
+    await expect(createFile(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
+    expect(readdirSync(folder)).toEqual([]);
+    await failAt('link', 'EIO');
+    await expect(createExclusively(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
+    expect(readdirSync(folder)).toEqual([]);
+    let syncs = 0;
+    await watchDisk(({ name }, run) => {
+      if (name === 'sync' && (syncs += 1) === 2) throw broken('EIO');
+      return run();
+    });
+    await expect(createExclusively(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('is never replaced, and one that is replaced stays if that fails', async () => {
+    await createFile(path, 'one');
+    await expect(createFile(path, 'two')).rejects.toMatchObject({ code: 'EEXIST' });
+    expect(await createExclusively(path, 'two')).toBe(false);
+    expect(text()).toBe('one');
+    await replaceFile(path, 'two');
+    expect(text()).toBe('two');
+    await failAt('rename', 'EIO');
+    await expect(replaceFile(path, 'three')).rejects.toMatchObject({ code: 'EIO' });
+    expect([text(), readdirSync(folder)]).toEqual(['two', ['file']]);
+  });
+
+  it('counts as created if the link exists although an error says otherwise', async () => {
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name }, run) => {
+      if (name !== 'link') return run();
+      run();
+      throw broken('EIO');
+    });
+    expect(await createExclusively(path, 'one')).toBe(true);
+    expect([text(), readdirSync(folder)]).toEqual(['one', ['file']]);
+  });
+});
+
+it('a test may act before each change', async () => {
+  const steps: string[] = [];
+  beforeEachStep((change, at) => void steps.push(`${change} ${at === path}`));
+  onEnd(() => beforeEachStep(undefined));
+  await createFile(path, 'one\n');
+  await appendFile(path, 'two\n');
+  await createExclusively(path, 'x');
+  await replaceFile(path, 'x');
+  expect(steps).toEqual([
+    'write true',
+    'append true',
+    'write false',
+    'link true',
+    'write false',
+    'rename true',
+  ]);
+});

@@ -1,0 +1,133 @@
+import { describe, expect, it } from 'vitest';
+import { IndexLines, indexLine, type IndexEntry, type IndexKind } from '../../src/ledger/index-lines.ts';
+import { newJobId } from '../../src/ledger/names.ts';
+
+const at = 1_795_000_000_000;
+const ids = Array.from({ length: 6 }, (_, n) => newJobId(at + n));
+const [a = '', b = '', c = '', d = ''] = ids;
+const entry = (kind: IndexKind, id: string, value = ''): IndexEntry => ({ kind, id, value });
+const made = (id: string, value = 'f'): IndexEntry => entry('fingerprint', id, value);
+
+function write(lines: IndexLines, text: string): void {
+  const bytes = Buffer.from(text, 'latin1');
+  lines.room(bytes.length).set(bytes);
+  lines.add(bytes.length);
+}
+
+function linesOf(...entries: (IndexEntry | string)[]): IndexLines {
+  const lines = new IndexLines();
+  write(lines, entries.map((each) => (typeof each === 'string' ? each : indexLine(each))).join(''));
+  return lines;
+}
+
+const listed = (lines: IndexLines, leaveOutSucceeded = false): string[] => [
+  ...lines.ids(leaveOutSucceeded).slice(),
+];
+
+describe('the lines of an index', () => {
+  it('have one length, whatever their value', () => {
+    const lengths = ['', 'x', 'ü'.repeat(1000)].map((value) => indexLine(entry('handle', a, value)).length);
+    expect(new Set(lengths)).toEqual(new Set([44]));
+    const lines = linesOf(made(a), entry('handle', a, 't1'));
+    expect([lines.length, lines.count]).toEqual([88, 2]);
+  });
+
+  it('are found by their kind and value, in their order, before and after the table is built', () => {
+    const lines = linesOf(made(a), made(b, 'g'), entry('handle', b, 'f'), made(c));
+    for (let search = 0; search < 20; search += 1) {
+      expect(lines.find('fingerprint', 'f')).toEqual([a, c]);
+      expect(lines.find('handle', 'f')).toEqual([b]);
+      expect(lines.find('handle', 'g')).toEqual([]);
+      expect(lines.find('succeeded', 'f')).toEqual([]);
+    }
+    write(lines, indexLine(made(d)));
+    expect(lines.find('fingerprint', 'f')).toEqual([a, c, d]);
+    lines.clear();
+    expect([lines.find('fingerprint', 'f'), lines.length, lines.count, lines.highest]).toEqual([
+      [],
+      0,
+      0,
+      undefined,
+    ]);
+    write(lines, indexLine(made(b)));
+    expect(lines.find('fingerprint', 'f')).toEqual([b]);
+  });
+
+  it('list the jobs that were not removed, the highest first', () => {
+    const lines = linesOf(made(a), made(b), entry('removed', a), made(c), entry('succeeded', b));
+    expect(listed(lines)).toEqual([c, b]);
+    expect(listed(lines, true)).toEqual([c]);
+    expect([...lines.removed()]).toEqual([a]);
+    write(lines, indexLine(made(a)));
+    expect(listed(lines)).toEqual([c, b, a]);
+    expect([...lines.removed()]).toEqual([]);
+    expect(listed(linesOf(made(b), made(a), made(c), made(a)))).toEqual([c, b, a]);
+    expect(listed(linesOf())).toEqual([]);
+  });
+
+  it('decode an id when it is read', () => {
+    const found = linesOf(made(a), made(b), made(c)).ids(false);
+    expect([found.length, found.at(0), found.at(-1), found.at(3)]).toEqual([3, c, a, undefined]);
+    expect(found.slice(1, 2)).toEqual([b]);
+    const emptied = linesOf(made(a));
+    const old = emptied.ids(false);
+    emptied.clear();
+    write(emptied, indexLine(made(b)));
+    expect(old.at(0)).toBe(a);
+  });
+
+  it('sort ids that differ anywhere', () => {
+    const letters = '0123456789abcdefghjkmnpqrstvwxyz';
+    const base = 'job_00000000000000';
+    for (let place = 4; place < base.length; place += 1) {
+      const higher = `${base.slice(0, place)}${letters[place] ?? ''}${base.slice(place + 1)}`;
+      expect(listed(linesOf(made(base), made(higher))), higher).toEqual([higher, base]);
+      expect(listed(linesOf(made(higher), made(base))), higher).toEqual([higher, base]);
+    }
+  });
+
+  it('say whether a job has a kind, and which id is the highest of the last thousand', () => {
+    const lines = linesOf(made(b), entry('handle', b, 't'), made(a));
+    expect([lines.has('handle', b), lines.has('handle', a), lines.has('succeeded', b)]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect(lines.highest).toBe(b);
+    write(lines, indexLine(made(a)).repeat(999));
+    expect(lines.highest).toBe(a);
+  });
+
+  it('that are torn or damaged are left out, and those after them are not', () => {
+    const whole = indexLine(made(b));
+    for (let cut = 0; cut < whole.length - 1; cut += 1) {
+      const torn = linesOf(made(a), `${whole.slice(0, cut)}\n`, made(c));
+      expect(listed(torn), String(cut)).toEqual([c, a]);
+      expect(torn.find('fingerprint', 'f')).toEqual([a, c]);
+    }
+    for (let at = 0; at < whole.length; at += 1) {
+      const flipped = `${whole.slice(0, at)}${String.fromCharCode(whole.charCodeAt(at) ^ 1)}${whole.slice(at + 1)}`;
+      const damaged = linesOf(made(a), flipped, '\n', made(c));
+      expect([listed(damaged), damaged.find('fingerprint', 'f')], String(at)).toEqual([
+        [c, a],
+        [a, c],
+      ]);
+    }
+  });
+
+  it('may arrive in parts', () => {
+    const text = [made(a), made(b), entry('removed', a)].map(indexLine).join('');
+    for (let cut = 0; cut <= text.length; cut += 1) {
+      const lines = linesOf(text.slice(0, cut));
+      write(lines, text.slice(cut));
+      expect([listed(lines), lines.count, lines.find('fingerprint', 'f')], String(cut)).toEqual([
+        [b],
+        3,
+        [a, b],
+      ]);
+    }
+    const many = linesOf();
+    for (let n = 0; n < 4000; n += 1) write(many, indexLine(made(ids[n % 6] ?? '')));
+    expect([many.count, many.length]).toEqual([4000, 176_000]);
+  });
+});
