@@ -13,6 +13,7 @@ import {
 import type { Session } from '../../src/flows/session.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
 import { jobWith, sessionIn } from './flow-deps.ts';
 
@@ -80,22 +81,27 @@ describe('the video of an earlier job', () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('is not read once it has changed', async () => {
-    const { folder, job, asset, session } = scene();
-    const [path, copy] = [join(folder, 'a.mp4'), join(folder, 'b.mp4')];
+  it('is not read once another file of the job is all that is left', async () => {
+    const { folder, job, asset } = scene();
+    const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
+    writeFileSync(old, film);
+    writeFileSync(newest, other);
+    const found = await asset(await job(accepted, success(1), fileAt(old), fileAt(newest, other)));
+    rmSync(newest);
+    await expect(found.read()).rejects.toThrow(`${old} changed while the command ran`);
+  });
+
+  it('is not used if it changes while ffmpeg reads it', async () => {
+    const { folder, job, session } = scene();
+    const [path, programs] = [join(folder, 'a.mp4'), process.env['PATH'] ?? ''];
     writeFileSync(path, film);
+    writeFileSync(join(folder, 'ffmpeg'), `#!/bin/sh\nprintf png; echo more >> '${path}'\n`, { mode: 0o755 });
+    process.env['PATH'] = `${folder}:${programs}`;
+    onEnd(() => void (process.env['PATH'] = programs));
     const made = await job(accepted, success(1), fileAt(path));
-    const found = await asset(made);
-    rmSync(path);
-    const other = Buffer.from('another film');
-    writeFileSync(copy, other);
-    await (await session.ledger()).append(made.id, fileAt(copy, other));
-    const [old] = recordedAssets(session, made, partOf(`@${made.id}`, 'reference-video'));
-    expect(old?.name).toBe(found.name);
-    const changing = { ...made, files: [...made.files, { ...made.files[0], path: copy }] } as Job;
-    await expect(
-      recordedAssets(session, changing, partOf('@x', 'reference-video'))[0]?.read(),
-    ).rejects.toThrow();
+    const frame = await earlierAsset(session, `@${made.id}:last`, 'image');
+    expect(frame.name).toMatch(/\.mp4#last$/);
+    await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
   it('of several is the one of its number, wherever it was saved, the newest first', async () => {

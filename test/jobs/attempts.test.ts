@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import type { Job, JobEvent, Owner } from '../../src/job.ts';
+import { submit } from '../../src/jobs/submit.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
@@ -41,6 +42,17 @@ describe('another attempt', () => {
     expect(ran).toMatchObject({ exit: 10 });
     expect(deps.clock.pauses).toEqual([]);
     expect(server.requests).toHaveLength(1);
+  });
+
+  it('of another process is not waited for after an interruption', async () => {
+    const deps = await depsFor('http://127.0.0.1:9', freshFolder());
+    const job = await prepared(deps.ledger, deps);
+    await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
+    deps.clock.onSleep = () => deps.soft.abort('SIGINT');
+    const waiting = submit(job, orderOf(), deps);
+    await expect(waiting).rejects.toMatchObject({ exitCode: 130, charged: 'maybe', job: { id: job.id } });
+    const late = submit(job, orderOf({ deadline: { remainingMs: () => 0 } }), deps);
+    await expect(late).rejects.toMatchObject({ exitCode: 8, charged: 'maybe' });
   });
 
   it('is left to another process that has begun it meanwhile', async () => {

@@ -1,0 +1,28 @@
+import { describe, expect, it } from 'vitest';
+import { composeVideo } from '../../src/flows/compose-video.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import { freshFolder } from '../support/servers.ts';
+import { sessionIn } from './flow-deps.ts';
+
+const flags = { model: 'vendor-h3-mini', prompt: 'a boat', duration: '5' };
+
+describe('the configured defaults of a video', () => {
+  const compose = async (defaults: object, more: object = {}): ReturnType<typeof composeVideo> => {
+    const session = sessionIn(freshFolder());
+    const settings = { ...(await session.settings()), defaultsFor: () => ({ ...defaults }), ...more };
+    const own = { ...session, settings: () => Promise.resolve(settings) };
+    return composeVideo(own, c, { flags }, () => Promise.resolve(undefined));
+  };
+
+  it('complete the body that is sent, and not the one that was asked for', async () => {
+    const { video } = await compose({ resolution: '720p' });
+    expect([video.body['resolution'], video.asked['resolution']]).toEqual(['720p', undefined]);
+    expect((await compose({})).video.body).toEqual(video.asked);
+  });
+
+  it('for a flag or a protocol that does not exist are refused', async () => {
+    await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
+    const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
+    await expect(stray).rejects.toMatchObject({ code: 'config', next: ['mgw', 'config', 'path'] });
+  });
+});

@@ -1,0 +1,123 @@
+import { describe, expect, it } from 'vitest';
+import { lostFingerprint, type Job } from '../../src/job.ts';
+import { enrol, enrolAll, findJobById, follow, type Link } from '../../src/ledger/chain.ts';
+import type { Ledger } from '../../src/ledger/ledger.ts';
+import { holderText, names, type Fate } from '../../src/ledger/names.ts';
+
+const owner = { pid: 7, start: '1', host: 'here' };
+const submission = { key: 'k', fingerprint: 'f' };
+const holder = (job: string): string => holderText({ job, fingerprint: 'f', owner });
+
+interface Made {
+  key?: string | undefined;
+  fingerprint?: string;
+  attempts?: number;
+  sentBy?: object;
+}
+
+const jobOf = (id: string, { key = 'k', fingerprint = 'f', attempts = 0, sentBy }: Made = {}): Job =>
+  ({ id, key, record: { fingerprint, attempts, sentBy } }) as unknown as Job;
+
+/** A ledger with these claims, jobs and fates, newest job last. */
+function ledgerOf(
+  claims: Record<string, string>,
+  jobs: Job[] = [],
+  fates: Record<string, Fate> = {},
+): Ledger {
+  const ledger: Partial<Ledger> = {
+    claimed: (name) => Promise.resolve(claims[name]),
+    claim: (name, content) => {
+      const there = claims[name];
+      claims[name] ??= content;
+      return Promise.resolve(there);
+    },
+    read: (id) => Promise.resolve(jobs.find((job) => job.id === id)),
+    fateOf: (id) => Promise.resolve(fates[id] ?? 'unmade'),
+    ids: () => Promise.resolve(jobs.map(({ id }) => id).reverse()),
+  };
+  return ledger as Ledger;
+}
+
+describe('the chain of a name', () => {
+  const walk = async (
+    ledger: Ledger,
+    last?: string,
+    of: typeof submission | { fingerprint: string } = submission,
+  ): Promise<unknown[]> => {
+    const seen: string[] = [];
+    const end = await follow(ledger, of, ({ name, holder: { job }, fate }: Link) => {
+      seen.push(`${name} ${job} ${fate}`);
+      return job === last;
+    });
+    return [...seen, end];
+  };
+  const claims = { 'key.k': holder('j1'), 'take.j1': holder('j2'), 'take.j2': holder('j3') };
+
+  it('goes from job to job to the first free name, or to the last that is wanted', async () => {
+    const ledger = ledgerOf(claims, [jobOf('j2')], { j1: 'removed', j3: 'lost' });
+    const links = ['key.k j1 removed', 'take.j1 j2 there', 'take.j2 j3 lost'];
+    expect(await walk(ledger)).toEqual([...links, { name: 'take.j3', isFree: true }]);
+    expect(await walk(ledger, 'j2')).toEqual([...links.slice(0, 2), undefined]);
+    expect(await walk(ledgerOf({}))).toEqual([{ name: 'key.k', isFree: true }]);
+  });
+
+  it('goes on at a damaged claim with the next job of the name, if there is one', async () => {
+    const jobs = [jobOf('j0', { key: 'other' }), jobOf('j1'), jobOf('j2'), jobOf('j3', { key: 'other' })];
+    const damaged = { ...claims, 'take.j1': '', 'take.j2': 'nonsense' };
+    const ledger = ledgerOf(damaged, jobs);
+    expect(await walk(ledger)).toEqual([
+      'key.k j1 there',
+      'take.j1 j2 there',
+      { name: 'take.j2', isFree: false },
+    ]);
+    const takes = { 'take.f': '' };
+    const unnamed = (id: string, fingerprint: string): Job =>
+      ({ ...jobOf(id, { fingerprint }), key: undefined }) as unknown as Job;
+    const others = [unnamed('j1', 'g'), unnamed('j2', 'f'), unnamed('j3', 'f')];
+    expect(await walk(ledgerOf(takes, others), 'j2', { fingerprint: 'f' })).toEqual([
+      'take.f j2 there',
+      undefined,
+    ]);
+    expect(await walk(ledgerOf(takes, [jobOf('j1')]), 'j1', { fingerprint: 'f' })).toEqual([
+      { name: 'take.f', isFree: false },
+    ]);
+  });
+
+  it('names a job that is made between two looks', async () => {
+    let looks = 0;
+    const ledger = {
+      read: () => Promise.resolve((looks += 1) > 1 ? jobOf('j1') : undefined),
+      fateOf: () => Promise.resolve('there'),
+    } as Partial<Ledger> as Ledger;
+    expect(await findJobById(ledger, 'j1')).toMatchObject({ fate: 'there', job: { id: 'j1' } });
+  });
+});
+
+describe('the names of a job without claims', () => {
+  it('are claimed after those of the jobs that have them', async () => {
+    const claims: Record<string, string> = {};
+    const ledger = ledgerOf(claims);
+    const [one, two] = [jobOf('j1', { attempts: 2, sentBy: { pid: 9 } }), jobOf('j2')];
+    await enrolAll(ledger, [one, two, jobOf('j3', { key: 'other' })], owner);
+    expect(claims).toEqual({
+      'send.j1.1': JSON.stringify({ pid: 9 }),
+      'key.k': holder('j1'),
+      'take.j1': holder('j2'),
+      'key.other': holder('j3'),
+    });
+    const before = { ...claims };
+    expect(await enrol(ledger, two, owner)).toBe('take.j2');
+    expect(await enrol(ledger, jobOf('j4'), owner, 'take.j2')).toBe('take.j4');
+    expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
+  });
+
+  it('are its attempt alone if its fingerprint is lost or it has none; a damaged claim ends the search', async () => {
+    const claims: Record<string, string> = { 'key.k': 'nonsense' };
+    const ledger = ledgerOf(claims);
+    for (const fingerprint of ['', lostFingerprint])
+      expect(await enrol(ledger, jobOf('j1', { fingerprint, attempts: 1 }), owner)).toBe('take.j1');
+    expect(claims).toEqual({ 'key.k': 'nonsense', [names.attempt('j1', 1)]: JSON.stringify(owner) });
+    expect(await enrol(ledger, jobOf('j2'), owner)).toBe('take.j2');
+    expect(claims['key.k']).toBe('nonsense');
+  });
+});

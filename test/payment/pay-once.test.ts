@@ -1,0 +1,286 @@
+import { describe, expect, it } from 'vitest';
+import type { Budget, ChargeOutcome } from '../../src/budget/budget.ts';
+import { MgwError } from '../../src/errors.ts';
+import { bearer, type Reply, type SubmitVerdict } from '../../src/exchange.ts';
+import type { CallOptions, GatewayClient } from '../../src/http/client.ts';
+import { TransportError } from '../../src/http/transport-error.ts';
+import {
+  payOnce,
+  type Payment,
+  type PaymentRecord,
+  type PaymentResult,
+  type PayDeps,
+} from '../../src/payment/pay-once.ts';
+import { deadOwner, fakeClock, type FakeClock } from '../jobs/harness.ts';
+
+const failure = { code: 'server_error', message: 'busy' } as const;
+const accepted: SubmitVerdict = { kind: 'accepted', handle: 'task_1' };
+const unavailable: SubmitVerdict = { kind: 'unavailable', failure };
+const unknown: SubmitVerdict = { kind: 'unknown', failure };
+const rejected: SubmitVerdict = { kind: 'rejected', failure };
+const replyOf = (more: Partial<Reply> = {}): Reply => ({
+  ...{ status: 200, headers: {}, text: '', complete: true, ...more },
+});
+
+type Exchange = (options: Required<Pick<CallOptions, 'onConnected' | 'beforeFirstByte'>>) => Promise<Reply>;
+
+/** A call that is answered. */
+const answers =
+  (reply = replyOf()): Exchange =>
+  async ({ onConnected, beforeFirstByte }) => {
+    await onConnected();
+    beforeFirstByte();
+    return reply;
+  };
+/** A call that fails before its connection is there, or after its first byte. */
+const fails =
+  (error: Error): Exchange =>
+  () =>
+    Promise.reject(error);
+const breaks =
+  (error: Error): Exchange =>
+  async ({ onConnected }) => {
+    await onConnected();
+    throw error;
+  };
+const unsent = (reason: TransportError['reason'] = 'unreachable'): TransportError =>
+  new TransportError('unsent', reason, 'no route');
+
+interface Scene {
+  exchange?: Exchange[];
+  verdicts?: SubmitVerdict[];
+  deps?: Partial<PayDeps>;
+  record?: PaymentRecord;
+  remainingMs?: number;
+  /** Whether there is a budget. */
+  isBudgeted?: boolean;
+}
+
+interface Ran {
+  result?: PaymentResult;
+  error?: unknown;
+  /** What was recorded, and how the reservation was settled. */
+  steps: string[];
+  settled: ChargeOutcome | 'none at all';
+  clock: FakeClock;
+  notes: string[];
+  leases: number;
+}
+
+async function pay(scene: Scene, soft = new AbortController(), hard = new AbortController()): Promise<Ran> {
+  const [clock, notes, steps, owner] = [fakeClock(), [] as string[], [] as string[], deadOwner()];
+  const ran: Ran = { steps, settled: 'none at all', clock, notes, leases: 0 };
+  const { exchange = [answers()], verdicts = [accepted], isBudgeted = true } = scene;
+  const budget: Partial<Budget> = {
+    reserve: () => Promise.resolve({ fits: true }),
+    keep: () => Promise.resolve(void (ran.settled = 'accepted')),
+    release: () => Promise.resolve(void (ran.settled = 'none')),
+  };
+  const next = <T>(list: T[]): T => (list.length > 1 ? list.shift() : list[0]) as T;
+  const client = {
+    exchange: (_: unknown, options: CallOptions) => next(exchange)(options as Parameters<Exchange>[0]),
+  } as unknown as GatewayClient;
+  const payment: Payment = {
+    exchange: { method: 'POST', path: '/', headers: {} },
+    purchase: { name: 'job_1', what: 'a boat', cost: { at_most: '1' } },
+    auth: bearer,
+    read: () => next(verdicts),
+    deadline: { remainingMs: () => scene.remainingMs ?? Infinity },
+  };
+  const record: PaymentRecord = scene.record ?? {
+    sending: (money, sender) => {
+      expect([money.cost, sender]).toEqual([{ at_most: '1' }, owner]);
+      return Promise.resolve(void steps.push('sending'));
+    },
+    reply: ({ status }) => Promise.resolve(void steps.push(`reply ${status}`)),
+    verdict: ({ kind }) => Promise.resolve(void steps.push(kind)),
+  };
+  const deps: PayDeps = {
+    ...{ client, clock, note: (text) => void notes.push(text), retries: 2 },
+    signals: { soft: soft.signal, hard: hard.signal },
+    lease: () => {
+      ran.leases += 1;
+      return Promise.resolve({ owner, assertLease: () => undefined });
+    },
+    allowances: () =>
+      Promise.resolve(isBudgeted ? [{ name: 'b', label: 'b', budget: budget as Budget }] : []),
+    ...scene.deps,
+  };
+  try {
+    ran.result = await payOnce(payment, record, deps);
+  } catch (error) {
+    ran.error = error;
+  }
+  return ran;
+}
+
+describe('a payment', () => {
+  it.each<[string, SubmitVerdict, ChargeOutcome | 'none at all']>([
+    ['accepted', accepted, 'accepted'],
+    ['rejected', rejected, 'none'],
+    ['in doubt', unknown, 'none at all'],
+  ])('that is %s is decided at once', async (_, verdict, settled) => {
+    const ran = await pay({ verdicts: [verdict] });
+    expect(ran.result).toEqual({ verdict, reply: replyOf(), tries: 1 });
+    expect(ran.steps).toEqual(['sending', 'reply 200', verdict.kind]);
+    expect([ran.settled, ran.leases, ran.clock.pauses]).toEqual([settled, 1, []]);
+  });
+
+  it('that is turned away is tried again, up to the retries', async () => {
+    const twice = await pay({ verdicts: [unavailable, unavailable, accepted] });
+    expect([twice.result?.tries, twice.settled, twice.clock.pauses.length]).toEqual([3, 'accepted', 2]);
+    expect(twice.notes[0]).toMatch(/^busy; the gateway did not accept it; trying again in /);
+    const ended = await pay({ verdicts: [unavailable] });
+    expect(ended.result).toMatchObject({ verdict: unavailable, tries: 3 });
+    expect(ended.settled).toBe('none');
+    expect((await pay({ verdicts: [unavailable], deps: { retries: 0 } })).result?.tries).toBe(1);
+  });
+
+  it('waits as long as the gateway said, unless the wait ends before', async () => {
+    const later: SubmitVerdict = { kind: 'unavailable', failure: { ...failure, retryAfterMs: 60_000 } };
+    const ran = await pay({ verdicts: [later, accepted], remainingMs: 90_000 });
+    expect(ran.clock.pauses[0]).toBeGreaterThanOrEqual(60_000);
+    const late = await pay({ verdicts: [later], remainingMs: 59_000 });
+    expect(late.error).toMatchObject({
+      exitCode: 6,
+      code: 'server_error',
+      message: expect.stringContaining('after the wait ends') as string,
+    });
+    expect([late.settled, late.steps]).toEqual(['none', ['sending', 'reply 200', 'unavailable']]);
+  });
+
+  it('of which nothing was sent is tried again, up to the retries', async () => {
+    const ran = await pay({ exchange: [fails(unsent()), answers()] });
+    expect([ran.result?.tries, ran.steps]).toEqual([2, ['sending', 'reply 200', 'accepted']]);
+    expect(ran.notes).toMatchObject([expect.stringContaining('no route; nothing was sent')]);
+    const never = await pay({ exchange: [fails(unsent())] });
+    expect(never.error).toMatchObject({ exitCode: 6, retry: 'safe', message: 'Nothing was sent: no route.' });
+    expect([never.clock.pauses.length, never.settled, never.steps]).toEqual([2, 'none', []]);
+  });
+
+  it.each(['certificate', 'private_address'] as const)('is not tried again for %s', async (reason) => {
+    const ran = await pay({ exchange: [fails(unsent(reason))] });
+    expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
+  });
+
+  it.each<[string, Exchange]>([
+    ['breaks after it may have been sent', breaks(new Error('reset'))],
+    ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset'))],
+  ])('that %s is in doubt', async (_, exchange) => {
+    const ran = await pay({ exchange: [exchange] });
+    expect(ran.result).toMatchObject({
+      ...{ verdict: { kind: 'unknown', failure: { code: 'submit_unknown', message: 'reset' } }, tries: 1 },
+    });
+    expect(ran.result?.reply).toBeUndefined();
+    expect(ran.steps.at(-1)).toBe('unknown');
+    expect(ran.settled).not.toBe('accepted');
+  });
+
+  it('whose process may be considered dead is not sent, and the next attempt is the ledger’s to judge', async () => {
+    let isLost = true;
+    const lease = (): ReturnType<PayDeps['lease']> =>
+      Promise.resolve({
+        owner: deadOwner(),
+        assertLease: () => {
+          if (isLost) throw new Error('suspended');
+        },
+      });
+    const steps: string[] = [];
+    const record: PaymentRecord = {
+      verdict: ({ kind }) => {
+        isLost = false;
+        return Promise.resolve(void steps.push(kind));
+      },
+      sending: () => Promise.resolve(),
+    };
+    const ran = await pay({ record, deps: { lease } });
+    expect([steps, ran.result?.tries, ran.settled]).toEqual([['unavailable', 'accepted'], 2, 'accepted']);
+    expect(ran.notes).toMatchObject([expect.stringContaining('suspended; nothing was sent')]);
+  });
+
+  it('that cannot be recorded is not sent', async () => {
+    const full = new MgwError('local_io', 'full');
+    const ran = await pay({ record: { sending: () => Promise.reject(full) } });
+    expect([ran.error, ran.settled]).toEqual([full, 'none']);
+  });
+
+  it('without a record and a budget needs no lease', async () => {
+    const ran = await pay({ record: {}, isBudgeted: false });
+    expect([ran.result?.verdict, ran.leases]).toEqual([accepted, 0]);
+    expect((await pay({ record: {} })).leases).toBe(1);
+  });
+});
+
+describe('a 5xx answer that would be in doubt', () => {
+  const again = { retry5xx: true };
+
+  it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
+    ['is turned away by the setting', again, { status: 500 }, unknown, 'unavailable'],
+    ['is in doubt without it', {}, { status: 500 }, unknown, 'unknown'],
+    ['is in doubt if it is not complete', again, { status: 500, complete: false }, unknown, 'unknown'],
+    ['is in doubt below 500', again, { status: 499 }, unknown, 'unknown'],
+    [
+      'is in doubt with a handle',
+      again,
+      { status: 500 },
+      { ...unknown, handle: 't' } as SubmitVerdict,
+      'unknown',
+    ],
+    ['is rejected if it says so', again, { status: 500 }, rejected, 'rejected'],
+  ])('%s', async (_, deps, reply, verdict, kind) => {
+    const ran = await pay({
+      exchange: [answers(replyOf(reply))],
+      verdicts: [verdict],
+      deps: { ...deps, retries: 0 },
+    });
+    expect([ran.result?.verdict.kind, ran.steps.at(-1)]).toEqual([kind, kind]);
+  });
+});
+
+describe('an interruption', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ])('by %s before anything was sent is exit %i', async (reason, exitCode) => {
+    const soft = new AbortController();
+    const connecting: Exchange = async ({ onConnected }) => {
+      soft.abort(reason);
+      await onConnected();
+      return replyOf();
+    };
+    const ran = await pay({ exchange: [connecting] }, soft);
+    expect(ran.error).toMatchObject({ exitCode, charged: 'no', retry: 'safe' });
+    expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
+  });
+
+  it('in the pause ends it', async () => {
+    const soft = new AbortController();
+    const pausing: Exchange = () => {
+      soft.abort('SIGINT');
+      return Promise.reject(unsent());
+    };
+    expect((await pay({ exchange: [pausing] }, soft)).error).toMatchObject({ exitCode: 130 });
+  });
+
+  it('while the answer is awaited is noted once, if the next one would give up', async () => {
+    const interrupting =
+      (soft: AbortController): Exchange =>
+      async (options) => {
+        const reply = await answers()(options);
+        soft.abort('SIGINT');
+        return reply;
+      };
+    const soft = new AbortController();
+    const ran = await pay({ exchange: [interrupting(soft)] }, soft);
+    expect([ran.result?.verdict, ran.notes]).toMatchObject([
+      accepted,
+      [expect.stringContaining('Waiting for the response to job_1')],
+    ]);
+    const only = new AbortController();
+    expect((await pay({ exchange: [interrupting(only)] }, only, only)).notes).toEqual([]);
+    const after = new AbortController();
+    const over = await pay({}, after);
+    after.abort('SIGINT');
+    expect(over.notes).toEqual([]);
+  });
+});
