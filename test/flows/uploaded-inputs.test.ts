@@ -27,7 +27,7 @@ let at = 1_795_000_000_000;
 async function use(ledger: Ledger, request: unknown, ...events: JobEvent[]): Promise<string> {
   const id = await ledger.newId((at += 1));
   const prepared = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: '', account: '' } as const;
-  await ledger.create(id, [{ ...prepared, request } as JobEvent, ...events]);
+  await ledger.create(id, [{ ...prepared, request }, ...events]);
   return id;
 }
 

@@ -71,8 +71,10 @@ describe('the chain of a name', () => {
       { name: 'take.j2', isFree: false },
     ]);
     const takes = { 'take.f': '' };
-    const unnamed = (id: string, fingerprint: string): Job =>
-      ({ ...jobOf(id, { fingerprint }), key: undefined }) as unknown as Job;
+    const unnamed = (id: string, fingerprint: string): Job => ({
+      ...jobOf(id, { fingerprint }),
+      key: undefined,
+    });
     const others = [unnamed('j1', 'g'), unnamed('j2', 'f'), unnamed('j3', 'f')];
     expect(await walk(ledgerOf(takes, others), 'j2', { fingerprint: 'f' })).toEqual([
       'take.f j2 there',

@@ -219,13 +219,7 @@ describe('a 5xx answer that would be in doubt', () => {
     ['is in doubt without it', {}, { status: 500 }, unknown, 'unknown'],
     ['is in doubt if it is not complete', again, { status: 500, complete: false }, unknown, 'unknown'],
     ['is in doubt below 500', again, { status: 499 }, unknown, 'unknown'],
-    [
-      'is in doubt with a handle',
-      again,
-      { status: 500 },
-      { ...unknown, handle: 't' } as SubmitVerdict,
-      'unknown',
-    ],
+    ['is in doubt with a handle', again, { status: 500 }, { ...unknown, handle: 't' }, 'unknown'],
     ['is rejected if it says so', again, { status: 500 }, rejected, 'rejected'],
   ])('%s', async (_, deps, reply, verdict, kind) => {
     const ran = await pay({

@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { expect, it } from 'vitest';
 import type { Owner } from '../../../src/job.ts';
 import type { Database } from '../../../src/ledger/postgres/database.ts';
@@ -161,5 +162,20 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     await keeper.lease();
     await keeper.close();
     expect(await untilOf(place)).toBe('');
+  });
+
+  it('is not needed to claim a name: a claim that is being made is waited for, and found', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const other = new pg.Client({ connectionString: place.server.url(place.database) });
+    await other.connect();
+    onEnd(() => other.end());
+    await other.query('BEGIN');
+    await other.query("INSERT INTO mgw.claims VALUES ('boat', 'of the other', gen_random_uuid(), true)");
+    const claimed = ledger.claim('boat', 'own');
+    const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    await expect.poll(() => place.server.query(waiting, place.database)).not.toBe('0');
+    await other.query('COMMIT');
+    expect(await claimed).toBe('of the other');
   });
 });
