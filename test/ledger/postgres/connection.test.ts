@@ -25,6 +25,7 @@ describe('TLS to the database', () => {
     ['postgres://127.0.0.1.example.com/d', true],
     ['postgres://127.0.0.1/d?sslmode=verify-full', true],
     ['postgres://db.example.com/d?sslmode=no-verify', false],
+    ['postgres://localhost/d?sslmode=no-verify', false],
   ])('%s: verified %s', (address, rejectUnauthorized) => {
     expect(tlsOptions(parseStateUrl(address))).toEqual({ rejectUnauthorized });
   });

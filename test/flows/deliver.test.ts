@@ -1,0 +1,132 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { deliver, type DeliveryOptions } from '../../src/flows/deliver.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
+import type { Job, JobEvent } from '../../src/job.ts';
+import { c } from '../../src/protocols/c/protocol.ts';
+import type { Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
+import { freshFolder } from '../support/servers.ts';
+import { flowDeps, jobWith } from './flow-deps.ts';
+
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const failedEvent: JobEvent = { type: 'finished', state: 'failed', native_status: '' };
+const seen = (state: 'running' | 'succeeded' | 'failed', hasFile = false): QueryVerdict =>
+  ({
+    ...{ kind: 'observation', state, nativeStatus: state },
+    results: hasFile ? [{ sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }] }] : [],
+  }) as unknown as QueryVerdict;
+
+interface Ran {
+  error?: { exitCode?: number; charged?: string; next?: string[] };
+  files?: unknown[];
+  /** What the front end was told. */
+  told: string[];
+  asked: number;
+  job: Job;
+}
+
+async function run(
+  wanted: Partial<DeliveryOptions>,
+  verdict: QueryVerdict,
+  { events = [accepted], isResumed = true, soft = false, handles = true } = {},
+): Promise<Ran> {
+  let asked = 0;
+  const client = {
+    exchange: () => {
+      asked += 1;
+      return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
+    },
+  } as unknown as GatewayClient;
+  const refused = new Error('no handle');
+  const protocol: Protocol = {
+    ...{ ...c, readQuery: () => verdict },
+    ...(!handles && {
+      query: () => {
+        throw refused;
+      },
+    }),
+  };
+  const signal = soft ? AbortSignal.abort('SIGINT') : new AbortController().signal;
+  const deps = await flowDeps(freshFolder(), { client, signals: { soft: signal, hard: signal } });
+  const job = await jobWith(deps.ledger, 'c', ...events);
+  const told: string[] = [];
+  const hooks = {
+    isResumed,
+    onAccepted: (_: Job, resumed: boolean) => void told.push(`accepted ${resumed}`),
+    onUpdate: (last: Job) => void told.push(last.state),
+    onEnd: () => void told.push('end'),
+  };
+  const options: DeliveryOptions = {
+    ask: 'finish',
+    force: false,
+    deadline: { remainingMs: () => 60_000 },
+    ...wanted,
+  };
+  try {
+    return { files: await deliver(job, protocol, options, deps, hooks), told, asked, job };
+  } catch (error) {
+    return { error: error as Ran['error'] & object, told, asked, job };
+  }
+}
+
+describe('an accepted job', () => {
+  it('is not waited for if only its acceptance was asked for', async () => {
+    expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
+      files: [],
+      asked: 0,
+      told: ['accepted true', 'end'],
+    });
+    const stopped = await run({ ask: 'accept' }, seen('running'), { soft: true, isResumed: false });
+    expect(stopped).toMatchObject({
+      error: { exitCode: 130, charged: 'yes' },
+      told: ['accepted false', 'end'],
+    });
+  });
+
+  it('is waited for until it has ended', async () => {
+    const ended = await run({}, seen('succeeded', true));
+    expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
+    const success = (results: number): JobEvent =>
+      ({ ...failedEvent, state: 'succeeded', results });
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
+    // A success without a result is asked for again.
+    expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);
+    expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
+      error: { exitCode: 8 },
+    });
+  });
+
+  it('that has failed is exit 5, and its partial file is removed', async () => {
+    const folder = freshFolder();
+    const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
+    const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
+    expect(recorded).toMatchObject({ error: { exitCode: 5 }, asked: 0 });
+    expect(await run({ target }, seen('failed'))).toMatchObject({ error: { exitCode: 5 }, asked: 1 });
+  });
+
+  it('whose output exists is saved elsewhere by the next command', async () => {
+    const path = join(freshFolder(), 'a.mp4');
+    writeFileSync(path, 'mine');
+    const { error, job } = await run(
+      { ask: 'file', target: { kind: 'file', path } },
+      seen('succeeded', true),
+    );
+    expect(error?.next).toEqual([
+      'mgw',
+      'video',
+      'c',
+      'fetch',
+      job.id,
+      '-o',
+      path.replace('a.mp4', 'a-2.mp4'),
+    ]);
+    expect(existsSync(path)).toBe(true);
+  });
+
+  it('whose handle cannot be asked for never ends in success', async () => {
+    expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
+      message: 'no handle',
+    });
+  });
+});

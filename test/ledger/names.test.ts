@@ -1,0 +1,77 @@
+import { describe, expect, it } from 'vitest';
+import {
+  claimName,
+  holderText,
+  isAttempt,
+  jobIdForm,
+  names,
+  newJobId,
+  readHolder,
+  readOwner,
+  timeOf,
+} from '../../src/ledger/names.ts';
+
+const owner = { pid: 7, start: '1', host: 'here', instance: 'i', lease: '3' };
+const now = 1_795_000_000_000;
+
+describe('a job id', () => {
+  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('has its time, and is of one form: %i', (time) => {
+    const id = newJobId(time);
+    expect([timeOf(id), jobIdForm.test(id)]).toEqual([time, true]);
+  });
+
+  it('is higher than the last one, even if the clock was set back', () => {
+    let last = newJobId(now);
+    for (const time of [now - 5000, now, now + 5000]) {
+      const id = newJobId(time, last);
+      expect(id > last).toBe(true);
+      expect(timeOf(id)).toBe(Math.max(time, timeOf(last) + 1));
+      last = id;
+    }
+    expect(newJobId(now)).not.toBe(newJobId(now));
+  });
+});
+
+it('a name says what is claimed', () => {
+  expect(names.first({ fingerprint: 'f' })).toBe('take.f');
+  expect(names.first({ key: 'k', fingerprint: 'f' })).toBe('key.k');
+  expect([names.after('j'), names.attempt('j', 2)]).toEqual(['take.j', 'send.j.2']);
+  expect(['send.j.2', 'take.j', 'key.send.'].map(isAttempt)).toEqual([true, false, false]);
+});
+
+it.each([
+  ['key.a b/..', 'key.a%20b%2F..'],
+  ['x'.repeat(200), 'x'.repeat(200)],
+])('the file of the claim %s is %s', (name, file) => {
+  expect(claimName(name)).toBe(file);
+});
+
+it('the file of a long name is its hash', () => {
+  const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimName);
+  expect(one).toMatch(/^long-[\da-f]{64}$/);
+  expect(one).not.toBe(other);
+});
+
+describe('the content of a claim', () => {
+  const holder = { job: 'j', fingerprint: 'f', owner };
+
+  it('is read as it was written, with what its owner has', () => {
+    expect(readHolder(holderText(holder))).toEqual(holder);
+    expect(readOwner(JSON.stringify(owner))).toEqual(owner);
+    const bare = { pid: 7, start: '', host: '' };
+    expect(readOwner(JSON.stringify({ ...bare, instance: 1, lease: 2 }))).toEqual(bare);
+  });
+
+  it.each<[string, object | string]>([
+    ['is no object', '[1]'],
+    ['is no JSON', 'nonsense'],
+    ['has no job', { ...holder, job: 1 }],
+    ['has no fingerprint', { ...holder, fingerprint: 1 }],
+    ['has no owner', { ...holder, owner: 'x' }],
+    ['has an owner without an id', { ...holder, owner: { ...owner, pid: '7' } }],
+    ['has an owner without a start', { ...holder, owner: { ...owner, start: 1 } }],
+    ['has an owner without a host', { ...holder, owner: { ...owner, host: 1 } }],
+  ])('that %s is damaged', (_, value) => {
+    expect(readHolder(typeof value === 'string' ? value : JSON.stringify(value))).toBeUndefined();
+  });
+});
