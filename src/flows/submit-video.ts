@@ -90,26 +90,23 @@ export async function payAndDeliver(
   begin: (began: JobEvent) => Promise<Job>,
 ): Promise<Delivered> {
   let isResumed = false;
-  const ran = await inRun(order.goal, deps, begin, async (found, own) => {
-    const submitted = await submit(found, order, own);
-    ({ isResumed } = submitted);
-    try {
-      const target = await placeOf(submitted.job, wanted);
-      const files = await deliver(submitted.job, protocol, { ...wanted, target }, own, {
-        ...hooks,
-        isResumed,
-      });
+  let accepted: Job | undefined;
+  try {
+    const { job, value, delivered } = await inRun(order.goal, deps, begin, async (found, own) => {
+      ({ job: accepted, isResumed } = await submit(found, order, own));
+      const target = await placeOf(accepted, wanted);
+      const all = { ...hooks, isResumed };
+      const files = await deliver(accepted, protocol, { ...wanted, target }, own, all);
       if (!wanted.sidecar && !wanted.strict) return files;
-      const latest = (await own.ledger.read(submitted.job.id)) ?? submitted.job;
+      const latest = (await own.ledger.read(accepted.id)) ?? accepted;
       if (wanted.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
       if (wanted.strict) checkReceipts(latest, files, own.note);
       return files;
-    } catch (error) {
-      throw afterAcceptance(error, submitted.job);
-    }
-  });
-  const { job, value: files, delivered } = ran;
-  return { job, files, isResumed, delivered };
+    });
+    return { job, files: value, isResumed, delivered };
+  } catch (error) {
+    throw afterAcceptance(error, accepted);
+  }
 }
 
 async function placeOf(job: Job, { target, makeFolder }: VideoSubmission): Promise<Target | undefined> {

@@ -99,10 +99,18 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
   return interrupted(signal, charged, text).with({ next: job && waitCommand(job), job });
 }
 
-/** Returns an error that came after a job was accepted: if the ledger is gone, it says that the job was charged. */
-export function afterAcceptance(error: unknown, job: Job): unknown {
-  if (!(error instanceof MgwError) || error.code !== 'unreachable' || error.charged !== 'no') return error;
-  return error.with({ charged: 'yes', retry: 'resume', job });
+/**
+ * Returns an error that came after a job was accepted: if the ledger is gone, it says that the job was charged. Without
+ * a job, returns the error as it is.
+ */
+export function afterAcceptance(error: unknown, job: Job | undefined): unknown {
+  if (job === undefined || !(error instanceof MgwError)) return error;
+  if (error.code !== 'unreachable' || error.charged !== 'no') return error;
+  return error.with({
+    charged: 'yes',
+    retry: 'resume',
+    job: error.job?.handle === undefined ? job : error.job,
+  });
 }
 
 /** Exit 10: accepted and charged, but the record could not be written: the handle must reach the person (design 5). */

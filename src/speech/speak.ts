@@ -86,18 +86,19 @@ async function speakLocked(
       await sink.abandon();
       throw error;
     });
-  const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
-    const accepted = await accept(found, submission, call, own, sink);
-    const { stream } = call;
-    try {
-      if (stream !== undefined) return await finishStream({ reply: stream, sink, deadline }, accepted, own);
+  let accepted: Job | undefined;
+  try {
+    const { value, job, delivered } = await inRun(submission.goal, deps, begin, async (found, own, run) => {
+      accepted = await accept(found, submission, call, own, sink);
+      const { stream } = call;
+      if (stream !== undefined) return finishStream({ reply: stream, sink, deadline }, accepted, own);
       await sink.abandon();
-      return await deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
-    } catch (error) {
-      throw afterAcceptance(error, accepted);
-    }
-  });
-  return { job, file: value, isResumed: call.stream === undefined, delivered };
+      return deliverEarlier(accepted, { run, deadline, lockSink }, own, sink);
+    });
+    return { job, file: value, isResumed: call.stream === undefined, delivered };
+  } catch (error) {
+    throw afterAcceptance(error, accepted);
+  }
 }
 
 // A stream whose start could not be recorded is still paid for, so its audio is saved.

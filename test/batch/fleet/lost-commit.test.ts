@@ -116,6 +116,11 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
+    it('once the file is saved, the database is gone: the row counts as paid for', async () => {
+      proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
+      expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
+    });
+
     it('while rows that were paid for are awaited: the end says so', async () => {
       place.gateway.before = ({ method, path }) => {
         if (method === 'GET' && /task-\d+$/.test(path)) proxy.down();
