@@ -93,7 +93,8 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {
-      await keeper.close();
+      // Facts need no lease.
+      await Promise.all([writer.flush().catch(() => undefined), keeper.close()]);
       await database.close();
     },
   };

@@ -115,6 +115,16 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
+  it('writes what it kept when it is closed, if the database is back', async () => {
+    const { proxy, ledger, other, id } = await behindProxy();
+    await ledger.append(id, sendingBy(await ledger.lease()));
+    proxy.down();
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ exitCode: 6 });
+    proxy.up();
+    await ledger.close();
+    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+  });
+
   it('refuses one of several calls that share a statement, and answers the others', async () => {
     const { database } = await (await newPlace()).open();
     const sent: string[][] = [];
