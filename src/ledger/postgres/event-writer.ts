@@ -127,6 +127,8 @@ export class EventWriter {
       throw cause.with({}, text);
     }
     if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
+    // The workers have left the row of a job in doubt.
+    if (event.type === 'resolved') await this.#handOut(id);
   }
 
   /** Writes the facts that were saved while the database was gone. @throws the errors of {@link append} */

@@ -268,6 +268,20 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
+  it.each([
+    { how: ['--adopt', 'task-1'], charges: 1 },
+    { how: ['--not-created'], charges: 2 },
+  ])('finishes a row whose doubt a person has ended by $how.0', async ({ how, charges }) => {
+    gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    expect((await work()).code).toBe(11);
+    await runHereAs(here, ['jobs', 'resolve', '@clips/row-0', ...how]);
+    expect((await work()).code).toBe(0);
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect(status.json['batch']).toMatchObject({ states: { done: 1 } });
+    expect(gateway.charges.get('prompt 0')).toBe(charges);
+  });
+
   it('finishes a row whose worker died when it had saved the file, before it recorded that', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
