@@ -28,7 +28,8 @@ export class WorkerReport implements WorkerWatcher {
   readonly #rows: Record<string, unknown>[] = [];
   /** Rows that are done, and whose file differs from what they ask for. */
   #differing = 0;
-  #givenBack = 0;
+  /** The rows that this worker has returned to the queue and not taken again, with their states then. */
+  readonly #givenBack = new Map<string, RowState>();
   #healthAt = -Infinity;
 
   private constructor(
@@ -61,7 +62,8 @@ export class WorkerReport implements WorkerWatcher {
     return report;
   }
 
-  began(_: Batch, planned: PlannedRow): void {
+  began({ name }: Batch, planned: PlannedRow): void {
+    this.#forget(name, planned.id);
     this.#tally.count(planned.state, true);
     this.#display.began(planned);
   }
@@ -76,7 +78,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
-    if (isGivenBack) this.#givenBack += 1;
+    if (isGivenBack) this.#givenBack.set(`${name}/${end.planned.id}`, state);
     if (state === 'done') this.#judge(end.files);
     report.ended(end, state);
     const result = report.resultOf(end, state);
@@ -97,6 +99,7 @@ export class WorkerReport implements WorkerWatcher {
 
   left({ name }: Batch, planned: PlannedRow): void {
     const { id, state, take } = planned;
+    this.#forget(name, id);
     this.#tally.count(state, false);
     if (state === 'done') this.#judge(take.job?.files ?? []);
     const why = take.job?.error?.message ?? planned.changes?.join('; ');
@@ -104,6 +107,7 @@ export class WorkerReport implements WorkerWatcher {
   }
 
   bad({ name }: Batch, id: string, why: string): void {
+    this.#forget(name, id);
     this.#tally.bad += 1;
     this.#line(`${name}/${id} cannot be run: ${why}`);
   }
@@ -134,7 +138,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
-    const back = this.#givenBack > 0 ? `; ${this.#givenBack} given back` : '';
+    const back = this.#givenBack.size > 0 ? `; ${this.#givenBack.size} given back` : '';
     const saved = `${files} ${files === 1 ? 'file' : 'files'} saved`;
     this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
     if (this.#differing > 0)
@@ -144,7 +148,7 @@ export class WorkerReport implements WorkerWatcher {
     const isWell = this.#tally.isDone && !(this.#strict && this.#differing > 0);
     const ownExit = isWell ? exitCodes.ok : exitCodes.partial;
     return {
-      json: { worker: { rows, states: counts, files, given_back: this.#givenBack }, rows: this.#rows },
+      json: { worker: { rows, states: counts, files, given_back: this.#givenBack.size }, rows: this.#rows },
       exitCode: signalled ?? stopped?.exitCode ?? ownExit,
       ...(stopped !== undefined && signalled === undefined && { error: stopped }),
     };
@@ -153,6 +157,14 @@ export class WorkerReport implements WorkerWatcher {
   async close(): Promise<void> {
     this.#display.stop();
     await this.#results?.close();
+  }
+
+  // A row that is taken again counts once.
+  #forget(batch: string, id: string): void {
+    const state = this.#givenBack.get(`${batch}/${id}`);
+    if (state === undefined) return;
+    this.#givenBack.delete(`${batch}/${id}`);
+    this.#tally.counts[state] -= 1;
   }
 
   #reportOf(name: string): BatchReport {

@@ -1,0 +1,43 @@
+import { PassThrough } from 'node:stream';
+import { expect, it } from 'vitest';
+import type { Batch } from '../../../src/batch/plan.ts';
+import type { PlannedRow } from '../../../src/batch/planned-row.ts';
+import type { Context } from '../../../src/cli/context.ts';
+import { WorkerReport } from '../../../src/cli/output/worker-report.ts';
+import { systemClock } from '../../../src/clock.ts';
+import { MgwError } from '../../../src/errors.ts';
+
+const context = {
+  io: { stdout: new PassThrough(), stderr: new PassThrough(), env: {} },
+  globals: { json: true },
+  clock: systemClock,
+  progress: { giveWay: () => undefined, note: () => undefined },
+  settings: () => Promise.resolve({ sandbox: { value: true } }),
+  redact: (text: string) => text,
+} as unknown as Context;
+
+const batch = { name: 'clips' } as Batch;
+const work = { protocol: { name: 'c', modelOf: () => 'vendor-h3-mini' }, body: {} };
+const planned = {
+  ...{ id: 'a', state: 'new', path: 'a.mp4', key: 'clips/a', work },
+  ...{ row: { id: 'a', line: 2, tags: [] }, take: { number: 1, key: 'clips/a' } },
+} as unknown as PlannedRow;
+
+it('counts a row once that the worker gave back and took again', async () => {
+  const report = await WorkerReport.open(context, {});
+  report.began(batch, planned);
+  const error = new MgwError('rate_limited', 'Too many requests.', { charged: 'no' });
+  await report.ended(batch, { planned, files: [], error }, 'new', true);
+  expect(report.outcome(undefined, undefined)).toMatchObject({
+    exitCode: 11,
+    json: { worker: { rows: 1, given_back: 1 } },
+  });
+  report.began(batch, planned);
+  await report.ended(batch, { planned, files: [] }, 'done', false);
+  const { json, exitCode } = report.outcome(undefined, undefined);
+  expect([exitCode, json]).toMatchObject([
+    0,
+    { worker: { rows: 1, states: { done: 1, new: 0 }, given_back: 0 } },
+  ]);
+  await report.close();
+});
