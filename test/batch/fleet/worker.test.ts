@@ -47,14 +47,14 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('saves into a bucket, with no folder that machines share, also what a killed worker was uploading', async () => {
     const store = await s3Server();
-    const machine = (...parameters: string[]): User => {
-      const user = machines.machine(place.url(...parameters));
+    const machine = (): User => {
+      const user = machines.machine();
       Object.assign(user.env, account, { AWS_ENDPOINT_URL_S3: store.url });
       return user;
     };
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(4)]);
     const toBucket = ['worker', '-o', 's3://bucket/{name}/{id}.{ext}', '--poll-interval', '10ms'];
-    const killed = machine('lease=3s').start([...toBucket, '--concurrency', '1']);
+    const killed = machine().start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
       // The object is stored, and no record says so.
@@ -63,8 +63,9 @@ describeFleet('mgw worker', {}, (place) => {
       return false;
     });
     expect((await killed.result).code).toBe(137);
+    await place.query('update mgw.leases set until = clock_timestamp()');
     const last = machine();
-    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '4s');
+    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '400ms');
     expect(code, stderr).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1]);
     const objects = [0, 1, 2, 3].map((n) => [`/bucket/clips/row-${n}.mp4`, gateway.video]);
@@ -306,7 +307,7 @@ describeFleet('mgw worker', {}, (place) => {
     const until = new Promise<void>((resolve) => (answer = resolve));
     gateway.judge = () => ({ kind: 'wait', until });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
-    const machine = machines.machine(place.url('lease=2s&connect_timeout=1', proxy.port));
+    const machine = machines.machine(place.url('connect_timeout=1', proxy.port));
     const worker = machine.start(['worker', ...machines.output, '--poll-interval', '10ms']);
     await expect.poll(() => gateway.posts().length).toBe(1);
     proxy.down();
@@ -391,7 +392,7 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('outlives its database', async () => {
     const proxy = await CuttingProxy.open(place.port);
-    const state = place.url('lease=2s&connect_timeout=1', proxy.port);
+    const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
     const worker = machines.machine(state).start(args);

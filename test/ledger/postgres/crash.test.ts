@@ -275,7 +275,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
 
   it('has its lease renewed while it lives, and ended when it is closed', async () => {
     const place = await newPlace();
-    const [ledger, other] = [await place.open({ parameters: 'lease=1s' }), await place.open()];
+    const [ledger, other] = [await place.open({ parameters: 'lease=2s' }), await place.open()];
     const lease = await ledger.lease();
     const until = (): Promise<string> => place.server.query('SELECT until FROM mgw.leases', place.database);
     const first = await until();
