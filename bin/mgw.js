@@ -4,8 +4,13 @@
 // Scripts ask for the version most often, and it needs nothing else of mgw.
 const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
-if ((first === '--version' || first === '-V') && rest.length === 0) process.stdout.write(`${version}\n`);
-else {
+if ((first === '--version' || first === '-V') && rest.length === 0) {
+  process.stdout.on('error', () => {
+    process.exitCode = 10;
+    process.stderr.write('mgw: Cannot write standard output.\n');
+  });
+  process.stdout.write(`${version}\n`);
+} else {
   // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
   // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');

@@ -51,7 +51,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
     await print(outcome, io, globals, redact);
     isPrinted = true;
   } catch (error) {
-    await complain(error, outcome, io, redact);
+    await complain(error, outcome, io, globals, redact);
     exitCode ||= exitCodes.local;
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
@@ -222,27 +222,27 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// The text that could not be printed may be the only reference to a paid job, so print it on stderr.
+// The text that could not be printed may be the only reference to a paid job, so print it on stderr. An error of the command itself
+// says more about the money than the output's.
 async function complain(
   thrown: unknown,
-  { printed, text = '', paid }: Outcome,
+  outcome: Outcome,
   io: Io,
+  globals: Globals,
   redact: Redact,
 ): Promise<void> {
+  const { printed, text = '', paid, error: own } = outcome;
   const { errorText } = await import('./output/human.ts');
-  const error = toMgwError(thrown);
-  const lines =
-    printed === undefined && (paid === undefined || paid === 'no')
-      ? [errorText(error)]
-      : [
-          errorText(
-            new MgwError(error.code, error.message, {
-              charged: paid ?? 'yes',
-              retry: printed === undefined ? 'never' : 'resume',
-            }),
-          ),
-          ...(text === '' ? [] : [printable(text)]),
-        ];
+  const { code, message } = toMgwError(thrown);
+  const charged = paid ?? (printed === undefined ? 'no' : 'yes');
+  const retry = printed !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';
+  const error =
+    own === undefined ? new MgwError(code, message, { charged, retry }) : withGlobals(own, globals);
+  const lines = [
+    ...(own === undefined ? [] : [`mgw: ${message}`]),
+    errorText(error),
+    ...(text === '' || (own === undefined && charged === 'no') ? [] : [printable(text)]),
+  ];
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
