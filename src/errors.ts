@@ -113,6 +113,8 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
+  /** The path that could not be written or read. */
+  path?: string;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
   cause?: unknown;
@@ -130,6 +132,7 @@ export class MgwError extends Error {
   readonly job: Job | undefined;
   readonly handle: string | undefined;
   readonly budget: BudgetShortfall | undefined;
+  readonly path: string | undefined;
   readonly protocols: readonly string[] | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
@@ -143,14 +146,15 @@ export class MgwError extends Error {
     this.job = details.job;
     this.handle = details.handle;
     this.budget = details.budget;
+    this.path = details.path;
     this.protocols = details.protocols;
   }
 
   /** The same error with other details, and with another message if one is given. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, budget, protocols, cause } = this;
-    const own = { exit, charged, retry, next, requestId, job, handle, budget, protocols, cause };
+    const { charged, retry, next, requestId, job, handle, budget, path, protocols, cause } = this;
+    const own = { exit, charged, retry, next, requestId, job, handle, budget, path, protocols, cause };
     return new MgwError(this.code, message, { ...own, ...details });
   }
 }
@@ -211,6 +215,7 @@ export function localError(error: unknown, path: string, charged: Charged): MgwE
     charged,
     retry: charged === 'no' ? retry : 'resume',
     ...(charged === 'no' && code === 'ENOENT' && { next: ['mkdir', '-p', dirname(path)] }),
+    path,
     cause: error,
   });
 }

@@ -2,7 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
 import type { Ask, Job, JobFile } from '../job.ts';
-import { failedError, fetchCommand, interruptedError, showCommand } from '../jobs/errors.ts';
+import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { pathsAt, type Target } from '../jobs/output.ts';
@@ -10,7 +10,7 @@ import { watch, type WatchOptions } from '../jobs/watch.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './settings.ts';
-import { freePath } from './next.ts';
+import { nextForOutput } from './next.ts';
 
 /** How much of a job is delivered, and the paths of its files. */
 export interface DeliveryOptions {
@@ -76,8 +76,8 @@ export async function deliver(
     if (!(error instanceof MgwError) || target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
     if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target, job, 1), deps);
-    const free = error.code === 'output_exists' ? freePath(target.path) : undefined;
-    throw free === undefined ? error : error.with({ next: [...fetchCommand(job), '-o', free] });
+    const next = nextForOutput(error, job, target.kind === 'folder' ? `${target.path}/` : target.path);
+    throw next === undefined ? error : error.with({ next });
   } finally {
     hooks.onEnd?.();
   }

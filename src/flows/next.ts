@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
-import { join, parse } from 'node:path';
+import { dirname, join, parse } from 'node:path';
 import type { SettingFlags } from '../config/rules.ts';
-import type { MgwError } from '../errors.ts';
+import { type MgwError, systemCode } from '../errors.ts';
+import type { Job } from '../job.ts';
 import { fetchCommand } from '../jobs/errors.ts';
 
 /** The settings that choose the gateway or the ledger. */
@@ -37,14 +38,41 @@ export function withOutput(
   { output, force }: { output?: string | undefined; force?: boolean | undefined },
 ): MgwError {
   const { job, next, retry } = error;
-  if (output === undefined || job === undefined || job.protocol === 'tts') return error;
+  // Another program fixes the cause first.
+  const isFixed = next !== undefined && next[0] !== 'mgw';
+  if (output === undefined || job === undefined || job.protocol === 'tts' || isFixed) return error;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
   if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return error;
   return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });
 }
 
+// The path stays unusable however often it is tried.
+const unusable = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
+
+/**
+ * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current folder
+ * for a path that can hold no file. Undefined if another output does not help.
+ */
+export function otherOutput(error: MgwError, output: string): string | undefined {
+  if (error.code === 'output_exists') return freePath(output);
+  if (error.path === undefined || !unusable.includes(systemCode(error.cause) ?? '')) return undefined;
+  const { dir, name, ext } = parse(output);
+  const here = `${name.slice(0, 100)}${ext}`;
+  if (/[\\/]$/.test(output)) return './';
+  return dir === '' || existsSync(here) ? freePath(here) : here;
+}
+
+/** Returns the command that helps if a paid job could not be saved at an output; undefined if that is not known. */
+export function nextForOutput(error: MgwError, job: Job, output: string): string[] | undefined {
+  const folder = error.path === undefined ? '' : dirname(error.path);
+  if (systemCode(error.cause) === 'ENOENT' && folder !== '' && !existsSync(folder))
+    return ['mkdir', '-p', folder];
+  const other = otherOutput(error, output);
+  return other === undefined ? undefined : [...fetchCommand(job), '-o', other];
+}
+
 /** Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. */
-export function freePath(taken: string): string | undefined {
+function freePath(taken: string): string | undefined {
   const { dir, name, ext } = parse(taken);
   if (/[{}]|[\\/]$/.test(taken) || name === '') return undefined;
   for (let number = 2; ; number += 1) {

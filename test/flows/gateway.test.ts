@@ -116,3 +116,16 @@ it('the next of a fetch whose output exists is another name, which works', async
   expect(next).toEqual(['mgw', 'video', 'c', 'fetch', ref, '-o', join(user.cwd, 'taken-2.mp4')]);
   expect((await runHere(next?.slice(1) ?? [], user.env)).code).toBe(0);
 });
+
+it.each([
+  ['in a missing folder is the command that creates it', 'new/a.mp4', ['mkdir', '-p', 'new']],
+  ['below a file is its name in the current folder', 'taken/a.mp4', ['-o', 'a.mp4']],
+])('the next of a fetch whose output is %s', async (_, path, expected) => {
+  const { user, own, ref } = await twoGateways(false);
+  own.polls = 0;
+  writeFileSync(join(user.cwd, 'taken'), 'mine');
+  const ran = await runHere(['jobs', 'fetch', ref, '-o', join(user.cwd, path), '--json'], user.env);
+  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'local_io', charged: 'yes' } });
+  const next = ran.json.error.next?.map((word) => word.replace(`${user.cwd}/`, ''));
+  expect(next?.slice(-expected.length)).toEqual(expected);
+});

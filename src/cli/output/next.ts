@@ -1,6 +1,6 @@
 import { add, formatDecimal, parseDecimal } from '../../decimal.ts';
 import type { ErrorCode, MgwError } from '../../errors.ts';
-import { freePath } from '../../flows/next.ts';
+import { otherOutput } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 import { protocolNames } from '../../protocols/registry.ts';
@@ -33,17 +33,25 @@ export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
   const corrected = choice ?? correct(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
   if (error.next !== undefined) return error;
-  const isInput = ['usage', 'output_exists', 'local_io'].includes(error.code) && error.charged === 'no';
+  const unpaid: Partial<Record<ErrorCode, string[]>> = {
+    usage: help,
+    output_exists: help,
+    local_io: ['mgw', 'doctor'],
+  };
+  const correction = error.charged === 'no' ? unpaid[error.code] : undefined;
   const show = job && ['mgw', 'jobs', 'show', job.id];
   const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
-  const next = fetch ?? (isInput ? help : (byCode[error.code] ?? show));
+  const next = fetch ?? correction ?? byCode[error.code] ?? show;
   // Repeating the command that has just failed does not help.
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
 }
 
 // Returns the typed command with its wrong flag corrected; undefined if it did not fail because of a flag.
-function correct({ code, charged, budget, next }: MgwError, argv: readonly string[]): string[] | undefined {
-  if (code === 'output_exists' && charged === 'no') return retyped(argv, ['-o', '--output'], freePath);
+function correct(error: MgwError, argv: readonly string[]): string[] | undefined {
+  const { charged, budget, next } = error;
+  const output =
+    charged === 'no' ? retyped(argv, ['-o', '--output'], (path) => otherOutput(error, path)) : undefined;
+  if (output !== undefined) return output;
   const { name, limit, exceeded_by: excess } = budget ?? {};
   if (name !== '--budget' && !(name?.startsWith('batch ') && next?.[1] !== 'batch')) return undefined;
   if (limit === undefined || excess === undefined) return undefined;

@@ -48,9 +48,14 @@ describe('the command to type after an error that names none', () => {
     left: '0.5',
     exceeded_by: '0.7',
   };
+  const unusable = { path: '/nowhere/a.mp4', cause: Object.assign(new Error('no'), { code: 'ENOTDIR' }) };
   it.each<[ErrorCode, ErrorDetails, string, string | undefined]>([
     ['output_exists', {}, 'submit -o /nowhere/a.mp4', 'submit -o /nowhere/a-2.mp4'],
     ['output_exists', {}, 'submit --output=/nowhere/a.mp4 --wait', 'submit --output=/nowhere/a-2.mp4 --wait'],
+    ['local_io', unusable, 'submit -o /nowhere/a.mp4 --wait', 'submit -o a.mp4 --wait'],
+    ['local_io', unusable, `tts -o ${'long'.repeat(70)}.mp3`, `tts -o ${'long'.repeat(25)}-2.mp3`],
+    ['local_io', unusable, 'submit -o /nowhere/', 'submit -o ./'],
+    ['local_io', { ...unusable, path: undefined }, 'submit -o /nowhere/a.mp4', 'doctor'],
     ['output_exists', {}, 'batch run -o {id}.mp4', help.slice(1).join(' ')],
     ['output_exists', {}, 'api -- -o a.mp4', help.slice(1).join(' ')],
     ['output_exists', { charged: 'yes', retry: 'resume' }, 'submit -o a.mp4', undefined],
