@@ -1,11 +1,11 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { constants, existsSync } from 'node:fs';
-import { copyFile, link, mkdir, open, rename, rm } from 'node:fs/promises';
+import { copyFile, link, mkdir, open, realpath, rename, rm } from 'node:fs/promises';
 import { basename, dirname, extname, join, resolve } from 'node:path';
 import { script, style } from 'virtual:gallery-page';
 import { localError, MgwError } from '../errors.ts';
 import { stateBySize } from './files.ts';
-import { isIntact } from '../files/whole-file.ts';
+import { intactVersion } from '../files/whole-file.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
 
@@ -79,13 +79,14 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
     if (stateBySize(file) !== 'intact') continue;
     const copy = join(dirname(page), mediaFolder, `${job.id}-${basename(path)}`);
     try {
-      if (!(await isIntact({ ...file, path: copy }))) {
+      if ((await intactVersion({ ...file, path: copy })) === undefined) {
         await mkdir(dirname(copy), { recursive: true });
         await rm(copy, { force: true });
-        await link(path, copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
+        // A hard link of a symbolic link would be a symbolic link.
+        await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
       }
       // Checked at its new place: the source may be replaced while it is copied.
-      if (await isIntact({ ...file, path: copy })) copies.set(path, copy);
+      if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(path, copy);
       else await rm(copy, { force: true });
     } catch (error) {
       throw localError(error, copy, 'no');

@@ -131,6 +131,10 @@ describe('the real gateway', () => {
     for (const [env, lines] of ways) {
       const copies = {
         PGPASSWORD: 'pg-canary',
+        PGSSLPASSWORD: 'pg-canary',
+        AWS_CONTAINER_AUTHORIZATION_TOKEN: 'pg-canary',
+        MGW_STATE: 'postgres://mgw:pg-canary@db.example.com/mgw',
+        DATABASE_URL: 'postgres://mgw:pg-canary@db.example.com/mgw',
         DEPLOY_SECRET: `key=${canaryKey}`,
         CURL_HEADER: `Authorization: Bearer ${canaryKey}`,
       };

@@ -78,6 +78,14 @@ describe('an imported job', () => {
     }
   });
 
+  it('gets a copy of a file that a link leads to, not a link', async () => {
+    const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret });
+    writeFileSync(join(other.cwd, 'film.mp4'), secret);
+    symlinkSync('film.mp4', join(other.cwd, 'loot.mp4'));
+    expect(await other.run(['jobs', 'gallery', '-o', 'page', '--copy'])).toMatchObject({ code: 0 });
+    expect(textBelow(join(other.cwd, 'page', 'media'))).toBe(secret);
+  });
+
   it('gets a file served only while it holds what was recorded', async () => {
     const path = join(user.cwd, 'a.mp4');
     writeFileSync(path, 'film');

@@ -80,7 +80,7 @@ async function served(
   const stdout = context.globals.json ? 2 : 'inherit';
   try {
     await equipScript(folder, sandbox, config, options.minPoll);
-    const environment = scriptEnvironment(env, sandbox, folder, configuredKeys(env, config));
+    const environment = scriptEnvironment(env, sandbox, folder, configuredSecrets(env, config));
     return await runScript(argv, environment, ['inherit', stdout, 'inherit']);
   } finally {
     await sandbox.close();
@@ -121,10 +121,15 @@ function complaint(findings: readonly Finding[], scriptExitCode: number, total: 
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }
 
-/** Returns every configured key, in use or not: from MGW_API_KEY, the file of MGW_API_KEY_FILE, and each profile. */
-function configuredKeys(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
-  const keys = [env['MGW_API_KEY'], keyInFile(env), ...Object.values(profiles).map((each) => each.api_key)];
-  return keys.filter((key) => key !== undefined);
+/**
+ * Returns every configured key, in use or not: from MGW_API_KEY, the file of MGW_API_KEY_FILE, and each profile; and the
+ * passwords of the database.
+ */
+function configuredSecrets(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
+  const { MGW_API_KEY: key, MGW_STATE: state = '', PGPASSWORD: password } = env;
+  const inUrl = URL.canParse(state) ? new URL(state).password : '';
+  const keys = [key, keyInFile(env), ...Object.values(profiles).map((each) => each.api_key)];
+  return [...keys, password, inUrl].filter((secret) => secret !== undefined);
 }
 
 function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | undefined {
@@ -199,17 +204,17 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 /**
  * Returns the environment of a script: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
  * MGW_SANDBOX for an mgw that is not on its PATH, the AWS variables of the sandbox's object storage, and its own home.
- * No variable contains one of `keys`.
+ * No variable contains one of `secrets`.
  */
 function scriptEnvironment(
   env: NodeJS.ProcessEnv,
   sandbox: Pick<Sandbox, 'url' | 'key' | 'store'>,
   folder: ScriptFolder,
-  keys: readonly string[],
+  secrets: readonly string[],
 ): NodeJS.ProcessEnv {
   const noProxy = [env['NO_PROXY'] ?? env['no_proxy'], '127.0.0.1', 'localhost'].filter(Boolean).join(',');
   return {
-    ...withoutKeys(env, keys),
+    ...withoutSecrets(env, secrets),
     HOME: folder.home,
     MGW_BASE_URL: sandbox.url,
     MGW_API_KEY: sandbox.key,
@@ -224,23 +229,20 @@ function scriptEnvironment(
   };
 }
 
-/** Variables that lead to the user's own key, config, ledger or object storage, or hold the password of its database. */
-const LEADING_OUT = [
-  ...['MGW_STATE', 'MGW_API_KEY_FILE', 'MGW_PROFILE', 'XDG_CONFIG_HOME', 'XDG_STATE_HOME'],
-  ...['PGPASSWORD', 'PGPASSFILE'],
-  ...['AWS_PROFILE', 'AWS_SESSION_TOKEN', 'AWS_SHARED_CREDENTIALS_FILE', 'AWS_CONFIG_FILE'],
-  ...['AWS_ENDPOINT_URL', 'AWS_DEFAULT_REGION'],
-];
-/** A shorter key may occur in other variables by chance. */
-const SHORTEST_KEY = 8;
+/** Variables that lead to the user's own key, config, ledger or object storage, or hold its secrets. */
+const LEADING_OUT =
+  /^(MGW_(STATE|API_KEY_FILE|PROFILE)|XDG_(CONFIG|STATE)_HOME|PG(PASS|SERVICE|SSL).*|AWS_.*)$/;
+/** A shorter secret may occur in other variables by chance. */
+const SHORTEST_SECRET = 8;
 
 // CI may pass one secret under several names.
-function withoutKeys(env: NodeJS.ProcessEnv, keys: readonly string[]): NodeJS.ProcessEnv {
-  const secrets = keys.filter(({ length }) => length >= SHORTEST_KEY);
+function withoutSecrets(env: NodeJS.ProcessEnv, configured: readonly string[]): NodeJS.ProcessEnv {
+  const secrets = configured.filter(({ length }) => length >= SHORTEST_SECRET);
   const isSafe = (name: string, value = ''): boolean =>
-    !LEADING_OUT.includes(name) && !secrets.some((secret) => value.includes(secret));
+    !LEADING_OUT.test(name) && !secrets.some((secret) => value.includes(secret));
   return Object.fromEntries(Object.entries(env).filter(([name, value]) => isSafe(name, value)));
 }
+
 /**
  * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it). Forwards
  * signals to it.
