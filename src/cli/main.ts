@@ -40,9 +40,8 @@ export async function main(argv: string[], given: Io = process): Promise<number>
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
   // Errors in flags are found before any setting is read.
-  const variable = given.env['MGW_API_KEY'] ?? '';
-  const withoutVariable = secretRedactor(variable.length < shortestSecret ? [] : [variable]);
-  const redact: Redact = (text) => withoutVariable(context?.redact(text) ?? text);
+  const withoutKeys = secretRedactor(await keysFor(outcome, given.env));
+  const redact: Redact = (text) => withoutKeys(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
   let isPrinted = false;
@@ -71,6 +70,12 @@ export async function main(argv: string[], given: Io = process): Promise<number>
 }
 
 // Load only the code that the command needs.
+async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
+  const variable = env['MGW_API_KEY'] ?? '';
+  if (error === undefined) return variable.length < shortestSecret ? [] : [variable];
+  return (await import('../config/read.ts')).keysAtHand(env);
+}
+
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];

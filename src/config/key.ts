@@ -1,7 +1,7 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
 import { messageOf, MgwError, systemCode } from '../errors.ts';
 import { printableLine } from '../printable.ts';
-import type { Layers, Origin } from './layers.ts';
+import type { Env, Layers, Origin } from './layers.ts';
 
 /**
  * Checks that an API key can be sent unchanged (design 3).
@@ -38,6 +38,8 @@ export interface KeyFound extends Origin {
   read: () => string;
   /** Reads the key in order to redact it: '' if it cannot be used, and so is not sent. Never throws. */
   readIfValid: () => string;
+  /** As `readIfValid`, but '' if reading could block. */
+  readAtHand: () => string;
 }
 
 /**
@@ -53,15 +55,21 @@ export function findKey(layers: Layers, readFile: (path: string) => string): Key
   if (key !== undefined) return found({ source: 'env', name: 'MGW_API_KEY' }, () => key);
   const path = env['MGW_API_KEY_FILE'];
   if (path !== undefined)
-    return found({ source: 'env', name: 'MGW_API_KEY_FILE' }, () =>
-      keyOfFile(path === '' ? '' : readFile(path)),
+    return found(
+      { source: 'env', name: 'MGW_API_KEY_FILE' },
+      () => keyOfFile(path === '' ? '' : readFile(path)),
+      () => isPlainFile(path),
     );
   const kept = profile.api_key;
   if (kept !== undefined) return found({ source: 'profile', name: profileName.value }, () => kept);
   return undefined;
 }
 
-function found(origin: Origin & { name: string }, read: () => string): KeyFound {
+function found(
+  origin: Origin & { name: string },
+  read: () => string,
+  isAtHand: () => boolean = () => true,
+): KeyFound {
   const where = origin.source === 'profile' ? `the profile "${origin.name}"` : origin.name;
   let key: string | undefined;
   // Read once, because a pipe such as <(pass show gateway) cannot be read again.
@@ -73,7 +81,29 @@ function found(origin: Origin & { name: string }, read: () => string): KeyFound 
       return '';
     }
   };
-  return { ...origin, read: readOnce, readIfValid };
+  return {
+    ...origin,
+    read: readOnce,
+    readIfValid,
+    readAtHand: () => (key !== undefined || isAtHand() ? readIfValid() : ''),
+  };
+}
+
+/** Returns the key of MGW_API_KEY_FILE in order to redact it, if it can be used and is not in a pipe, which could block. */
+export function keyInPlainFile({ MGW_API_KEY_FILE: path }: Env): string | undefined {
+  try {
+    return path && isPlainFile(path) ? checkKey(keyOfFile(readKeyFile(path))) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isPlainFile(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
 }
 
 function checked(where: string, read: () => string): string {

@@ -5,6 +5,8 @@ import { linkFault, ownerFault } from '../files/make-folder.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { hasPassword } from '../state-url.ts';
+import { shortestSecret } from '../redact.ts';
+import { keyInPlainFile } from './key.ts';
 import type { Env } from './layers.ts';
 import { configFolder, thisHost, type Host } from './places.ts';
 import type { ConfigFile } from './schema.ts';
@@ -51,6 +53,23 @@ export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObje
  */
 export function configBytes(file: string): Buffer | undefined {
   return readOwn(file)?.bytes;
+}
+
+/** Returns every configured key that can be read at once, in order to redact it. Never throws. */
+export function keysAtHand(env: Env): string[] {
+  const keys = [env['MGW_API_KEY'], keyInPlainFile(env), ...keysOfProfiles(env)];
+  return keys.filter((key) => typeof key === 'string').filter((key) => key.length >= shortestSecret);
+}
+
+function keysOfProfiles(env: Env): unknown[] {
+  try {
+    const profiles = readRawConfig(configPath(env), process.platform)?.['profiles'];
+    const each = isObject(profiles) ? Object.values(profiles) : [];
+    return each.map((profile) => (isObject(profile) ? profile['api_key'] : undefined));
+  } catch {
+    // What is wrong with the file is reported by the command that needs it.
+    return [];
+  }
 }
 
 /** Parses a config file. @throws MgwError('config') if it is not a JSON object, or has a member such as `__proto__`. */

@@ -175,7 +175,7 @@ class Secrets {
 
 // Most commands need no key, and a key file may be a pipe that blocks.
 function keyAtHand({ key }: Settings): string {
-  const text = key?.name === 'MGW_API_KEY_FILE' ? '' : (key?.readIfValid() ?? '');
+  const text = key?.readAtHand() ?? '';
   return text.length < shortestSecret ? '' : text;
 }
 

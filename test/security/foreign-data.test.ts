@@ -177,6 +177,8 @@ describe('the key inside a request', () => {
     ['--name', ['batch', 'run', 'm.csv', '--name', canaryKey]],
     ['the path', ['batch', 'run', 'm.csv', '-o', `${canaryKey}/{id}.{ext}`]],
     ['NAME', ['budget', 'set', canaryKey, '5']],
+    ['The setting', ['config', 'set', `prices.c.${canaryKey}`, 'second=1']],
+    ['The setting', ['config', 'set', 'tts.speaker', `of-${canaryKey}`]],
   ])('is refused in %s of %j', async (what, args) => {
     const row = `${what === 'id' ? canaryKey : 'a'},vendor-h3-mini,a boat\n`;
     writeFileSync(join(user.cwd, 'm.csv'), `id,model,prompt\n${row}`);
@@ -218,6 +220,30 @@ describe('the key inside a request', () => {
         expect(ran.stdout).not.toContain(canaryKey);
         expect(textBelow(join(user.cwd, 'state'))).toContain('[redacted]');
         expect(textBelow(join(user.cwd, 'state'))).not.toContain(canaryKey);
+      }
+    },
+  );
+
+  it.each(['a file', 'the profile'])(
+    'of %s is in no error of a command that needs no key',
+    async (source) => {
+      const env = keyIn('MGW_API_KEY_FILE');
+      if (source === 'the profile') {
+        env['MGW_API_KEY_FILE'] = undefined;
+        const config = join(user.cwd, 'config');
+        mkdirSync(config, { mode: 0o700 });
+        const profiles = { default: { api_key: canaryKey } };
+        writeFileSync(join(config, 'config.json'), JSON.stringify({ profiles }), { mode: 0o600 });
+      }
+      const commands = [
+        ['jobs', 'show', canaryKey],
+        ['jobs', 'ls', `--${canaryKey}`],
+        ['config', 'get', canaryKey],
+      ];
+      for (const args of commands) {
+        const ran = await user.run(args, { env });
+        expect([ran.code, ran.stderr]).toEqual([2, expect.stringContaining('[redacted]')]);
+        expect(ran.stderr).not.toContain(canaryKey);
       }
     },
   );

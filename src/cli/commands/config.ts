@@ -10,7 +10,7 @@ import {
 } from '../../config/setting-names.ts';
 import { thisHost } from '../../config/places.ts';
 import { badSetting, checkProfileName, namedProfile, originText } from '../../config/layers.ts';
-import { configPath, readConfig, readRawConfig } from '../../config/read.ts';
+import { configPath, keysAtHand, readConfig, readRawConfig } from '../../config/read.ts';
 import { layersOf } from '../../config/resolve.ts';
 import type { ConfigFile } from '../../config/schema.ts';
 import { MgwError, usageError } from '../../errors.ts';
@@ -130,6 +130,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
       'login',
     ]);
   const path = keyPath(key);
+  await checkNoKey(context, [key, ...words, context.globals.profile ?? '']);
   if (path[0] === 'defaults') {
     const { checkDefault } = await import('./edit-config.ts');
     await checkDefault(path, words);
@@ -150,6 +151,14 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   });
   context.progress.note(`${key} is set in profile "${profile}".`);
   return { json: { key: path.join('.'), profile } };
+}
+
+// The config file may be shared once it holds no key that mgw knows of.
+async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
+  const { secretRedactor } = await import('../../redact.ts');
+  const { checkNoSecret } = await import('../../jobs/order.ts');
+  const redact = secretRedactor(keysAtHand(io.env));
+  for (const word of words) checkNoSecret('The setting', word, redact);
 }
 
 async function unsetOne(context: Context, key: string): Promise<Outcome> {
