@@ -79,7 +79,7 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
 async function makeState(context: Context): Promise<Outcome> {
   const url = await requireShared(context);
   const { makeLedger } = await import('../../ledger/postgres/examine.ts');
-  const { version } = await makeLedger(url);
+  const { version } = await makeLedger(url, (text) => context.progress.note(text));
   context.progress.note(`The ledger in ${url.shown} is ready.`);
   return { json: { state: { url: url.shown, schema: url.schema, version } } };
 }

@@ -21,8 +21,13 @@ export interface Examined {
 
 const oldestServer = 140_000;
 
-/** Creates the missing tables of a ledger. @throws the errors of {@link Database.query} */
-export async function makeLedger(url: StateUrl): Promise<LedgerIdentity> {
+/** Creates the missing tables of a ledger. `note` is told if the connection is not verified. @throws the errors of {@link Database.query} */
+export async function makeLedger(
+  url: StateUrl,
+  note: (text: string) => void = () => undefined,
+): Promise<LedgerIdentity> {
+  const warning = tlsWarning(url);
+  if (warning !== undefined) note(warning);
   const database = new Database(url);
   try {
     return await makeTables(database);

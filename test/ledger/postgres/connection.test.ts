@@ -51,6 +51,16 @@ describe('TLS to the database', () => {
     else expect(text).toContain(warning);
   });
 
+  it.each([[['state', 'init']], [['jobs', 'ls']]])(
+    '%j warns of a connection that is not verified',
+    async (args) => {
+      // Not an address of loopback by its name, but nothing leaves this machine.
+      const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
+      const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
+      expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);
+    },
+  );
+
   it.each([
     ['postgres://db.example.com/d', 'disable'],
     ['postgres://db.example.com/d?sslmode=verify-full', 'verify'],
