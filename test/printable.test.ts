@@ -27,6 +27,12 @@ function dangerous(text: string): number[] {
 }
 
 describe('printable', () => {
+  it('is bounded also if its caller names no limit', () => {
+    expect([printable('x'.repeat(10_000)).length, printableLine('x'.repeat(10_000)).length]).toEqual([
+      2000, 2000,
+    ]);
+  });
+
   it.each([
     ['\x1b[2J', '\\u{1b}[2J'],
     ['\x1b]52;c;cm0gLXJm\x07', '\\u{1b}]52;c;cm0gLXJm\\u{7}'],

@@ -27,6 +27,20 @@ describe('the lockfile', () => {
     expect(scripts.filter((path) => !withScripts.includes(path))).toEqual([]);
   });
 
+  it('is of a package that runs no script when it is installed', () => {
+    const { scripts } = json('package.json') as { scripts: object };
+    const atInstallation = [
+      'preinstall',
+      'install',
+      'postinstall',
+      'prepublish',
+      'preprepare',
+      'prepare',
+      'postprepare',
+    ];
+    expect(Object.keys(scripts).filter((name) => atInstallation.includes(name))).toEqual([]);
+  });
+
   it('has nothing that a user of the package would install', () => {
     expect(json('package.json')).not.toHaveProperty('dependencies');
     expect(installed.filter(([, { dev, devOptional }]) => !dev && !devOptional)).toEqual([]);
