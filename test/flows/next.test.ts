@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { freePath, globalArguments, withGlobals, withOutput } from '../../src/flows/next.ts';
+import { globalArguments, otherOutput, withGlobals, withOutput } from '../../src/flows/next.ts';
 import type { Job } from '../../src/job.ts';
 import { lostProtocol } from '../../src/job.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -131,6 +131,7 @@ describe('the next command of a command with -o', () => {
 it('a free path has the next number that no file has; a folder or a template has none', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
+  const freePath = (path: string): string | undefined => otherOutput(new MgwError('output_exists', 'x'), path);
   expect(freePath(boat)).toBe(join(folder, 'boat-2.mp4'));
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));
