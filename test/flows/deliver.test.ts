@@ -87,8 +87,7 @@ describe('an accepted job', () => {
   it('is waited for until it has ended', async () => {
     const ended = await run({}, seen('succeeded', true));
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
-    const success = (results: number): JobEvent =>
-      ({ ...failedEvent, state: 'succeeded', results });
+    const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
     // A success without a result is asked for again.
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);

@@ -131,7 +131,8 @@ describe('the next command of a command with -o', () => {
 it('a free path has the next number that no file has; a folder or a template has none', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
-  const freePath = (path: string): string | undefined => otherOutput(new MgwError('output_exists', 'x'), path);
+  const freePath = (path: string): string | undefined =>
+    otherOutput(new MgwError('output_exists', 'x'), path);
   expect(freePath(boat)).toBe(join(folder, 'boat-2.mp4'));
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));
