@@ -81,8 +81,12 @@ function rendered(block: Block, screen: Screen): string {
 
 // A command must remain pasteable.
 function codeLine(line: string, language: string, width: number): string {
+  const [, space = '', rest = '', comment = ''] = /^( *)(\S.*?) +(# .*)$/.exec(line) ?? [];
+  // A comment of YAML ends with its line.
+  if (language === 'yaml' && comment !== '' && line.length + 2 > width)
+    return [comment, rest].map((text) => codeLine(`${space}${text}`, language, width)).join('\n');
   const isCommand = language === 'sh' || line.startsWith('$ ');
-  const indent = `    ${/^ */.exec(line)?.[0] ?? ''}`;
+  const indent = `    ${/^ *(?:- )?/.exec(line)?.[0].replace('-', ' ') ?? ''}`;
   return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
 }
 

@@ -1,6 +1,7 @@
 import { topics } from '../../../src/cli/command-tree.ts';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { renderMarkdown } from '../../../src/cli/help/markdown.ts';
 import { plain } from '../../../src/cli/output/human.ts';
 import { exitCodes } from '../../../src/errors.ts';
@@ -28,6 +29,14 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
     const lines = renderMarkdown(pageOf(page), { width, paint: plain }).split('\n');
     expect(lines.filter((line) => line.length > width)).toEqual([]);
   });
+});
+
+const yaml = readdirSync('docs')
+  .filter((file) => file.endsWith('.md'))
+  .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));
+it.each(yaml)('prints YAML of %s that means the same if it is pasted', (_, block = '') => {
+  const printed = renderMarkdown(block, { width: 80, paint: plain });
+  expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
 });
 
 it('prints a file that a topic links to, and a page by its name', async () => {
