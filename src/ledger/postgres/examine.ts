@@ -64,12 +64,10 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
     await requireRights(database);
     const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
     const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
-    const tls = tlsWarning(url);
-    const warnings = [
-      ...(tls === undefined ? [] : [tls]),
-      ...(await routeWarnings(database)),
-      ...warningsOf(row, number, lagMs),
-    ];
+    const routes = await routeWarnings(database);
+    const warnings = [tlsWarning(url), ...routes, ...warningsOf(row, number, lagMs)].filter(
+      (text) => text !== undefined,
+    );
     return { server, version, jobs, lagMs, tripMs, warnings };
   } finally {
     await database.close();
