@@ -174,6 +174,8 @@ it('a database that is gone or refuses mgw is no pool without transactions', asy
   const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
   await expect(refusing.knowsTransactions()).rejects.toMatchObject({ code: 'config' });
   await Promise.all([gone.close(), refusing.close()]);
+  // The second time there is nothing to close.
+  await gone.close();
 });
 
 const dayMs = 86_400_000;

@@ -1,8 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
+import { encodeEvent } from '../../../src/ledger/event-log.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
+import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
+import { identityOf } from '../../../src/ledger/postgres/schema.ts';
 import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
 import { freshFolder } from '../../support/servers.ts';
@@ -295,5 +299,43 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
       exitCode: 2,
       next: ['mgw', 'state', 'init'],
     });
+  });
+
+  it('has the row of a batch looked at again once a kept fact about its job is written', async () => {
+    const place = await newPlace();
+    const { database } = await place.open();
+    const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];
+    const { ledger: identity } = await identityOf(database);
+    const [batch, alone] = [newJobId(now), newJobId(now + 1)];
+    const fleet = await place.open();
+    await fleet.create(batch, [
+      { ...prepared, key: 'films/boat/2' },
+      { type: 'sending', attempt: 1, owner },
+    ]);
+    await fleet.create(alone, [{ ...prepared, key: 'films' }]);
+    const row = (id: string, state: string, outcome: string): string =>
+      `('films', '${id}', '', '', '${state}', ${outcome})`;
+    const rows = [
+      row('boat', 'ended', "'unknown'"),
+      row('boat/2', 'taken', 'NULL'),
+      row('storm', 'ended', "'unknown'"),
+    ];
+    await place.server.query(
+      `INSERT INTO mgw.batches (name, gateway, head) VALUES ('films', '', '');
+       INSERT INTO mgw.batch_rows (batch, id, hash, content, state, outcome) VALUES ${rows.join(', ')}`,
+      place.database,
+    );
+    const facts = new UnwrittenEvents(stateDir, identity);
+    for (const job of [batch, alone, newJobId(now + 2)])
+      await facts.keep({ job, uid: randomUUID(), line: encodeEvent(accepted, now).trimEnd() });
+    await place.open({ stateDir });
+    expect(facts.files()).toEqual([]);
+    expect(await fleet.read(batch)).toMatchObject({ handle: 'task_1' });
+    const states = await database.query('SELECT id, state, outcome FROM mgw.batch_rows ORDER BY id');
+    expect(states).toEqual([
+      { id: 'boat', state: 'waiting', outcome: 'again' },
+      { id: 'boat/2', state: 'taken', outcome: 'again' },
+      { id: 'storm', state: 'ended', outcome: 'unknown' },
+    ]);
   });
 });
