@@ -1,0 +1,43 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it } from 'vitest';
+import {
+  countUnwritten,
+  UnwrittenEvents,
+  type UnwrittenEvent,
+} from '../../../src/ledger/postgres/kept-facts.ts';
+import { freshFolder } from '../../support/servers.ts';
+
+const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
+
+it('kept facts are written in their order, each once, and those of another ledger stay', async () => {
+  const state = freshFolder();
+  const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
+  expect([countUnwritten(state), facts.files()]).toEqual([0, []]);
+  for (const uid of ['1', '2', '3']) await facts.keep(factOf(uid));
+  await others.keep(factOf('4'));
+  writeFileSync(join(facts.folder, 'notes.txt'), '');
+  expect([countUnwritten(state), facts.files().length]).toEqual([4, 3]);
+  const written: string[] = [];
+  const write = (fact: UnwrittenEvent): Promise<void> => {
+    if (fact.uid === '2' && written.length === 1) return Promise.reject(new Error('gone'));
+    return Promise.resolve(void written.push(fact.uid));
+  };
+  await expect(facts.flush(write)).rejects.toThrow('gone');
+  expect([written, facts.files().length]).toEqual([['1'], 2]);
+  written.push('again');
+  await facts.flush(write);
+  expect([written, facts.files(), countUnwritten(state)]).toEqual([['1', 'again', '2', '3'], [], 1]);
+});
+
+it('a file that is torn, or no fact, is left alone', async () => {
+  const facts = new UnwrittenEvents(freshFolder(), 'one');
+  mkdirSync(facts.folder, { recursive: true });
+  const whole = factOf('1');
+  const texts = ['', JSON.stringify(whole).slice(0, -1), 'null', '{}'];
+  const lacking = Object.keys(whole).map((name) => JSON.stringify({ ...whole, [name]: undefined }));
+  const all = [...texts, ...lacking];
+  for (const [at, text] of all.entries()) writeFileSync(join(facts.folder, `${at}.json`), text);
+  await facts.flush(() => Promise.reject(new Error('written')));
+  expect(facts.files()).toHaveLength(all.length);
+});
