@@ -69,13 +69,14 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   return exitCode;
 }
 
-// Load only the code that the command needs.
+// Most commands succeed, and need no file of a key to be read again.
 async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   const variable = env['MGW_API_KEY'] ?? '';
   if (error === undefined) return variable.length < shortestSecret ? [] : [variable];
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 
+// Load only the code that the command needs.
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
@@ -116,7 +117,9 @@ async function outcomeOf(
 
 async function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
-  const job = outcome.json['job'] as Hint['job'];
+  // A query of a handle that the ledger does not know has no job.
+  const seen = outcome.json['job'] as Hint['job'];
+  const job = seen?.id === undefined ? undefined : seen;
   const help = await helpOf(program.root, argv);
   return { ...outcome, error: withHint(outcome.error, { argv, help, job }) };
 }

@@ -81,10 +81,13 @@ function rendered(block: Block, screen: Screen): string {
 
 // A command must remain pasteable.
 function codeLine(line: string, language: string, width: number): string {
-  const [, space = '', rest = '', comment = ''] = /^( *)(\S.*?) +(# .*)$/.exec(line) ?? [];
+  const [space = ''] = /^ */.exec(line) ?? [];
+  const comment = line.indexOf(' # ', space.length);
   // A comment of YAML ends with its line.
-  if (language === 'yaml' && comment !== '' && line.length + 2 > width)
-    return [comment, rest].map((text) => codeLine(`${space}${text}`, language, width)).join('\n');
+  if (language === 'yaml' && comment !== -1 && line.length + 2 > width)
+    return [space + line.slice(comment + 1), line.slice(0, comment).trimEnd()]
+      .map((text) => codeLine(text, language, width))
+      .join('\n');
   const isCommand = language === 'sh' || line.startsWith('$ ');
   const indent = `    ${/^ *(?:- )?/.exec(line)?.[0].replace('-', ' ') ?? ''}`;
   return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
