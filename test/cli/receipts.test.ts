@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { readBill } from '../../src/sandbox/bill.ts';
@@ -7,6 +7,8 @@ import { startSandbox } from '../../src/sandbox/server.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { userHere } from '../support/one-process.ts';
 import { freshFolder } from '../support/servers.ts';
+import { buildStorm } from '../storm/build.ts';
+import { Workers } from '../storm/workers.ts';
 
 const mismatches = [
   { field: 'duration', asked: 4, delivered: 2 },
@@ -266,24 +268,29 @@ it('tts --mark adds to an MP3 once, records both hashes, and leaves other format
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 while it marks leaves a whole file or none, and the same command pays nothing', async () => {
+it('kill -9 while it marks and publishes leaves a whole file or none, and the same command pays nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());
   const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
-  const submit = ['video', 'a', 'submit', 'a boat', '-m', 'video-a', '-d', '8', '--resolution', '720p'];
-  const args = [...submit, '--mark', '-o', 'boat.mp4'];
-  const { child, result } = user.start(args);
-  const watcher = watch(user.cwd, (_, name) => {
-    if (name !== null && /\.[0-9a-f]{8}\.part$/.test(name)) child.kill('SIGKILL');
-  });
-  onEnd(() => watcher.close());
-  expect((await result).code).not.toBe(0);
-  const again = await user.run(args);
-  expect(again.code).toBe(0);
-  expect(
-    readFileSync(join(user.cwd, 'boat.mp4')).toString('latin1').split('trainedAlgorithmicMedia'),
-  ).toHaveLength(2);
-  expect(readdirSync(user.cwd).filter((name) => name.startsWith('boat'))).toEqual(['boat.mp4']);
-  expect(readBill(stateDir)).toHaveLength(1);
+  const { worker } = await buildStorm(freshFolder());
+  const workers = new Workers(worker, user.cwd);
+  onEnd(() => workers.close());
+  const video = ['video', 'a', 'submit', '-m', 'video-a', '-d', '4', '--resolution', '720p', '--mark'];
+  let kills = 0;
+  // Operations on the disk: the first forty come before the download.
+  for (let at = 40; ; at += 7) {
+    const name = `boat-${at}`;
+    const args = [...video, name, '--key', name, '-o', join(user.cwd, `${name}.mp4`)];
+    const { code } = await workers.run({ args, env: user.env, crash: { at, how: 'killed' } });
+    if (code !== 137) break;
+    kills += 1;
+    const again = await user.run(args);
+    expect(again.code, again.stderr).toBe(0);
+    const text = readFileSync(join(user.cwd, `${name}.mp4`)).toString('latin1');
+    expect(text.split('trainedAlgorithmicMedia')).toHaveLength(2);
+    expect(readdirSync(user.cwd).filter((file) => file.startsWith(name))).toEqual([`${name}.mp4`]);
+  }
+  expect(kills).toBeGreaterThan(3);
+  expect(readBill(stateDir)).toHaveLength(kills + 1);
 });
