@@ -22,7 +22,8 @@ export default defineConfig({
   test: {
     globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
-    maxWorkers: 4,
+    // On two cores: most tests wait for processes and sockets.
+    maxWorkers: 6,
     sequence: { sequencer: SlowestFirst },
     projects: [
       { test: { ...common, name: 'alone', include: alone } },
