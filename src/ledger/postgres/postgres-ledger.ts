@@ -93,7 +93,7 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {
-      // Facts need no lease.
+      // Needs no lease. What cannot be written stays on disk for the next command.
       await Promise.all([writer.flush().catch(() => undefined), keeper.close()]);
       await database.close();
     },
