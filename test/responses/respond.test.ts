@@ -83,6 +83,12 @@ test.each([
   });
 });
 
+test('a document is read up to 64 MiB', async () => {
+  const ofMiB = (mebibytes: number): object => ({ ...whole, padding: ' '.repeat(mebibytes * 2 ** 20) });
+  expect(await endOf(200, ofMiB(63))).toMatchObject({ kind: 'completed', text: 'Hello' });
+  expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
+});
+
 test('a failure under 200 in the gateway’s own envelope is one', async () => {
   expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
     kind: 'failed',
