@@ -102,3 +102,8 @@ it('is reported by its plan as exceeding its budget, and no file is created for 
     { budget: 'the budget of the batch dear', limit: '10', left: '0' },
   ]);
 });
+
+it('whose name is unknown leads to the list of batches', async () => {
+  const { json } = await batch('status', 'nope', '--json');
+  expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
+});

@@ -63,7 +63,11 @@ async function knownOf(
   }
   const known = await recallBatch(folder, given);
   if (known !== undefined) return known;
-  throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`);
+  throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`, [
+    'mgw',
+    'batch',
+    'ls',
+  ]);
 }
 
 function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isByName: boolean): T {
