@@ -39,8 +39,8 @@ export function withOutput(
 ): MgwError {
   const { job, next, retry } = error;
   // Another program fixes the cause first.
-  const isFixed = next !== undefined && next[0] !== 'mgw';
-  if (output === undefined || job === undefined || job.protocol === 'tts' || isFixed) return error;
+  const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
+  if (output === undefined || job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
   if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return error;
   return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });

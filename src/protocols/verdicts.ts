@@ -80,7 +80,7 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
 }
 
 /** The verdict on a query's response that shows no state: ask again. */
-export function noNews(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
+export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
 

@@ -2,12 +2,11 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deliver, type DeliveryOptions } from '../../src/flows/deliver.ts';
-import type { GatewayClient } from '../../src/http/client.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { freshFolder } from '../support/servers.ts';
-import { flowDeps, jobWith } from './flow-deps.ts';
+import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const failedEvent: JobEvent = { type: 'finished', state: 'failed', native_status: '' };
@@ -31,13 +30,7 @@ async function run(
   verdict: QueryVerdict,
   { events = [accepted], isResumed = true, soft = false, handles = true } = {},
 ): Promise<Ran> {
-  let asked = 0;
-  const client = {
-    exchange: () => {
-      asked += 1;
-      return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
-    },
-  } as unknown as GatewayClient;
+  const { client, asked } = countingClient();
   const refused = new Error('no handle');
   const protocol: Protocol = {
     ...{ ...c, readQuery: () => verdict },
@@ -64,9 +57,9 @@ async function run(
     ...wanted,
   };
   try {
-    return { files: await deliver(job, protocol, options, deps, hooks), told, asked, job };
+    return { files: await deliver(job, protocol, options, deps, hooks), told, asked: asked(), job };
   } catch (error) {
-    return { error: error as Ran['error'] & object, told, asked, job };
+    return { error: error as Ran['error'] & object, told, asked: asked(), job };
   }
 }
 

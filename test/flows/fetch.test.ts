@@ -13,7 +13,7 @@ import { c } from '../../src/protocols/c/protocol.ts';
 import type { Observation, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { freshFolder } from '../support/servers.ts';
-import { flowDeps, jobWith } from './flow-deps.ts';
+import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
 const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const;
 const endless = { remainingMs: () => Infinity };
@@ -24,14 +24,7 @@ function verdictOf(verdict: QueryVerdict): {
   client: GatewayClient;
   asked: () => number;
 } {
-  let asked = 0;
-  const client = {
-    exchange: () => {
-      asked += 1;
-      return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
-    },
-  } as unknown as GatewayClient;
-  return { protocol: { ...c, readQuery: () => verdict }, client, asked: () => asked };
+  return { protocol: { ...c, readQuery: () => verdict }, ...countingClient() };
 }
 
 const seen = (state: Observation['state'], more: Partial<Observation> = {}): Observation => ({

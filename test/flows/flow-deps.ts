@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { openSession, type Session } from '../../src/flows/session.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
+import type { GatewayClient } from '../../src/http/client.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
@@ -25,6 +26,18 @@ export async function flowDeps(
     uploadFolder: join(state, 'uploads'),
     ...more,
   };
+}
+
+/** A client whose every exchange gets an empty response, and how many there were. */
+export function countingClient(): { client: GatewayClient; asked: () => number } {
+  let asked = 0;
+  const client = {
+    exchange: () => {
+      asked += 1;
+      return Promise.resolve({ status: 200, headers: {}, text: '', complete: true });
+    },
+  } as unknown as GatewayClient;
+  return { client, asked: () => asked };
 }
 
 let made = 0;

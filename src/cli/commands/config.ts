@@ -153,7 +153,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   return { json: { key: path.join('.'), profile } };
 }
 
-// The config file may be shared once it holds no key that mgw knows of.
+// `auth login` alone stores a key. Other settings are shown and shared.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');

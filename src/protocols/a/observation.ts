@@ -2,7 +2,7 @@ import type { Failure, Reply } from '../../exchange.ts';
 import { bodyOf, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
-import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
+import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
 /**
@@ -29,10 +29,10 @@ type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);
-  if (!reply.complete || !isObject(body)) return noNews(reply, 'operation');
+  if (!reply.complete || !isObject(body)) return inconclusive(reply, 'operation');
   if (['name', 'done', 'response'].some((member) => body[member] !== undefined))
     return observe(reply, body, handle);
-  return body['error'] === undefined ? noNews(reply, 'operation') : judgeFailedQuery(reply);
+  return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);
 }
 
 // An absent `done` is false, and only `true` itself is finished. An `error` with neither a code nor a message is not an error.

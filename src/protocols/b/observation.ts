@@ -3,7 +3,7 @@ import type { Failure, Reply } from '../../exchange.ts';
 import { bodyOf, classify, readFailure, requestIdOf } from '../../http/failures.ts';
 import { at, idAt, isObject, textAt, type Json, type JsonObject } from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
-import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
+import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
 /** Reads the response to a status query (specification 2.4, 3.2). A cut answer says nothing about the task. */
@@ -15,9 +15,9 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
     const told = verdict.kind !== 'again' || error === undefined || reply.status >= 500;
     return told ? verdict : judgeCallError(reply, error);
   }
-  if (!reply.complete) return noNews(reply, 'task status');
+  if (!reply.complete) return inconclusive(reply, 'task status');
   if (error !== undefined) return judgeCallError(reply, error);
-  return observe(reply, body, handle) ?? noNews(reply, 'task status');
+  return observe(reply, body, handle) ?? inconclusive(reply, 'task status');
 }
 
 function judgeCallError(reply: Reply, error: Json): QueryVerdict {

@@ -2,7 +2,7 @@ import type { Failure, Reply } from '../../exchange.ts';
 import { classify, messageIn, readFailure, requestIdOf } from '../../http/failures.ts';
 import { idAt, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../../json.ts';
 import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
-import { isSuccess, judgeFailedQuery, noNews, taskFailure } from '../verdicts.ts';
+import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
 import {
   nativeCodeOf,
   progressIn,
@@ -25,7 +25,7 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   if (saysError(body)) return judgeFailedQuery(reply);
   // A successful envelope without data is that of a task that was just created.
   const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
-  return { ...noNews(reply, 'task status'), ...(isWell && { isWell }) };
+  return { ...inconclusive(reply, 'task status'), ...(isWell && { isWell }) };
 }
 
 // Jimeng returns a code (50411, 50512, …) instead of a task if the content was refused.
