@@ -112,7 +112,7 @@ async function open(address: string, stored = '{}'): Promise<Page> {
       violations.push(event.violatedDirective);
     });
   });
-  await page.addInitScript((kept) => Object.assign(localStorage, JSON.parse(kept)), stored);
+  await page.addInitScript((kept) => void Object.assign(localStorage, JSON.parse(kept)), stored);
   await page.goto(address);
   return page;
 }
