@@ -244,6 +244,8 @@ const common = {
   // Optional bindings to PostgreSQL's C library, which mgw never asks for.
   external: [/^node:/, 'pg-native'],
   resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
+  // It warns of a file that is imported at once by a command which is itself loaded on demand.
+  checks: { ineffectiveDynamicImport: false },
 };
 
 const output = {
