@@ -1,9 +1,9 @@
 import { usageError } from '../errors.ts';
 import { lostProtocol, type Job } from '../job.ts';
-import { showCommand } from '../jobs/errors.ts';
+import { noSuchJob, showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
-import { findJob, importHandle, noSuchJob } from '../jobs/ref.ts';
+import { findJob, importHandle } from '../jobs/ref.ts';
 import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';

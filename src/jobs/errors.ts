@@ -1,4 +1,11 @@
-import { messageOf, MgwError, type Charged, type ErrorCode, type ErrorDetails } from '../errors.ts';
+import {
+  messageOf,
+  MgwError,
+  usageError,
+  type Charged,
+  type ErrorCode,
+  type ErrorDetails,
+} from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import { lostProtocol, nativeWord, type Job, type JobKind } from '../job.ts';
@@ -148,4 +155,9 @@ export function noResult(job: Job, { nativeStatus, warning, requestId }: Observa
     next: fetchCommand(job),
     requestId,
   });
+}
+
+/** Throws the error for a REF that names no job. */
+export function noSuchJob(ref: string): never {
+  throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }

@@ -8,7 +8,7 @@ import { type JobDeps, recordedBody } from './order.ts';
 import { query, recordSeen } from './observe.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
-import { resolveCommand, showCommand } from './errors.ts';
+import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
 
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is
@@ -160,11 +160,6 @@ async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): 
 /** Returns the job of a REF in the ledger. @throws MgwError('usage') if there is none, as {@link findJob} does. */
 export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
   return (await findJob(ledger, ref)) ?? noSuchJob(ref);
-}
-
-/** Throws the error for a REF that names no job. */
-export function noSuchJob(ref: string): never {
-  throw usageError(`No such job: ${ref}.`, ['mgw', 'jobs', 'ls']);
 }
 
 /**

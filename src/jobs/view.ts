@@ -2,7 +2,7 @@ import type { Job, JobFile, Rating } from '../job.ts';
 import { isObject, tryParseJson, type Json } from '../json.ts';
 import { shownState } from './reconcile.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { noSuchJob } from './ref.ts';
+import { noSuchJob } from './errors.ts';
 import { usageError } from '../errors.ts';
 import { jobIdForm } from '../ledger/names.ts';
 

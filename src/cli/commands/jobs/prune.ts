@@ -16,8 +16,8 @@ import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Job } from '../../../job.ts';
-import { findJob, noSuchJob } from '../../../jobs/ref.ts';
-import { waitCommand } from '../../../jobs/errors.ts';
+import { findJob } from '../../../jobs/ref.ts';
+import { noSuchJob, waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { readRefs } from '../../input.ts';
 
