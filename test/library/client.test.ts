@@ -312,18 +312,21 @@ describe('with the command line', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('shares resuming: a program carries on with a command that timed out, and the reverse', async () => {
+  it('shares resuming: a program carries on with a command that was interrupted, and the reverse', async () => {
     gateway.polls = Infinity;
     const output = join(user.cwd, 'boat.mp4');
-    const timed = await user.run([...asTyped, '-o', output, '--timeout', '200ms', '--json']);
-    expect(timed.code).toBe(8);
+    const typed = user.start([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
+    await until(() => gateway.seen.length > 1);
+    typed.child.kill('SIGINT');
+    const stopped = await typed.result;
+    expect(stopped.code).toBe(130);
     const client = clientOf();
     const error = await errorOf(client.submit({ ...boat, output, timeout: 100 }));
-    expect(error).toMatchObject({ code: 'pending', exitCode: 8, job: { id: timed.json.job.id } });
+    expect(error).toMatchObject({ code: 'pending', exitCode: 8, job: { id: stopped.json.job.id } });
     expect(error.next).toEqual(['mgw', 'video', 'c', 'fetch', error.job?.id, '-o', output]);
     gateway.polls = 0;
     const done = await user.run([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
-    expect(done.json.job.id).toBe(timed.json.job.id);
+    expect(done.json.job.id).toBe(stopped.json.job.id);
     expect(gateway.submissions).toHaveLength(1);
   });
 });

@@ -15,6 +15,8 @@ import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
 
 const quick = 'connect_timeout=1';
+// A busy machine may need seconds for what must succeed.
+const patient = { parameters: 'connect_timeout=60' };
 
 function sendingBy({ owner }: Lease): JobEvent {
   return { type: 'sending', attempt: 1, owner };
@@ -45,7 +47,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   it.each(['message', 'answer'] as const)(
     'writes an event once if its %s is lost on the way',
     async (lose) => {
-      const { proxy, ledger, other, id } = await behindProxy();
+      const { proxy, ledger, other, id } = await behindProxy(patient);
       const lease = await ledger.lease();
       for (const event of [sendingBy(lease), accepted]) {
         const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
@@ -58,7 +60,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)('creates and claims once if the %s is lost', async (lose) => {
-    const { proxy, ledger, other } = await behindProxy();
+    const { proxy, ledger, other } = await behindProxy(patient);
     const id = newJobId(now + 1);
     const creation = proxy.cutAt({ at: new RegExp(id), lose });
     await ledger.create(id, [prepared]);
@@ -259,7 +261,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   ])(
     'records "%s" once if the connection breaks while the server is working on it',
     async (type, eventBy) => {
-      const { proxy, ledger, other, id, server, database } = await behindProxy();
+      const { proxy, ledger, other, id, server, database } = await behindProxy(patient);
       const lease = await ledger.lease();
       const lock = server.query(`BEGIN; SELECT FROM mgw.jobs FOR UPDATE; SELECT pg_sleep(300)`, database);
       const ended = expect(lock).rejects.toThrow();
