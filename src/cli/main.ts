@@ -31,8 +31,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   const ended = await outcomeOf(
     argv,
     screensOf(argv, io),
-    (globals) =>
-      (context = createContext(io, globals, given === process ? performance.timeOrigin : undefined)),
+    (globals) => (context = createContext(io, globals, given === process ? processStart() : undefined)),
   );
   const outcome = await withKeyOrigin(ended, context);
   const globals = context?.globals ?? {
@@ -67,6 +66,11 @@ export async function main(argv: string[], given: Io = process): Promise<number>
     await runAtEnd(globals.onDone, redact(document), io);
   }
   return exitCode;
+}
+
+// `performance.timeOrigin` would load Node's measurements at every start.
+function processStart(): number {
+  return Date.now() - 1000 * process.uptime();
 }
 
 // Most commands succeed, and need no file of a key to be read again.

@@ -211,7 +211,7 @@ function globalsFor(program: Program, system: System): Record<string, unknown> {
         act();
       });
     },
-    performance: { now: () => program.monotonic, timeOrigin: 0 },
+    performance: { now: () => program.monotonic },
     process: {
       get pid() {
         return program.running.pid;
@@ -225,6 +225,7 @@ function globalsFor(program: Program, system: System): Record<string, unknown> {
       nextTick: process.nextTick.bind(process),
       getBuiltinModule: () => ({ isSea: () => false }),
       hrtime: () => [Math.floor(program.monotonic / 1000), (program.monotonic % 1000) * 1e6],
+      uptime: () => program.now / 1000,
       kill: (other: number) => system.call('kill', other),
       ...{ on: listen, once: listen, off: listen },
     },
