@@ -71,9 +71,11 @@ export async function deliver(
   hooks.onAccepted?.(job, hooks.isResumed);
   try {
     return await awaited(job, protocol, wanted, deps, hooks);
-  } catch (error) {
+  } catch (thrown) {
+    if (!(thrown instanceof MgwError)) throw thrown;
     const { target } = wanted;
-    if (!(error instanceof MgwError) || target === undefined || target.kind === 'stdout') throw error;
+    const error = thrown.with({ job: thrown.job ?? job });
+    if (target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
     if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target, job, 1), deps);
     const next = nextForOutput(error, job, target.kind === 'folder' ? `${target.path}/` : target.path);

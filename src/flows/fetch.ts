@@ -156,6 +156,7 @@ export async function deliverFound(
     if (wanted.strict) checkReceipts(found, files, own.note);
     return files;
   }).catch(async (error: unknown) => {
+    if (error instanceof MgwError && error.handle !== undefined) throw error;
     // `jobs rm` looked for runs just before this one began.
     const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
     throw fate === 'removed' ? noSuchJob(job.id) : error;

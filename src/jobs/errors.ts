@@ -1,6 +1,7 @@
 import {
   messageOf,
   MgwError,
+  systemCode,
   usageError,
   type Charged,
   type ErrorCode,
@@ -131,6 +132,19 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
     job,
     handle,
   });
+}
+
+/**
+ * Returns the error of a run whose job was removed meanwhile. Only the handle still finds the task, so the user must see it,
+ * and the same command would pay again.
+ */
+export function afterRemoval(error: MgwError, job: Job): MgwError {
+  const { id, protocol, handle } = job;
+  if (handle === undefined || protocol === 'tts' || error.handle !== undefined) return error.with({ job });
+  const why = systemCode(error.cause) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
+  const text = `${why}Job ${id} was removed while this command ran. Its task is ${handle}.`;
+  const next = ['mgw', 'video', protocol, 'fetch', handle];
+  return error.with({ charged: 'yes', retry: 'never', next, job, handle }, text);
 }
 
 /**

@@ -3,7 +3,7 @@ import type { Budget } from '../budget/budget.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './order.ts';
-import { withoutHandle } from './errors.ts';
+import { afterRemoval, withoutHandle } from './errors.ts';
 import { forget } from './forget.ts';
 
 /** The result of a run. */
@@ -43,7 +43,6 @@ export async function inRun<T, D extends JobDeps>(
         return held;
       }),
   };
-  const last = async (): Promise<Job> => (await deps.ledger.read(job.id)) ?? job;
   try {
     const value = await work(job, own, run);
     const delivered = (isTold = true): Promise<void> =>
@@ -51,13 +50,15 @@ export async function inRun<T, D extends JobDeps>(
         job.id,
         isTold ? { type: 'delivered', run } : { type: 'detached', run, exit_code: exitCodes.interrupted },
       );
-    return { value, job: await last(), delivered };
+    return { value, job: (await deps.ledger.read(job.id)) ?? job, delivered };
   } catch (error) {
     if (job.record.runs.some((each) => each.run === run)) await detach(job, run, error, deps);
     // If the ledger failed, report that error: it may contain the handle.
     if (!(error instanceof MgwError)) throw error;
     if (error.code === 'budget' && (await isForgotten(job, deps))) throw error.with({ job: undefined });
-    const latest = await last().catch(() => error.job ?? job);
+    const known = error.job ?? job;
+    const latest = await deps.ledger.read(job.id).catch(() => known);
+    if (latest === undefined) throw afterRemoval(error, known);
     // The task was accepted before the process lost its lease.
     const isPaid = job.handle === undefined && latest.handle !== undefined && error.code === 'unreachable';
     throw error.with({ job: latest, ...(isPaid && { charged: 'yes', retry: 'resume' }) });

@@ -17,7 +17,7 @@ const seen = (state: 'running' | 'succeeded' | 'failed', hasFile = false): Query
   }) as unknown as QueryVerdict;
 
 interface Ran {
-  error?: { exitCode?: number; charged?: string; next?: string[] };
+  error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
   /** What the front end was told. */
   told: string[];
@@ -114,6 +114,7 @@ describe('an accepted job', () => {
       path.replace('a.mp4', 'a-2.mp4'),
     ]);
     expect(existsSync(path)).toBe(true);
+    expect(error?.job?.handle).toBe('task_1');
   });
 
   it('whose handle cannot be asked for never ends in success', async () => {

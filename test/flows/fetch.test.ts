@@ -4,7 +4,14 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { fetch, planFetches, queryJob, waitFor, type PlannedFetch } from '../../src/flows/fetch.ts';
+import {
+  deliverFound,
+  fetch,
+  planFetches,
+  queryJob,
+  waitFor,
+  type PlannedFetch,
+} from '../../src/flows/fetch.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
@@ -16,6 +23,7 @@ import { freshFolder } from '../support/servers.ts';
 import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
 const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const;
+const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
 /** A gateway whose polls have one verdict, and how often it was asked. */
@@ -38,6 +46,22 @@ const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const result = {
   sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }],
 } as unknown as Observation['results'][number];
+
+it('a job that is removed while a command waits for it leaves its handle, which is the only way to the task', async () => {
+  const { protocol, client } = verdictOf(seen('running'));
+  const deps = await flowDeps(freshFolder(), { client });
+  const job = await jobWith(deps.ledger, 'c', accepted);
+  const removing = {
+    ...client,
+    exchange: () => deps.ledger.remove(job.id).then(() => client.exchange(...none)),
+  };
+  const waiting = { ask: 'finish', force: false, deadline: endless } as const;
+  const waited = deliverFound(job, protocol, 'wait', waiting, { ...deps, client: removing });
+  const error = (await waited.catch((thrown: unknown) => thrown)) as MgwError;
+  expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'never', handle: 'task_1' });
+  expect(error.next).toEqual(['mgw', 'video', 'c', 'fetch', 'task_1']);
+  expect(error.message).toMatch(/^Job job_\w+ was removed/);
+});
 
 describe('one query of a job', () => {
   const ask = async (
