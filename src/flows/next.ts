@@ -30,20 +30,39 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.with({ next: [mgw, ...flags.flat(), ...rest] });
 }
 
+/** The flags of a command that the command after it needs, too. */
+export interface KeptFlags {
+  output?: string | undefined;
+  force?: boolean | undefined;
+  budget?: string | undefined;
+  budgetName?: string | undefined;
+}
+
+/** Returns the flags of the budgets that a command was given. */
+export function budgetArguments({ budget, budgetName }: KeptFlags): string[] {
+  return [
+    ...(budget === undefined ? [] : ['--budget', budget]),
+    ...(budgetName === undefined ? [] : ['--budget-name', budgetName]),
+  ];
+}
+
 /**
- * Returns the error of a command with `-o`, with a `next` that saves the file at that output instead of only waiting.
+ * Returns the error of a command with a `next` that saves the file at its output instead of only waiting, and that pays
+ * no more than its budgets allow.
  */
-export function withOutput(
-  error: MgwError,
-  { output, force }: { output?: string | undefined; force?: boolean | undefined },
-): MgwError {
+export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
+  const { output, force } = flags;
   // Another program fixes the cause first.
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
-  if (output === undefined || job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
+  if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
+  const canPay = next?.includes('resolve') === true && !next.includes('--adopt');
+  const budgets = canPay ? budgetArguments(flags) : [];
+  const limited = canPay ? error.with({ next: [...next, ...budgets] }) : error;
+  if (output === undefined) return limited;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
-  if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return error;
-  return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : [])] });
+  if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return limited;
+  return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : []), ...budgets] });
 }
 
 // The path stays unusable however often it is tried.

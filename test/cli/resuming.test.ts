@@ -6,6 +6,7 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import type { User } from '../support/cli.ts';
 import { runHere, userHere } from '../support/one-process.ts';
 import { film } from '../support/film.ts';
+import { runOnScreen } from '../support/screen.ts';
 import { FaultGateway, reply } from '../faults/gateway.ts';
 
 const submit = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--prompt', 'a paper boat'];
@@ -132,6 +133,21 @@ describe('jobs resolve', () => {
     expect(adopted.code, adopted.stderr).toBe(0);
     expect(readFileSync(join(user.cwd, 'own.mp4'))).toEqual(gateway.served.content);
   });
+});
+
+it('jobs resolve offers commands that save at the output, and takes every answer despite it', async () => {
+  gateway.script.submit.push({ status: 500 });
+  const { json } = await user.run([...submit, '-o', 'own.mp4', '--json']);
+  const resolving = json.error?.next?.slice(1) ?? [];
+  expect(resolving.slice(3)).toEqual(['-o', expect.stringMatching(/own\.mp4$/)]);
+  const listed = await user.run([...resolving, '--budget', '5']);
+  expect(listed.code).toBe(7);
+  expect(listed.stderr).toMatch(/--adopt HANDLE -o \S+own\.mp4\n/);
+  expect(listed.stderr).toMatch(/--not-created\n/);
+  expect(listed.stderr).toMatch(/--resubmit -o \S+own\.mp4 --budget 5\n/);
+  const answered = await runOnScreen(resolving, user.env, 80, '2\n');
+  expect(answered.code, answered.stderr).toBe(0);
+  expect((await user.run(['jobs', 'show', json.job.id, '--json'])).json.job.state).toBe('rejected');
 });
 
 describe('jobs export and import', () => {

@@ -2,7 +2,13 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
-import { globalArguments, otherOutput, withGlobals, withOutput } from '../../src/flows/next.ts';
+import {
+  type KeptFlags,
+  globalArguments,
+  otherOutput,
+  withGlobals,
+  withOutput,
+} from '../../src/flows/next.ts';
 import type { Job } from '../../src/job.ts';
 import { lostProtocol } from '../../src/job.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -73,57 +79,76 @@ describe('the next command of a command with -o', () => {
   const fetch = ['mgw', 'video', 'c', 'fetch', 'j'];
   const resolve = ['mgw', 'jobs', 'resolve', 'j'];
 
-  it.each<[string, string[] | undefined, object, { output?: string; force?: boolean }, string[] | undefined]>(
+  it.each<[string, string[] | undefined, object, KeptFlags, string[] | undefined]>([
+    ['fetches', fetch, { job }, { output: 'a.mp4' }, [...fetch, '-o', 'a.mp4']],
     [
-      ['fetches', fetch, { job }, { output: 'a.mp4' }, [...fetch, '-o', 'a.mp4']],
-      [
-        'overwrites if the command did',
-        fetch,
-        { job },
-        { output: 'a.mp4', force: true },
-        [...fetch, '-o', 'a.mp4', '--force'],
-      ],
-      ['resolves', resolve, { job }, { output: 'a.mp4' }, [...resolve, '-o', 'a.mp4']],
-      [
-        'that would wait fetches',
-        ['mgw', 'jobs', 'wait', 'j'],
-        { job, retry: 'resume' },
-        { output: 'a.mp4' },
-        [...fetch, '-o', 'a.mp4'],
-      ],
-      [
-        'that there is none of fetches',
-        undefined,
-        { job, retry: 'resume' },
-        { output: 'a.mp4' },
-        [...fetch, '-o', 'a.mp4'],
-      ],
-      [
-        'stays if the command cannot be resumed',
-        ['mgw', 'jobs', 'ls'],
-        { job, retry: 'safe' },
-        { output: 'a.mp4' },
-        ['mgw', 'jobs', 'ls'],
-      ],
-      [
-        'stays if it has an output',
-        [...fetch, '-o', 'b.mp4'],
-        { job },
-        { output: 'a.mp4' },
-        [...fetch, '-o', 'b.mp4'],
-      ],
-      ['stays without an output', fetch, { job }, {}, fetch],
-      ['stays without a job', fetch, {}, { output: 'a.mp4' }, fetch],
-      ['of speech stays', fetch, { job: { ...job, protocol: 'tts' } }, { output: 'a.mp4' }, fetch],
-      [
-        'of a job whose protocol is lost stays',
-        undefined,
-        { job: { ...job, protocol: lostProtocol }, retry: 'resume' },
-        { output: 'a.mp4' },
-        undefined,
-      ],
+      'overwrites if the command did',
+      fetch,
+      { job },
+      { output: 'a.mp4', force: true },
+      [...fetch, '-o', 'a.mp4', '--force'],
     ],
-  )('%s', (_, next, more, wanted, expected) => {
+    ['resolves', resolve, { job }, { output: 'a.mp4' }, [...resolve, '-o', 'a.mp4']],
+    [
+      'resolves within its budgets',
+      resolve,
+      { job },
+      { output: 'a.mp4', budget: '5', budgetName: 'clips' },
+      [...resolve, '-o', 'a.mp4', '--budget', '5', '--budget-name', 'clips'],
+    ],
+    [
+      'resolves within them without an output',
+      resolve,
+      { job },
+      { budget: '5' },
+      [...resolve, '--budget', '5'],
+    ],
+    [
+      'that cannot pay has no budget',
+      [...resolve, '--adopt', 'h'],
+      { job },
+      { budget: '5' },
+      [...resolve, '--adopt', 'h'],
+    ],
+    [
+      'that would wait fetches',
+      ['mgw', 'jobs', 'wait', 'j'],
+      { job, retry: 'resume' },
+      { output: 'a.mp4' },
+      [...fetch, '-o', 'a.mp4'],
+    ],
+    [
+      'that there is none of fetches',
+      undefined,
+      { job, retry: 'resume' },
+      { output: 'a.mp4' },
+      [...fetch, '-o', 'a.mp4'],
+    ],
+    [
+      'stays if the command cannot be resumed',
+      ['mgw', 'jobs', 'ls'],
+      { job, retry: 'safe' },
+      { output: 'a.mp4' },
+      ['mgw', 'jobs', 'ls'],
+    ],
+    [
+      'stays if it has an output',
+      [...fetch, '-o', 'b.mp4'],
+      { job },
+      { output: 'a.mp4' },
+      [...fetch, '-o', 'b.mp4'],
+    ],
+    ['stays without an output', fetch, { job }, {}, fetch],
+    ['stays without a job', fetch, {}, { output: 'a.mp4' }, fetch],
+    ['of speech stays', fetch, { job: { ...job, protocol: 'tts' } }, { output: 'a.mp4' }, fetch],
+    [
+      'of a job whose protocol is lost stays',
+      undefined,
+      { job: { ...job, protocol: lostProtocol }, retry: 'resume' },
+      { output: 'a.mp4' },
+      undefined,
+    ],
+  ])('%s', (_, next, more, wanted, expected) => {
     expect(withOutput(errorWith(next, more), wanted).next).toEqual(expected);
   });
 });

@@ -13,6 +13,7 @@ import {
 import { readLine } from '../../input.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
+import { budgetArguments, globalArguments, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -44,18 +45,14 @@ export function registerResolve(command: Command, run: Run): void {
 
 async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {
   checkStdout(context, options);
-  const resolution = chosen(options) ?? (await askHow(context, ref));
-  if (options.output !== undefined && resolution.how === 'not-created')
-    throw usageError('--not-created leaves nothing to save: leave --output out.');
-  if (options.budget !== undefined && resolution.how !== 'resubmit')
-    throw usageError('--budget goes with --resubmit: nothing else pays.');
+  const resolution = chosen(options) ?? (await askHow(context, ref, options));
   const [flow, { deliveredOutcome, hooksOf, submitHooks }, deadline] = await Promise.all([
     import('../../../flows/resolve.ts'),
     import('../video/delivered.ts'),
     context.deadline(),
   ]);
   const { budget, force = false } = options;
-  const target = targetOf(options);
+  const target = resolution.how === 'not-created' ? undefined : targetOf(options);
   const wanted = { target, force, budget, deadline };
   const pays = resolution.how === 'resubmit';
   const isWaiting = target !== undefined;
@@ -69,28 +66,42 @@ function chosen(options: ResolveOptions): Resolution | undefined {
   const given = [options.adopt !== undefined, options.notCreated, options.resubmit].filter(Boolean);
   if (given.length > 1) throw usageError('Give only one of --adopt HANDLE, --not-created, --resubmit.');
   if (given.length === 0) return undefined;
+  if (options.output !== undefined && options.notCreated)
+    throw usageError('--not-created leaves nothing to save: leave --output out.');
+  if (options.budget !== undefined && !options.resubmit)
+    throw usageError('--budget goes with --resubmit: nothing else pays.');
   if (options.adopt === '') throw usageError('--adopt: the handle is empty.');
   if (options.adopt !== undefined) return { how: 'adopted', handle: options.adopt };
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
 }
 
+// `--not-created` saves and pays nothing.
+function flagsFor(how: Resolution['how'], options: ResolveOptions): string[] {
+  if (how === 'not-created') return [];
+  const { output, force } = options;
+  const saving = output === undefined ? [] : ['-o', output, ...(force ? ['--force'] : [])];
+  return [...saving, ...(how === 'resubmit' ? budgetArguments(options) : [])];
+}
+
 // Without an answer nothing is decided.
-async function askHow(context: Context, ref: string): Promise<Resolution> {
+async function askHow(context: Context, ref: string, options: ResolveOptions): Promise<Resolution> {
   const [{ findDoubt }, { shellWord }] = await Promise.all([
     import('../../../flows/resolve.ts'),
     import('../../output/human.ts'),
   ]);
   const { job, ways } = await findDoubt(context, ref);
   const { possibleHandle } = job.record;
-  const lines = ways.map(({ command, meaning }, index) => {
-    return `  ${index + 1}. ${meaning}\n     ${command.map(shellWord).join(' ')}`;
+  const lines = ways.map(({ resolution, command: [mgw = '', ...rest], meaning }, index) => {
+    const globals = globalArguments(context.globals).flat();
+    const words = [mgw, ...globals, ...rest, ...flagsFor(resolution, options)];
+    return `  ${index + 1}. ${meaning}\n     ${words.map(shellWord).join(' ')}`;
   });
   const text = `Job ${job.id} may have been accepted and charged.`;
   const { noInput } = await context.settings();
   if (context.io.stdin.isTTY !== true || noInput.value) {
     const next = possibleHandle === undefined ? showCommand(job) : resolveCommand(job);
     const all = `${text} Say which is true:\n${lines.join('\n')}`;
-    throw new MgwError('submit_unknown', all, { charged: 'maybe', next, job });
+    throw withOutput(new MgwError('submit_unknown', all, { charged: 'maybe', next, job }), options);
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
   const answer = (

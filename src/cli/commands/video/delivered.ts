@@ -9,6 +9,7 @@ import type { Context } from '../../context.ts';
 import { writeMedia } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { currencyOf } from '../../../flows/prices.ts';
+import type { BudgetOptions } from '../../options.ts';
 import type { OutputOptions } from '../../wait-options.ts';
 import { relative, isAbsolute } from 'node:path';
 import { expensesOf } from '../../../budget/spend.ts';
@@ -23,7 +24,7 @@ import { elapsed, size } from '../../output/progress.ts';
  */
 export async function deliveredOutcome(
   context: Context,
-  options: OutputOptions,
+  options: OutputOptions & BudgetOptions,
   run: () => Promise<Delivered>,
   describe?: (delivered: Delivered) => string,
 ): Promise<Outcome> {
