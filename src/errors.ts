@@ -181,7 +181,8 @@ export function toMgwError(error: unknown): MgwError {
 /** Finds the error code of Node or the system (`ENOSPC`, `ECONNRESET`) in the chain of causes. */
 export function systemCode(error: unknown): string | undefined {
   for (let current = error, depth = 0; current instanceof Error && depth < 5; depth += 1) {
-    if ('code' in current && typeof current.code === 'string') return current.code;
+    const isOwn = current instanceof MgwError;
+    if (!isOwn && 'code' in current && typeof current.code === 'string') return current.code;
     current = current.cause;
   }
   return undefined;

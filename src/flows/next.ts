@@ -38,11 +38,11 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Returns the flags of the budgets that a command was given. */
-export function budgetArguments({ budget, budgetName }: KeptFlags): string[] {
+/** Returns the flags of the budgets that a command was given, each with its value. */
+export function budgetArguments({ budget, budgetName }: KeptFlags): string[][] {
   return [
-    ...(budget === undefined ? [] : ['--budget', budget]),
-    ...(budgetName === undefined ? [] : ['--budget-name', budgetName]),
+    ...(budget === undefined ? [] : [['--budget', budget]]),
+    ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
 }
 
@@ -57,7 +57,8 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
   if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
   const canPay = next?.includes('resolve') === true && !next.includes('--adopt');
-  const budgets = canPay ? budgetArguments(flags) : [];
+  const missing = canPay ? budgetArguments(flags).filter(([name = '']) => !next.includes(name)) : [];
+  const budgets = missing.flat();
   const limited = canPay ? error.with({ next: [...next, ...budgets] }) : error;
   if (output === undefined) return limited;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);

@@ -141,7 +141,7 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 export function afterRemoval(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;
   if (handle === undefined || protocol === 'tts' || error.handle !== undefined) return error.with({ job });
-  const why = systemCode(error.cause) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
+  const why = systemCode(error) === 'ENOENT' ? '' : `${asSentence(error.message)} `;
   const text = `${why}Job ${id} was removed while this command ran. Its task is ${handle}.`;
   const next = ['mgw', 'video', protocol, 'fetch', handle];
   return error.with({ charged: 'yes', retry: 'never', next, job, handle }, text);
@@ -155,7 +155,12 @@ export function withoutHandle(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
   if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The answer was lost');
-  const text = `Job ${job.id} was never sent. The command that made it sends it when it is run again.`;
+  const { runs, lifeOf } = job.record;
+  // If its command is still running, the same command again would be a second take.
+  const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
+  const text = isRunning
+    ? `Job ${job.id} has not been sent yet. The command that made it is still running, and sends it.`
+    : `Job ${job.id} was never sent. The command that made it sends it when it is run again.`;
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }
 

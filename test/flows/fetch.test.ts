@@ -16,6 +16,7 @@ import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
 import type { Target } from '../../src/jobs/output.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Observation, Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
@@ -42,6 +43,13 @@ const seen = (state: Observation['state'], more: Partial<Observation> = {}): Obs
   results: [],
   ...more,
 });
+const running: JobEvent = {
+  type: 'began',
+  run: 'r',
+  owner: currentOwner(),
+  command: 'submit',
+  ask: 'accept',
+};
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const result = {
   sources: [{ kind: 'url', url: 'https://files.example/1.mp4' }],
@@ -61,6 +69,24 @@ it('a job that is removed while a command waits for it leaves its handle, which 
   expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'never', handle: 'task_1' });
   expect(error.next).toEqual(['mgw', 'video', 'c', 'fetch', 'task_1']);
   expect(error.message).toMatch(/^Job job_\w+ was removed/);
+});
+
+it.each<[string, JobEvent[], RegExp]>([
+  ['no process runs is sent by the same command', [], /sends it when it is run again/],
+  // The same command would pay for a second take.
+  ['a live process runs is sent by that process', [running], /is still running, and sends it/],
+])('a job that was not sent and that %s', async (_, events, message) => {
+  const deps = await flowDeps(freshFolder());
+  const job = await jobWith(deps.ledger, 'c', ...events);
+  const waiting = { ask: 'finish', force: false, deadline: endless } as const;
+  const error = await deliverFound(job, c, 'wait', waiting, deps).catch(
+    (thrown: unknown) => thrown as MgwError,
+  );
+  expect(error).toMatchObject({
+    exitCode: 6,
+    charged: 'no',
+    message: expect.stringMatching(message) as string,
+  });
 });
 
 describe('one query of a job', () => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { open, readdir, stat, unlink } from 'node:fs/promises';
+import { access, constants, open, readdir, stat, unlink } from 'node:fs/promises';
 import path from 'node:path';
 import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
@@ -42,18 +42,20 @@ async function othersMayWrite(folder: string): Promise<boolean> {
   return (mode & 0o022) !== 0 && (mode & 0o1000) === 0;
 }
 
-/** Checks that a file can be written durably into the ledger's folder. */
+/** Checks that a file can be written durably into the ledger's folder, and that everything in it can be changed. */
 export function checkStateFolder(folder: string): Promise<Check> {
   return attempt(
     'state',
-    'Nothing is submitted while this fails. Set MGW_STATE_DIR to a folder on a local disk.',
+    'Nothing is submitted while this fails. Make it your own (chown, chmod), or set MGW_STATE_DIR to a folder on a local disk.',
     async () => {
+      let place = folder;
       try {
         await makeFolder(folder);
         await writeDurably(path.join(folder, `.doctor-${randomUUID()}`));
+        for (const name of await readdir(folder)) await checkAccess((place = path.join(folder, name)));
       } catch (error) {
         const reason = systemCode(error) ?? 'unknown error';
-        throw new MgwError('local_io', `${folder} cannot be written (${reason})`, { cause: error });
+        throw new MgwError('local_io', `${place} cannot be written (${reason})`, { cause: error });
       }
       const fault = folderFault(folder);
       if (fault !== undefined) throw new MgwError('local_io', `${folder} ${fault}`);
@@ -89,6 +91,13 @@ export async function checkUploads(folder: string): Promise<Check | undefined> {
   ];
   if (hints.length === 0) return undefined;
   return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));
+}
+
+// Another process may remove a file meanwhile.
+async function checkAccess(place: string): Promise<void> {
+  await access(place, constants.R_OK | constants.W_OK).catch((error: unknown) => {
+    if (systemCode(error) !== 'ENOENT') throw error;
+  });
 }
 
 async function writeDurably(file: string): Promise<void> {

@@ -1,12 +1,13 @@
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { createServer as createTcpServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Check, checkNode } from '../../../src/cli/doctor/local.ts';
+import { type Check, checkNode, checkStateFolder } from '../../../src/cli/doctor/local.ts';
 import { checkClock } from '../../../src/cli/doctor/network.ts';
 import { version } from '../../../src/installation.ts';
 import { canaryKey, type CliResult, type User } from '../../support/cli.ts';
+import { freshFolder } from '../../support/fresh-folder.ts';
 import { userHere } from '../../support/one-process.ts';
 
 const servers: Server[] = [];
@@ -111,6 +112,15 @@ describe('doctor', () => {
     expect(result.code).toBe(10);
     expect(checks['state']).toMatchObject({ status: 'fail', code: 'local_io' });
     expect(checks['key']?.status).toBe('ok');
+  });
+
+  it('names a file in the state folder that cannot be used', async () => {
+    const state = freshFolder();
+    expect((await checkStateFolder(state)).status).toBe('ok');
+    // A link to itself cannot be opened by any user.
+    symlinkSync('index.log', join(state, 'index.log'));
+    const { status, detail } = await checkStateFolder(state);
+    expect([status, detail]).toEqual(['fail', `${join(state, 'index.log')} cannot be written (ELOOP)`]);
   });
 
   it('warns of a clock that is off and of a key without models, and exits 0', async () => {

@@ -80,7 +80,7 @@ function flagsFor(how: Resolution['how'], options: ResolveOptions): string[] {
   if (how === 'not-created') return [];
   const { output, force } = options;
   const saving = output === undefined ? [] : ['-o', output, ...(force ? ['--force'] : [])];
-  return [...saving, ...(how === 'resubmit' ? budgetArguments(options) : [])];
+  return [...saving, ...(how === 'resubmit' ? budgetArguments(options).flat() : [])];
 }
 
 // Without an answer nothing is decided.
