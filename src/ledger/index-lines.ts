@@ -62,22 +62,6 @@ function isWhole(view: DataView, at: number): boolean {
   return view.getUint8(at + lineLength - 1) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
-// Adds the offset of each valid line to `starts`. Returns the end of the last complete line.
-function addWhole(starts: number[], bytes: Buffer, view: DataView, from: number, end: number): number {
-  let at = from;
-  while (at + lineLength <= end) {
-    if (isWhole(view, at)) {
-      starts.push(at);
-      at += lineLength;
-      continue;
-    }
-    const next = bytes.subarray(0, end).indexOf(newline, at);
-    if (next < 0) break;
-    at = next + 1;
-  }
-  return at;
-}
-
 function idsIn(bytes: Buffer): (start: number) => string {
   return (start) => bytes.toString('latin1', start + idAt, start + hashAt - 1);
 }
@@ -88,8 +72,9 @@ export class IndexLines {
   #view = viewOf(this.#buffer);
   #length = 0;
   #checked = 0;
-  /** The offset of each valid line. */
-  #starts: number[] = [];
+  /** The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage collection. */
+  #offsets = new Uint32Array(0);
+  #count = 0;
   #searches = 0;
   /** Offsets of lines by the beginning of their hash, for the first `#entered` lines. */
   #table = new Map<number, number[]>();
@@ -102,16 +87,19 @@ export class IndexLines {
 
   /** The number of valid lines. */
   get count(): number {
-    return this.#starts.length;
+    return this.#count;
+  }
+
+  get #starts(): Uint32Array {
+    return this.#offsets.subarray(0, this.#count);
   }
 
   /** Discards all lines. */
   clear(): void {
-    this.#length = this.#checked = this.#entered = 0;
+    this.#length = this.#checked = this.#count = this.#entered = 0;
     // A new buffer, because lists of ids that were returned still read the old one.
     this.#buffer = Buffer.alloc(0);
     this.#view = viewOf(this.#buffer);
-    this.#starts = [];
     this.#table.clear();
   }
 
@@ -123,6 +111,9 @@ export class IndexLines {
       this.#buffer.copy(larger, 0, 0, this.#length);
       this.#buffer = larger;
       this.#view = viewOf(larger);
+      const offsets = new Uint32Array(Math.floor(larger.length / lineLength));
+      offsets.set(this.#starts);
+      this.#offsets = offsets;
     }
     return this.#buffer.subarray(this.#length, length);
   }
@@ -130,7 +121,20 @@ export class IndexLines {
   /** Processes bytes that were written to the free space of {@link room}. */
   add(bytes: number): void {
     this.#length += bytes;
-    this.#checked = addWhole(this.#starts, this.#buffer, this.#view, this.#checked, this.#length);
+    const [view, offsets, end] = [this.#view, this.#offsets, this.#length];
+    let [at, count] = [this.#checked, this.#count];
+    while (at + lineLength <= end) {
+      if (isWhole(view, at)) {
+        offsets[count] = at;
+        count += 1;
+        at += lineLength;
+        continue;
+      }
+      const next = this.#buffer.subarray(0, end).indexOf(newline, at);
+      if (next < 0) break;
+      at = next + 1;
+    }
+    [this.#checked, this.#count] = [at, count];
   }
 
   /** Finds the ids of the jobs with a value, in the order of their lines. */
@@ -150,8 +154,8 @@ export class IndexLines {
     const starts: number[] = [];
     const excluded = new Set<string>();
     let isSorted = true;
-    for (let n = this.#starts.length - 1; n >= 0; n -= 1) {
-      const start = this.#starts[n] ?? 0;
+    for (let n = this.#count - 1; n >= 0; n -= 1) {
+      const start = this.#offsets[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
       if (mark === removedMark || (mark === succeededMark && leaveOutSucceeded))
         excluded.add(this.#idAt(start));
@@ -190,11 +194,9 @@ export class IndexLines {
 
   /** The highest id in the last 1000 lines; undefined if there are no lines. */
   get highest(): string | undefined {
-    const ids = this.#starts.slice(-1000).map((start) => this.#idAt(start));
-    return ids.reduce<string | undefined>(
-      (one, other) => (one === undefined || other > one ? other : one),
-      undefined,
-    );
+    return Array.from(this.#starts.slice(-1000), (start) => this.#idAt(start))
+      .sort()
+      .at(-1);
   }
 
   #idAt(start: number): string {
@@ -223,8 +225,8 @@ export class IndexLines {
   }
 
   #lookUp(wantedHash: string): number[] {
-    for (; this.#entered < this.#starts.length; this.#entered += 1) {
-      const start = this.#starts[this.#entered] ?? 0;
+    for (; this.#entered < this.#count; this.#entered += 1) {
+      const start = this.#offsets[this.#entered] ?? 0;
       const key = keyOf(this.#buffer.toString('latin1', start + hashAt, start + hashAt + 12));
       const others = this.#table.get(key);
       if (others === undefined) this.#table.set(key, [start]);
