@@ -5,6 +5,7 @@ import { configFolder, thisHost } from '../../config/places.ts';
 import { configPath, readConfig } from '../../config/read.ts';
 import { MgwError, systemCode, toMgwError } from '../../errors.ts';
 import { makeFolder, folderFault } from '../../files/make-folder.ts';
+import { plainFile } from '../../files/whole-file.ts';
 import { installedForm } from '../../installation.ts';
 import { countUnwritten } from '../../ledger/postgres/kept-facts.ts';
 import type { Io } from '../io.ts';
@@ -93,11 +94,16 @@ export async function checkUploads(folder: string): Promise<Check | undefined> {
   return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));
 }
 
-// Another process may remove a file meanwhile.
 async function checkAccess(place: string): Promise<void> {
-  await access(place, constants.R_OK | constants.W_OK).catch((error: unknown) => {
+  try {
+    await access(place, constants.R_OK | constants.W_OK);
+    // The ledger refuses a link or a folder in place of its index.
+    if (/^index\./.test(path.basename(place)))
+      await (await open(place, constants.O_RDWR | plainFile)).close();
+  } catch (error) {
+    // Another process may remove a file meanwhile.
     if (systemCode(error) !== 'ENOENT') throw error;
-  });
+  }
 }
 
 async function writeDurably(file: string): Promise<void> {
