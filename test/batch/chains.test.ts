@@ -11,8 +11,8 @@ beforeEach(async () => {
 });
 afterEach(() => scene.gateway.close());
 
-describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another row', () => {
-  it('waits for it, whatever the order of the rows, and sends that frame', async () => {
+describe.skipIf(!hasFfmpeg)('a row that starts with the last frame of another row', () => {
+  it('waits for that row, whatever the order of the rows, and sends its last frame', async () => {
     const file = scene.file('m.csv', story(['s3', '@s2:last'], ['s2', '@m/s1:last'], ['s1'], ['x']));
     const plan = await scene.batch('plan', file);
     expect(plan.stdout).toMatch(/s2 new: after s1\n.*s3 new: after s2/);
@@ -33,7 +33,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.gateway.posts()).toHaveLength(4);
   });
 
-  it('is sent as an object of the store by Protocols B and C', async () => {
+  it('sends the frame as an object of the store for Protocols B and C', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
     for (const [name, value] of [
@@ -61,7 +61,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(pixels(Buffer.from(video as Buffer), 'last')).toBe(scene.lastFrame('s3'));
   });
 
-  it('starts as soon as that row is delivered, while rows without one go on', async () => {
+  it('starts as soon as that row is delivered, while independent rows continue', async () => {
     let release = (): void => undefined;
     const until = new Promise<void>((resolve) => (release = resolve));
     scene.gateway.judge = (prompt) => {
@@ -72,7 +72,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(await scene.batch('run', file, '--concurrency', '2')).toMatchObject({ code: 0 });
   });
 
-  it('is blocked and not paid for if that row fails, and goes on when it was made again', async () => {
+  it('is blocked and not paid for if that row fails, and continues once that row has been made again', async () => {
     const file = scene.file('m.csv', story(...chain(3), ['x']));
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
     const ran = await scene.read('run', file, '--results', scene.at('r.jsonl'));
@@ -112,7 +112,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
       expect(frames.get(id)).toBe(scene.lastFrame(ids[index] ?? ''));
   });
 
-  it('is stale if that row was made again, and so are all below; retry --stale pays for each once, in order', async () => {
+  it('is stale if that row was made again, as are all later rows; retry --stale pays for each once, in order', async () => {
     const file = scene.file('m.csv', story(...chain(5)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     await runHereAs(scene.user, ['jobs', 'rate', '@m/s3', '1']);
@@ -150,7 +150,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.gateway.posts()).toHaveLength(8);
   });
 
-  it('is changed, not stale, if it asks for something else too', async () => {
+  it('is changed, not stale, if it also requests something else', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.file('m.csv', story(['s1', '', 'other'], ['s2', '@s1:last', 'another']));
@@ -159,7 +159,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it('takes the video again, at no cost, if its file is gone', async () => {
+  it('fetches the video of that row again, at no cost, if its file is gone', async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });
@@ -170,7 +170,7 @@ describe.skipIf(!hasFfmpeg)('a row that begins with the last frame of another ro
     expect(scene.frames().get('s2')).toBe(scene.lastFrame('s1'));
   });
 
-  it('without ffmpeg is exit 2, and nothing is paid', async () => {
+  it('exits 2 and pays nothing if ffmpeg is not installed', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     for (const command of ['plan', 'run']) {
       const ran = await scene.user.run(['batch', command, file], { env: { PATH: scene.user.cwd } });
@@ -199,7 +199,7 @@ describe('references between rows', () => {
       [['s1'], ['s2', '@s1#2:last']],
       /:3: image @s1#2:last: s1 makes 1/,
     ],
-  ] as const)('%s is an error of the plan, by line', async (_, rows, message) => {
+  ] as const)('%s is a plan error with a line number', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
     for (const command of ['plan', 'run']) {
       const ran = await scene.batch(command, file);
@@ -208,7 +208,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('a row that waits for an invalid one is blocked if bad rows are left out', async () => {
+  it('a row that waits for an invalid row is blocked if --skip-bad skips that row', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

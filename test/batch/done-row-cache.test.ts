@@ -22,8 +22,8 @@ function known(): string {
 
 const lines = (): number => readFileSync(known(), 'utf8').split('\n').length - 1;
 
-describe('rows that are known to be done', () => {
-  it('are remembered from the first run on, and found again if that is lost or damaged', async () => {
+describe('rows already known to be done', () => {
+  it('are remembered after the first run, and found again if the cache is lost or damaged', async () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
@@ -50,7 +50,7 @@ describe('rows that are known to be done', () => {
     expect(scene.gateway.charges.get('a cat')).toBe(2);
   });
 
-  it('are not done if a later take of them is', async () => {
+  it('are not done if a later take of them is done', async () => {
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
     scene.gateway.judge = () => ({ kind: 'doom' });
     expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
@@ -83,7 +83,7 @@ describe('rows that are known to be done', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
-  it('are read each time if a row is made of a file', async () => {
+  it('are read each time if a row is built from a file', async () => {
     writeFileSync(scene.at('text.txt'), 'a boat');
     const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
     const speech = scene.file('speech.csv', text);

@@ -67,7 +67,7 @@ async function ran(...given: Parameters<typeof rows>): Promise<string> {
 }
 
 describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
-  it('copies clips of the same parameters in the order of the file, without the gateway', async () => {
+  it('copies clips of the same format in the order of the file, without calling the gateway', async () => {
     const file = await ran(['s3'], ['s1'], ['s2']);
     const { gateway } = scene;
     const requests = gateway.requests.length;
@@ -85,14 +85,14 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('needs no gateway that answers, and no path of the rows', async () => {
+  it('needs no reachable gateway, and does not read the paths of the rows', async () => {
     const file = await ran(['s1'], ['s2']);
     await scene.gateway.close();
     const joined = await join(file);
     expect([joined.code, joined.stdout]).toEqual([0, `${scene.at('film.mp4')}\n`]);
   });
 
-  it('overwrites nothing without --force, and no clip with it', async () => {
+  it('overwrites no file without --force, and never overwrites a clip', async () => {
     const file = await ran(['s1'], ['s2']);
     writeFileSync(scene.at('film.mp4'), 'mine');
     expect((await join(file)).code).toBe(10);
@@ -104,7 +104,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect(readFileSync(scene.at('s1.mp4'))).toEqual(Buffer.from(films['s1'] ?? ''));
   });
 
-  it('encodes clips that differ in the size of the first, with silence for those without sound', async () => {
+  it('encodes clips of other sizes in the size of the first clip, and adds silence to those without sound', async () => {
     films['s2'] = filmOf('s2', { width: 96, height: 48 }, true);
     const joined = await join(await ran(['s1'], ['s2'], ['s3']));
     expect([joined.code, joined.stderr]).toEqual([0, expect.stringContaining('s2 differs from s1')]);
@@ -117,7 +117,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
   it.each([
     ['copied clips', { width: 64, height: 64 }, true],
     ['encoded clips', { width: 96, height: 48 }, false],
-  ] as const)('lays speech over its clip of %s', async (_, size, isCopied) => {
+  ] as const)('puts speech over a clip of %s', async (_, size, isCopied) => {
     films['s3'] = filmOf('s3', size);
     scene.gateway.audio = ffmpeg(
       filmOf('x', undefined, true),
@@ -132,7 +132,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect(lengthOf(film())).toBe(36);
   });
 
-  it('mixes speech, also raw PCM, with the sound of the clip', async () => {
+  it('mixes speech, including raw PCM, with the sound of the clip', async () => {
     films['s1'] = filmOf('s1', undefined, true);
     const file = await ran(['s1'], ['n1', 's1', 'pcm']);
     scene.gateway.audio = Buffer.alloc(0);
@@ -176,7 +176,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect((await join(file, '--force', '--json')).json).toMatchObject({ missing: [{ id: 's1' }] });
   });
 
-  it('leaves nothing behind that the next run does not remove, if it is killed while ffmpeg works', async () => {
+  it('leaves nothing that the next run does not remove if it is killed while ffmpeg runs', async () => {
     const file = await ran(['s1'], ['s2']);
     mkdirSync(scene.at('bin'));
     const script =
@@ -191,31 +191,28 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect(leftovers()).toEqual(['film.mp4']);
   });
 
-  it('without ffmpeg is exit 2, and names the package', async () => {
+  it('exits 2 without ffmpeg, and names the package to install', async () => {
     const file = await ran(['s1']);
     const args = ['batch', 'join', file, '-o', scene.at('film.mp4')];
     const { code, stderr } = await scene.user.run(args, { env: { PATH: scene.user.cwd } });
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
-  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])(
-    'with %j is exit 2',
-    async (args) => {
-      const file = scene.file('m.csv', rows(['s1']));
-      const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
-      expect(code, stderr).toBe(2);
-    },
-  );
+  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])('exits 2 with %j', async (args) => {
+    const file = scene.file('m.csv', rows(['s1']));
+    const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
+    expect(code, stderr).toBe(2);
+  });
 });
 
-describe('over', () => {
-  it('is an error of the plan, by line, if it names no row', async () => {
+describe('the field over', () => {
+  it('causes a plan error with a line number if it names no row', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's2']));
     const plan = await scene.batch('plan', file);
     expect([plan.code, plan.stderr]).toEqual([2, expect.stringMatching(/:3: over: no row has the id s2/)]);
   });
 
-  it('is an error of join if it names speech', async () => {
+  it('causes a join error if it names speech', async () => {
     const file = scene.file('m.csv', rows(['s1'], ['n1', 's1'], ['n2', 'n1']));
     const joined = await join(file);
     expect([joined.code, joined.stderr]).toEqual([2, expect.stringMatching(/line 4: over: n1 is not a row/)]);

@@ -18,7 +18,7 @@ function batch(...args: string[]): Promise<CliResult> {
 
 const charges = (): number => [...scene.gateway.charges.values()].reduce((sum, times) => sum + times, 0);
 
-describe('a batch that was run with --output, --name and -d', () => {
+describe('a batch run with --output, --name and -d', () => {
   let file: string;
   beforeEach(async () => {
     file = scene.file('shots.csv', clips(['a', 'a boat'], ['b', 'a cat']).replace(/,5,/g, ',,'));
@@ -34,7 +34,7 @@ describe('a batch that was run with --output, --name and -d', () => {
     ['status', 'name', 0],
     ['plan', 'name', 0],
     ['run', 'name', 0],
-  ])('is done for %s by its %s', async (command, by, code) => {
+  ])('is complete for %s by its %s', async (command, by, code) => {
     const result = await batch(command, by === 'file' ? file : 'film', '--json');
     expect(result).toMatchObject({ code });
     expect(result.json.batch).toMatchObject({ name: 'film', states: { done: 2 } });
@@ -43,12 +43,12 @@ describe('a batch that was run with --output, --name and -d', () => {
     expect(existsSync('a.mp4')).toBe(false);
   });
 
-  it('is retried there', async () => {
+  it('is retried with the same options', async () => {
     expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
     expect(existsSync('a.mp4')).toBe(false);
   });
 
-  it('is listed with its rows and its file, and counts a row that was retried once', async () => {
+  it('is listed with its rows and its file, and counts a retried row once', async () => {
     expect(await batch('retry', file, '--id', 'a')).toMatchObject({ code: 0 });
     const { json, code } = await batch('ls', '--json');
     expect(code).toBe(0);
@@ -58,7 +58,7 @@ describe('a batch that was run with --output, --name and -d', () => {
     expect((await batch('ls')).stdout).toMatch(/^film +2 succeeded +unknown /m);
   });
 
-  it('saves elsewhere and has another field if the command says so', async () => {
+  it('uses another output and field if the command gives them', async () => {
     const other = scene.at('other/{id}.{ext}');
     expect(await batch('run', file, '-o', other)).toMatchObject({ code: 0 });
     expect(existsSync(scene.at('other/a.mp4'))).toBe(true);
@@ -69,14 +69,14 @@ describe('a batch that was run with --output, --name and -d', () => {
     expect(await batch('plan', file, '-d', 'duration=')).toMatchObject({ code: 0 });
   });
 
-  it('has nothing to do with another file of that name', async () => {
+  it('is separate from another file with the same name', async () => {
     const other = scene.file('other.csv', clips(['a', 'a fox']));
     const { stdout } = await batch('plan', other, '--name', 'film', '--json');
     expect(stdout).not.toContain(scene.at('out'));
   });
 });
 
-it('takes an output that was edited in the manifest since', async () => {
+it('a batch uses an output that was edited in the manifest since its last run', async () => {
   const text = (folder: string): string =>
     `output: ${scene.at(folder)}/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]`;
   const file = scene.file('film.yaml', text('one'));
@@ -86,7 +86,7 @@ it('takes an output that was edited in the manifest since', async () => {
   expect((await batch('status', file)).code).toBe(11);
 });
 
-it('is reported by its plan as exceeding its budget, and no file is created for that', async () => {
+it('batch plan reports that a batch exceeds its budget, and creates no budget file', async () => {
   const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a fox']));
   await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'second=1']);
   const above = await batch('plan', file, '--budget', '10');
@@ -103,7 +103,7 @@ it('is reported by its plan as exceeding its budget, and no file is created for 
   ]);
 });
 
-it('whose name is unknown leads to the list of batches', async () => {
+it('an unknown batch name suggests the list of batches', async () => {
   const { json } = await batch('status', 'nope', '--json');
   expect(json).toMatchObject({ exit_code: 2, error: { next: ['mgw', 'batch', 'ls'] } });
 });

@@ -23,7 +23,7 @@ async function enter(one: LocalPace, times: number): Promise<void> {
 }
 
 describe('the number of tasks in progress', () => {
-  it('is bounded, and the next one enters when one has left', async () => {
+  it('is limited, and the next task starts when one ends', async () => {
     const { pace: one } = pace({ concurrency: 2 });
     await enter(one, 2);
     const order: string[] = [];
@@ -35,7 +35,7 @@ describe('the number of tasks in progress', () => {
     expect(order).toEqual(['left', 'entered']);
   });
 
-  it('is halved by a 429, once for all that were sent before it, and grows again with what is accepted', async () => {
+  it('is halved once by a 429 for all tasks sent before it, and grows again as tasks are accepted', async () => {
     const { pace: one, limits } = pace();
     await enter(one, 8);
     const epochs = await Promise.all(Array.from({ length: 3 }, () => one.submission(never)));
@@ -47,7 +47,7 @@ describe('the number of tasks in progress', () => {
     expect(limits).toEqual([4, 2, 3, 4]);
   });
 
-  it('never falls below one, nor grows beyond what was asked for', async () => {
+  it('never falls below one or exceeds the requested number', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     one.limited(await one.submission(never));
     expect(one.limit).toBe(1);
@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('ends the wait of a process that was told to stop', async () => {
+  it('stops waiting if the process is told to stop', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -73,7 +73,7 @@ describe('submissions', () => {
     expect(clock.monotonic()).toBeGreaterThanOrEqual(7000);
   });
 
-  it('keep to a number a minute', async () => {
+  it('stay within a number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.submission(never);
     // Each may be two seconds late, and still no minute sees more.
@@ -81,7 +81,7 @@ describe('submissions', () => {
   });
 });
 
-describe('a submission that comes to be sent late', () => {
+describe('a submission that is ready to send late', () => {
   // A minute has 60 turns; this one takes so long to be connected, and so long to be recorded, ms.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
@@ -103,7 +103,7 @@ describe('a submission that comes to be sent late', () => {
     await paced.exchange({} as never, options);
   }
 
-  it('has another turn if its connection took too long, and is not sent if its record did', async () => {
+  it('waits for another turn if connecting took too long, and is not sent if recording it took too long', async () => {
     await sendLate({ recording: 1900 });
     await sendLate({ connecting: 2100, recording: 1900 });
     const late = { phase: 'unsent', reason: 'aborted_before_send' };
@@ -113,7 +113,7 @@ describe('a submission that comes to be sent late', () => {
 });
 
 describe('polls', () => {
-  it('of all jobs keep to one pace, and do not hold submissions', async () => {
+  it('of all jobs share one pace, and do not delay submissions', async () => {
     const { pace: one, clock } = pace();
     for (let at = 0; at < 101; at += 1) await one.poll(never);
     expect(clock.monotonic()).toBe(5000);

@@ -10,7 +10,7 @@ beforeEach(() => scene.gateway.requests.splice(0));
 afterAll(() => scene.gateway.close());
 
 describe('a plan', () => {
-  it('lists all that is wrong by row and line, and sends nothing', async () => {
+  it('lists all errors by row and line, and sends nothing', async () => {
     const text = [
       'id,protocol,model,duration,prompt,output',
       'a,c,vendor-h3-mini,4,a boat,',
@@ -57,7 +57,7 @@ describe('a plan', () => {
   it.each([
     ['that no row may have', 'duration: [5, five]', 4],
     ['that its model does not take', 'duration: [5, 99]', 2],
-  ])('counts every row of a value of a matrix %s, and tells of it once', async (_, list, line) => {
+  ])('counts every row of a matrix value %s, and reports it once', async (_, list, line) => {
     const text = [
       'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
       'matrix:',
@@ -70,7 +70,7 @@ describe('a plan', () => {
     expect(problems).toMatchObject([{ line }]);
   });
 
-  it('asks for the listing once, whatever the number of rows that need it', async () => {
+  it('requests the model list once, however many rows need it', async () => {
     const rows = ['a boat', 'a cat', 'a dog'].map((prompt) => `b,Kling,5,${prompt}`);
     const file = scene.file('b.csv', ['protocol,model,duration,prompt', ...rows].join('\n'));
     expect((await scene.read('plan', file)).batch.states).toMatchObject({ new: 3 });
@@ -82,7 +82,7 @@ describe('a plan', () => {
     expect(cost.at_most).toBe('unknown');
   });
 
-  it('points out two rows that ask for the same, and refuses them if nothing tells them apart', async () => {
+  it('reports two rows with the same request, and refuses them if nothing distinguishes them', async () => {
     const named = await scene.batch('plan', scene.file('same.csv', clips(['a', 'a boat'], ['b', 'a boat'])));
     expect(named.code).toBe(0);
     expect(named.stderr).toContain('same.csv:3: same request as line 2');
@@ -104,14 +104,14 @@ describe('a plan', () => {
     ]);
   });
 
-  it('refuses an existing file that is not of the batch, unless --force is given', async () => {
+  it('refuses an existing file that does not belong to the batch, unless --force is given', async () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
     expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* exists already/);
     expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
   });
 
-  it('names a row without an id by what it asks for, in whatever order the rows are', async () => {
+  it('names a row without an id by its request, whatever the order of the rows', async () => {
     const ids = async (...prompts: string[]): Promise<string[]> => {
       const text = clips(...prompts.map((prompt): [string, string] => ['', prompt]));
       return (await scene.read('plan', scene.file('hash.csv', text))).rows.map(({ id }) => id);

@@ -56,7 +56,7 @@ describe('a local file that a manifest names', () => {
     ['nothing', () => join(outside, 'missing')],
   ];
   it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
-    '%s: is not read outside the folders, by %s',
+    '%s: is not read outside the allowed folders, by %s',
     async (field, _, row, path) => {
       const file = scene.file('m.jsonl', jsonl(row(path())));
       for (const command of ['plan', 'run', 'status']) {
@@ -79,7 +79,7 @@ describe('a local file that a manifest names', () => {
     });
   });
 
-  it('is read by a link once the folder that the error names is allowed', async () => {
+  it('is read through a link once the folder named in the error is allowed', async () => {
     const body = link('body-link', join(outside, 'body.json'));
     const file = scene.file('m.jsonl', jsonl({ protocol: 'c', body: `@${body}` }));
     const { stderr } = await scene.batch('plan', file);
@@ -87,18 +87,18 @@ describe('a local file that a manifest names', () => {
     expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
   });
 
-  it("is read below the manifest's folder, whatever the current one is", async () => {
+  it("is read below the manifest's folder, whatever the current folder is", async () => {
     const file = join(outside, 'm.jsonl');
     writeFileSync(file, jsonl({ protocol: 'c', body: `@${join(outside, 'body.json')}` }));
     expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
   });
 
-  it('is not read below the root folder unless that is given', async () => {
+  it('is not read below the root folder unless the root folder is allowed', async () => {
     expect(await readableFolders('/m.csv')).toEqual([process.cwd()]);
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('is never a name of another file', async () => {
+  it('is never taken as the name of another file', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};
@@ -123,14 +123,14 @@ describe('a local file that a manifest names', () => {
     ['an image', secret, (path) => fields[2]?.[1](path) ?? {}],
     ['nothing that is spoken', '...', (path) => ({ protocol: 'tts', file: path })],
   ];
-  it.each(wrong)('is not quoted if it holds %s', async (_, content, row) => {
+  it.each(wrong)('is not quoted in errors if it contains %s', async (_, content, row) => {
     writeFileSync(scene.at('inside'), content);
     const { code, stderr } = await scene.batch('plan', scene.file('m.jsonl', jsonl(row(scene.at('inside')))));
     expect(code).toBe(2);
     expect(stderr).not.toMatch(/hunter2|PGPASS|1234|\.\.\.(?!,)/);
   });
 
-  it('is not quoted by what differs from the job of a row', async () => {
+  it('is not quoted when a row differs from its job', async () => {
     writeFileSync(
       scene.at('b.json'),
       JSON.stringify({ model: 'vendor-h3-mini', prompt: 'a boat', duration: 5 }),

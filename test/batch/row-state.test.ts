@@ -5,7 +5,7 @@ import { MgwError } from '../../src/errors.ts';
 
 const planned = { id: 'a', state: 'new', take: { number: 1, key: 'clips/a' } } as PlannedRow;
 
-it('counts a row as running if the gateway accepted it and its handle could not be recorded', () => {
+it('a row counts as running if the gateway accepted it but its handle could not be recorded', () => {
   const error = new MgwError('local_io', 'The database does not respond.', { charged: 'yes', handle: 't1' });
   expect(stateAfter({ planned, files: [], error })).toBe('running');
   expect(stateAfter({ planned, files: [], error: error.with({ charged: 'no', handle: undefined }) })).toBe(

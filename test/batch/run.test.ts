@@ -37,7 +37,7 @@ function charges(): Record<string, number> {
 }
 
 describe('a run', () => {
-  it('submits, waits and saves every row, and pays nothing when it is run again', async () => {
+  it('submits, waits for and saves every row, and pays nothing if it is run again', async () => {
     const file = scene.file('m.csv', mixed);
     const first = await scene.batch('run', file);
     expect(first.stderr).toContain('m: 4 done; 4 files saved.');
@@ -53,7 +53,7 @@ describe('a run', () => {
     expect(scene.gateway.requests).toEqual(scene.gateway.listings());
   });
 
-  it('pays for added rows alone when rows are added, removed and reordered', async () => {
+  it('pays only for added rows when rows are added, removed and reordered', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat'], ['c', 'a dog']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['d', 'a fox'], ['c', 'a dog'], ['', 'a cat']));
@@ -61,7 +61,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('saves a file again that is gone, and pays nothing', async () => {
+  it('saves a missing file again, and pays nothing', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     rmSync(scene.at('a.mp4'));
@@ -92,7 +92,7 @@ describe('a run', () => {
   });
 
   it.each(['/tmp/x/{id}.{ext}', '../{id}.{ext}', '.git/hooks/{id}', 's3://bucket/{id}.{ext}'])(
-    'lets no manifest choose a place outside of its folder: %s',
+    'lets no manifest write outside of its folder: %s',
     async (output) => {
       const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat' };
       const file = scene.file('m.yaml', JSON.stringify({ output, rows: [row] }));
@@ -103,7 +103,7 @@ describe('a run', () => {
     },
   );
 
-  it('saves nothing through a symbolic link that was made after it had paid', async () => {
+  it('saves nothing through a symbolic link that was created after payment', async () => {
     const outside = freshFolder();
     scene.gateway.judge = () => {
       rmSync(scene.at('out/sub'), { recursive: true });
@@ -118,7 +118,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('pays for nothing while a row is invalid, and leaves invalid rows out with --skip-bad', async () => {
+  it('pays for nothing while a row is invalid, and skips invalid rows with --skip-bad', async () => {
     const file = scene.file('m.csv', `${clips(['a', 'a boat'])}b,c,vendor-h3-mini,4,a cat\n`);
     expect(await scene.batch('run', file)).toMatchObject({ code: 2 });
     expect(scene.gateway.requests).toEqual([]);
@@ -151,7 +151,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1 });
   });
 
-  it('goes on with the others if a row is in doubt, and does not send it again', async () => {
+  it('continues with the other rows if a row is in doubt, and does not send that row again', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'lose' });
     const { exit_code, batch, rows } = await scene.read('run', file);
@@ -173,7 +173,7 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1 });
   });
 
-  it('sends what was turned away again, less of it at once', async () => {
+  it('retries rate-limited rows, with fewer rows in progress', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog']));
     let turned = 0;
     scene.gateway.judge = () => ((turned += 1) <= 2 ? { kind: 'limit', seconds: 1 } : undefined);
@@ -183,14 +183,14 @@ describe('a run', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
 
-  it('sends a refused row again, which costs nothing', async () => {
+  it('sends a refused row again, at no cost', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'refuse' });
     expect((await scene.read('run', file)).batch.states).toMatchObject({ rejected: 1 });
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
   });
 
-  it('writes a line of results for each row as it ends', async () => {
+  it('writes a result line for each row when it ends', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a cat', { kind: 'doom' });
     await scene.batch('run', file, '--results', scene.at('r.jsonl'));
@@ -202,7 +202,7 @@ describe('a run', () => {
     ]);
   });
 
-  it('writes the summary of a step in GitHub Actions', async () => {
+  it('writes a step summary in GitHub Actions', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     once('a boat', { kind: 'doom' });
     scene.user.env['GITHUB_STEP_SUMMARY'] = scene.at('summary.md');
@@ -212,7 +212,7 @@ describe('a run', () => {
 });
 
 describe('a row that failed', () => {
-  it('is left alone by run, and is paid for once more by retry', async () => {
+  it('is not retried by run, and is paid for once more by retry', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     expect(await scene.read('run', file)).toMatchObject({
@@ -239,7 +239,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('is made again by retry --id also if it is done, next to its first file', async () => {
+  it('is made again by retry --id even if it is done, next to its first file', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--id', 'a'] as const;
@@ -254,14 +254,14 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('is refused by retry if no row has the id', async () => {
+  it('retry reports an error if no row has the id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
   });
 });
 
-it('removes what killed runs left next to files of rows that are done or have failed', async () => {
+it('a run removes what killed runs left next to the files of done and failed rows', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
   const leave = (): void => ['a.mp4.part.json', 'b.mp4.part.json'].forEach((name) => scene.file(name, ''));
   const left = (): string[] => readdirSync(scene.user.cwd).filter((name) => name.includes('.part'));
@@ -275,7 +275,7 @@ it('removes what killed runs left next to files of rows that are done or have fa
 });
 
 describe('a row that was changed', () => {
-  it('is shown with its difference, and paid for by retry alone', async () => {
+  it('is shown with its difference, and is paid for by retry only', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
@@ -296,7 +296,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
-  it('is retried by the one command that the run names for all rows that are not well', async () => {
+  it('is retried by the single command that run prints for all rows that need attention', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship'], ['', 'a cat'], ['', 'a fox']));
@@ -315,7 +315,7 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1, 'a fox': 2 });
   });
 
-  it('replaces its file if that is said', async () => {
+  it('replaces its file on request', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     await scene.batch('run', file);
     scene.file('m.csv', clips(['a', 'a ship']));
@@ -359,7 +359,7 @@ describe('an interruption', () => {
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ] as const)(
-    '%s: submits no more, waits for the answers to what was sent, and a rerun pays for the rest',
+    '%s: submits nothing more, waits for pending responses, and a rerun pays for the remaining rows',
     async (signal, code) => {
       const { running, file, answer, told } = await interrupted();
       running.child.kill(signal);
@@ -379,7 +379,7 @@ describe('an interruption', () => {
     },
   );
 
-  it('that leaves no time for it leaves rows in doubt, which are told as that', async () => {
+  it('with no time for pending responses leaves rows in doubt, and reports them as in doubt', async () => {
     const { running, file, answer } = await interrupted();
     running.child.kill('SIGKILL');
     await running.result;
@@ -390,7 +390,7 @@ describe('an interruption', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
 
-  it('that comes twice gives up the answers: their rows are in doubt, and are not sent again', async () => {
+  it('that is repeated gives up the pending responses: their rows are in doubt and are not sent again', async () => {
     const { running, file, answer, told } = await interrupted();
     running.child.kill('SIGINT');
     await told;
@@ -406,8 +406,8 @@ describe('an interruption', () => {
   });
 });
 
-describe('the names of files', () => {
-  it('hold the job and the number of each file, if they are asked for', async () => {
+describe('output file names', () => {
+  it('contain the job and the number of each file if requested', async () => {
     scene.gateway.samples = 2;
     const row = 'id,protocol,model,duration,sample-count,prompt\none,a,video-a,5,2,a boat\n';
     const file = scene.file('m.csv', row);
@@ -424,7 +424,7 @@ describe('the names of files', () => {
 });
 
 describe('a row whose result is gone', () => {
-  it('is reported, and paid for again by retry alone', async () => {
+  it('is reported, and is paid for again by retry only', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {
       scene.gateway.gone.add('task-1');
@@ -442,7 +442,7 @@ describe('a row whose result is gone', () => {
   });
 });
 
-it('a row whose download failed is saved at no cost by the command that is named', async () => {
+it('a row whose download failed is saved at no cost by the suggested command', async () => {
   const file = scene.file('m.csv', clips(['a', 'a boat']));
   const whole = scene.gateway.videoOf;
   scene.gateway.videoOf = () => Buffer.from('<html>busy</html>');
@@ -456,7 +456,7 @@ it('a row whose download failed is saved at no cost by the command that is named
 });
 
 describe('a sidecar', () => {
-  it('tells next to a file what was asked for and by which job', async () => {
+  it('records next to a file the request and the job', async () => {
     const file = scene.file('m.csv', mixed);
     expect(await scene.batch('run', file, '--sidecar')).toMatchObject({ code: 0 });
     const told = JSON.parse(readFileSync(scene.at('three.mp4.json'), 'utf8')) as Record<string, unknown>;
@@ -478,7 +478,7 @@ describe('a sidecar', () => {
       'c',
     ],
     ['voice.mp3', ['tts', 'good morning'], 'tts'],
-  ])('of %s is asked for by its own command too', async (name, command, protocol) => {
+  ])('of %s is requested by its own command too', async (name, command, protocol) => {
     const args = [...command, '-o', scene.at(name), '--sidecar'];
     expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
     const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);
@@ -491,7 +491,7 @@ describe('a sidecar', () => {
     });
   });
 
-  it('replaces nothing that is not one, and nothing is paid', async () => {
+  it('replaces no other file, and nothing is paid', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     scene.file('a.mp4.json', '{"mine":true}');
     expect((await scene.read('run', file, '--sidecar')).rows).toMatchObject([{ id: 'a', state: 'new' }]);
@@ -502,7 +502,7 @@ describe('a sidecar', () => {
 describe('a budget', () => {
   beforeEach(() => runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']));
 
-  it('counts all runs of a batch together, and ends a run that does not fit with exit 12', async () => {
+  it('counts all runs of a batch together, and ends a run that exceeds it with exit 12', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat'], ['c', 'a dog'], ['d', 'a fox']));
     const kept = ['--concurrency', '1', '--skip-bad', '--results', scene.at('r.jsonl'), '--timeout', '5m'];
     const first = await scene.read('run', file, '--budget', '2', ...kept);
@@ -519,14 +519,14 @@ describe('a budget', () => {
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 
-  it('is what the plan says that the rows cost at most', async () => {
+  it('can be set to the maximum cost that the plan reports', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('2');
   });
 });
 
 describe('a batch that was run', () => {
-  it('goes by its name', async () => {
+  it('is found by its name', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     once('a boat', { kind: 'doom' });
     await scene.batch('run', file);
@@ -542,12 +542,12 @@ describe('a batch that was run', () => {
     expect(listed.json['jobs']).toHaveLength(3);
   });
 
-  it('is distinguished from one that was not', async () => {
+  it('is distinguished from a batch that was not run', async () => {
     expect(await runHereAs(scene.user, ['batch', 'status', 'nobody'])).toMatchObject({ code: 2 });
   });
 });
 
-it('has a schema, as each body has', async () => {
+it('the JSON Schema of a batch exists, as for each body', async () => {
   for (const [what, field] of [
     ['batch', 'defaults'],
     ['video a', 'instances'],

@@ -85,9 +85,9 @@ beforeAll(async () => {
 });
 afterAll(() => scene.gateway.close());
 
-describe('a batch of 100 rows whose processes are killed and whose answers are lost', () => {
+describe('a batch of 100 rows whose processes are killed and whose responses are lost', () => {
   it(
-    'pays for each row once, whatever is killed, and tells what is not done',
+    'pays for each row once, whatever is killed, and reports which rows are not done',
     { timeout: 240_000 },
     async () => {
       for (let kill = 0; kill < 3; kill += 1) await killed([start()], 12);
@@ -116,7 +116,7 @@ describe('a batch of 100 rows whose processes are killed and whose answers are l
     },
   );
 
-  it('is done after a retry of what failed, and every run after it sends no POST', async () => {
+  it('is done after failed rows are retried, and every later run sends no POST', async () => {
     expect((await start().result).code).toBe(11);
     expect(scene.gateway.charges.get(doomed)).toBe(1);
     expect((await start('retry', '--failed').result).code).toBe(0);

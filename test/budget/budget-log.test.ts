@@ -23,15 +23,15 @@ async function textOf(log: BudgetLog): Promise<string> {
   return text;
 }
 
-describe('the file of a budget', () => {
-  it('is made with its folder, for its owner alone', async () => {
+describe('a budget file', () => {
+  it('is created with its folder, for its owner only', async () => {
     const path = join(freshFolder(), 'budgets', 'a.jsonl');
     await (await openBudgetLog(path)).close();
     expect(statSync(path).mode & 0o777).toBe(0o600);
     expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700);
   });
 
-  it('is not considered cut if another process appends while this one reads', async () => {
+  it('is not considered truncated if another process appends to it during a read', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     const file = await open(path);
@@ -49,7 +49,7 @@ describe('the file of a budget', () => {
     await Promise.all([log.close(), file.close()]);
   });
 
-  it('fails if only a part of an entry was written', async () => {
+  it('fails if only part of an entry was written', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     onEnd(() => watchDisk(undefined));
@@ -70,7 +70,7 @@ describe('the file of a budget', () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  it('joins a character that was read in two halves', async () => {
+  it('joins a character that was read in two parts', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     appendFileSync(path, Buffer.from('ü').subarray(0, 1));
@@ -90,7 +90,7 @@ describe('the file of a budget', () => {
       },
     ],
     ['cut', (path) => truncateSync(path, 1)],
-  ])('is not written to once it was %s', async (_, change) => {
+  ])('is not written to after it was %s', async (_, change) => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     await log.append('first\n', true);

@@ -199,8 +199,8 @@ async function play({ limit, jobs, processes, powerCut, order }: Scenario): Prom
   return shop;
 }
 
-describe('a budget that processes share', () => {
-  it('is never exceeded, however they interleave and whenever they die', async () => {
+describe('a budget shared by processes', () => {
+  it('is never exceeded, however the processes interleave and whenever they die', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -210,7 +210,7 @@ describe('a budget that processes share', () => {
     );
   });
 
-  it('reserves in the end what was charged or may have been, and nothing else', async () => {
+  it('ends with exactly what was charged or may have been charged', async () => {
     await fc.assert(
       fc.asyncProperty(scenario, async (one) => {
         const shop = await play(one);
@@ -231,7 +231,7 @@ describe('a budget that processes share', () => {
     );
   });
 
-  it('is used to the last unit if no process dies', async () => {
+  it('can be used to the last unit if no process dies', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.infiniteStream(fc.nat(1000)),
@@ -300,7 +300,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'd', 1)).toEqual({ fits: true });
   });
 
-  it.each(['day', 'month'] as const)('for a %s begins anew with the next, by UTC', async (per) => {
+  it.each(['day', 'month'] as const)('for a %s resets at the start of the next one, in UTC', async (per) => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(5), per });
     expect(await ask(budget, 'a', 5)).toEqual({ fits: true });
@@ -312,7 +312,7 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: zero, reserved: { digits: 5n } });
   });
 
-  it('for a month counts what was spent while it was one for a day', async () => {
+  it('for a month counts what was spent while it was a daily budget', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(5), per: 'day' });
     file.now = Date.parse('2026-11-29T12:00:00Z');
@@ -323,7 +323,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 1)).toEqual({ fits: true });
   });
 
-  it('prefers the limit of a reservation to its own', async () => {
+  it('uses the limit given with a reservation before its own', async () => {
     const { budget } = alone();
     const limit = { amount: decimalOf(3) };
     expect(await budget.reserve(chargeOf('a', 3), limit)).toEqual({ fits: true });
@@ -332,7 +332,7 @@ describe('a budget', () => {
     });
   });
 
-  it('that is full asks what became of the reservations before it refuses', async () => {
+  it('that is full checks the outcome of earlier reservations before it refuses', async () => {
     const outcomes: Record<string, ChargeOutcome> = {};
     const { budget } = alone('', outcomes);
     await budget.setLimit({ amount: decimalOf(5) });
@@ -346,7 +346,7 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
   });
 
-  it('counts what was accepted after all, though it had been given back', async () => {
+  it('counts a payment that was accepted after its amount was released', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(5) });
     await ask(budget, 'a', 5);
@@ -355,7 +355,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'b', 1)).toMatchObject({ fits: false });
   });
 
-  it('that was removed grants nothing, and begins anew when it is set again', async () => {
+  it('that was removed grants nothing, and starts from zero when it is set again', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(5) });
     await ask(budget, 'a', 5);
@@ -365,7 +365,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'c', 5)).toEqual({ fits: true });
   });
 
-  it('is the same for every reader of its file, cut anywhere', async () => {
+  it('is the same for every reader of its file, wherever the reads are split', async () => {
     const first = alone();
     await first.budget.setLimit({ amount: decimalOf(4) });
     await ask(first.budget, 'a', 3);
@@ -393,7 +393,7 @@ describe('a budget', () => {
     }
   });
 
-  it('does not grant what it cannot read back', async () => {
+  it('does not grant an amount that it cannot read back', async () => {
     const { budget } = alone();
     const deaf: BudgetLog = {
       append: () => Promise.resolve(),

@@ -54,7 +54,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     return new PostgresBudget({ database, kind: 'standing', name: `b${(count += 1)}`, outcomeOf, now });
   };
 
-  it('lists its open reservations, and settles them by the given outcomes', async () => {
+  it('lists its open reservations, and settles them with the given outcomes', async () => {
     const { database } = await (await newPlace()).open();
     const [kind, name] = ['standing', `b${(count += 1)}`] as const;
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -70,7 +70,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.state()).toMatchObject({ spent: decimalOf(1), reserved: decimalOf(0) });
   });
 
-  it('counts a reservation once that is made again, since the answer to the first was lost', async () => {
+  it('counts a reservation once if it is repeated because the first response was lost', async () => {
     const budget = await budgetIn();
     const limit = { amount: decimalOf(3) };
     for (let tries = 0; tries < 2; tries += 1)
@@ -81,7 +81,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ spent: '0', reserved: '3' });
   });
 
-  it('decides as that of plain files does, whatever is done to it', async () => {
+  it('makes the same decisions as the file budget, whatever the operations', async () => {
     const { database } = await (await newPlace()).open();
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 25 }), async (steps: Step[]) => {
@@ -123,7 +123,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     );
   });
 
-  it('is used to the last unit by any number at once, and not beyond', async () => {
+  it('can be used to the last unit by any number of processes at once, and no further', async () => {
     const place = await newPlace();
     const sides = await Promise.all([1, 2, 3, 4, 5].map(() => place.open()));
     const all = sides.map(
@@ -176,7 +176,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ spent: '1', reserved: '2' });
   });
 
-  it('reserves nothing for a process that was found dead', async () => {
+  it('reserves nothing for a process that was declared dead', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const lease = await ledger.lease();
@@ -195,7 +195,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '1' });
   });
 
-  it('reserves nothing under a lease that has run out', async () => {
+  it('reserves nothing under an expired lease', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const { owner } = await ledger.lease();

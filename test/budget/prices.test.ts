@@ -33,7 +33,7 @@ const a = (parameters: JsonObject, instances: JsonObject[] = [{ prompt: 'a boat'
 });
 const b = (OutputConfig: JsonObject): JsonObject => ({ ModelName: 'Kling', OutputConfig });
 
-describe('the cost at most of a body', () => {
+describe('the maximum cost of a body', () => {
   it('of Protocol A counts the seconds of every video', () => {
     expect(cost('a', 'second=0.12', a({ durationSeconds: 8 }))).toBe('0.96');
     expect(cost('a', 'second=0.12', a({ durationSeconds: 8, sampleCount: 3 }))).toBe('2.88');
@@ -50,18 +50,18 @@ describe('the cost at most of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', seconds: '7' })).toBe('0.7');
   });
 
-  it('takes the defaults that the specification shows, and the most there is if it shows none', () => {
+  it('uses the defaults of the specification, or the largest allowed value if it gives none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
-  it('is that of the resolution which the gateway makes: 768P of a self-hosted model is 720p', () => {
+  it('uses the resolution that the gateway makes: 768P of a self-hosted model is 720p', () => {
     const price = 'second=1; resolution=720p: second=2';
     expect(cost('c', price, { model: 'vendor-h3-mini', resolution: '768P', duration: 5 })).toBe('10');
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
   });
 
-  it('takes the length that the price says is billed if a request asks for none', () => {
+  it('uses the billed length in the price if a request gives no length', () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');
     expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
@@ -73,7 +73,7 @@ describe('the cost at most of a body', () => {
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
-  it('of Protocol C adds the reference images that are not free, under either name, and no frames', () => {
+  it('of Protocol C adds the reference images that are not free, under either name, but no frames', () => {
     const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
     const urls = (count: number): string[] =>
       Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
@@ -90,7 +90,7 @@ describe('the cost at most of a body', () => {
     expect(cost('c', 'second=0.12 reference_image=0.20', { ...both, generation_mode: 'i2v' })).toBe('0.8');
   });
 
-  it('of Protocol B adds every file but a first frame', () => {
+  it('of Protocol B adds every file except a first frame', () => {
     const files = [{ Usage: 'Reference' }, { Usage: 'FirstFrame' }, { Type: 'Url' }];
     const body = { ...b({ Duration: 3 }), FileInfos: files };
     expect(cost('b', 'video=1 reference_image=0.1', body)).toBe('1.2');
@@ -118,7 +118,7 @@ describe('the cost at most of a body', () => {
     expect(cost(name, text, body)).toBeUndefined();
   });
 
-  it('is that of the rate with the most conditions that hold', () => {
+  it('uses the matching rate with the most conditions', () => {
     const price = 'second=1; resolution=1080p: second=2; resolution=1080p audio=true: second=3';
     const of = (parameters: JsonObject): string | undefined =>
       cost('a', price, a({ durationSeconds: 1, ...parameters }));
@@ -133,19 +133,19 @@ describe('the cost at most of a body', () => {
     expect(cost('a', price, a({ durationSeconds: 2, resolution: '480p' }))).toBe('1');
   });
 
-  it('is the highest of rates that apply equally', () => {
+  it('is the highest of the rates that match equally', () => {
     expect(
       cost('b', 'resolution=720P: video=1; duration=5: video=2', b({ Resolution: '720P', Duration: 5 })),
     ).toBe('2');
   });
 
-  it('reads a switch as the protocol spells it, and a ratio with its colon', () => {
+  it('reads a boolean as the protocol spells it, and a ratio with its colon', () => {
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Enabled' }))).toBe('2');
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Disabled' }))).toBe('1');
     expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
   });
 
-  it('of speech counts code points, and no bytes', () => {
+  it('of speech counts code points, not bytes', () => {
     const price = parsePrice('10k_characters=2.5', []);
     const of = (text: string): string => {
       const found = costAtMost(price, speechQuantity({ req_params: { text } }), []);
@@ -156,13 +156,13 @@ describe('the cost at most of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('of speech leaves white space out only if the price says so', () => {
+  it('of speech excludes white space only if the price says so', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it('of speech comes with that of 10,000 characters, which the count of the gateway is multiplied by', () => {
+  it("of speech includes the price of 10,000 characters, which the gateway's count is multiplied by", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
@@ -173,7 +173,7 @@ describe('the cost at most of a body', () => {
     expect(jobCost(parsePrice('second=1', []), { ...quantity, seconds: 2 }, [])).toEqual({ at_most: '2' });
   });
 
-  it('is multiplied by the factors of the group and the user, exactly', () => {
+  it('is multiplied exactly by the factors of the group and the user', () => {
     const factors = { group: parseAmount('1.1'), user: parseAmount('0.7') };
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
@@ -221,17 +221,17 @@ describe('a price', () => {
     ['images=x: second=0.4', /no field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
     ['__proto__=2K: second=0.4', /prices have no field __proto__/],
-  ])('%j is refused, saying what is allowed', (text, message) => {
+  ])('%j is refused with the allowed values', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it('counts what is made: speech has no seconds, and a video no characters', () => {
+  it('counts what is made: speech has no seconds, and a video has no characters', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 
-  it('either parses or says why, whatever the text', () => {
+  it('either parses or gives a reason, whatever the text', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         try {

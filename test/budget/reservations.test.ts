@@ -21,7 +21,7 @@ const owner = { pid: 7, start: '1', host: 'h', instance: 'i', lease: '3' };
 const amount = parseDecimal('0.25');
 const reserve: BudgetEvent = { type: 'reserve', id: 'a', amount, owner };
 
-describe('a line of a budget', () => {
+describe('a budget line', () => {
   it.each<[string, BudgetEvent]>([
     ['a limit', { type: 'limit', amount }],
     ['a daily limit', { type: 'limit', amount, per: 'day' }],
@@ -32,7 +32,7 @@ describe('a line of a budget', () => {
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
     ['an amount that is spent', { type: 'keep', id: 'a' }],
     ['an amount that is given back', { type: 'release', id: 'a' }],
-  ])('gives back %s', (_, event) => {
+  ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });
     // No beginning of it looks like a whole line.
@@ -48,7 +48,7 @@ describe('a line of a budget', () => {
     expect(decodeBudgetLine(checkedLine(value))).toBe('damaged');
   });
 
-  it('with members of other kinds has none of them', () => {
+  it('ignores members of the wrong type', () => {
     expect(decodeBudgetLine(checkedLine({ v: 1, at: 7, type: 'keep', id: 8 }))).toEqual({
       ...{ at: '', type: 'keep', id: '' },
     });
@@ -65,7 +65,7 @@ it.each([
     { pid: '7', start: 1, host: 2, instance: 3, lease: 4 },
     { pid: 1, start: '', host: '' },
   ],
-])('an owner %j is read as %j: one that is not named cannot be shown to be dead', (json, expected) => {
+])('the owner %j is read as %j: an unnamed owner cannot be proven dead', (json, expected) => {
   expect(ownerIn(json)).toEqual(expected);
 });
 
@@ -78,7 +78,7 @@ function stateAfter(...events: BudgetEvent[]): string {
   return [...amounts, ...reservations.open().map(({ id }) => id)].join(' ');
 }
 
-describe('the lines of a budget', () => {
+describe('budget lines', () => {
   const limit: BudgetEvent = { type: 'limit', amount: decimalOf(1) };
   const [keep, release] = (['keep', 'release'] as const).map((type): BudgetEvent => ({ type, id: 'a' })) as [
     BudgetEvent,
@@ -104,7 +104,7 @@ describe('the lines of a budget', () => {
   });
 });
 
-it('is durable before an amount counts as reserved or a limit as set; what is settled may be proven again', async () => {
+it('a reservation or a limit is durable before it counts; a settlement need not be, since it can be repeated', async () => {
   const synced: string[] = [];
   let text = '';
   const log: BudgetLog = {
@@ -139,7 +139,7 @@ it('is durable before an amount counts as reserved or a limit as set; what is se
   ]);
 });
 
-it('the file of a budget is synced if it must be, and its name when it is opened', async () => {
+it('a budget file is synced when required, and its name when it is opened', async () => {
   const path = join(freshFolder(), 'budget.jsonl');
   const syncs: string[] = [];
   onEnd(() => watchDisk(undefined));
@@ -156,12 +156,12 @@ it('the file of a budget is synced if it must be, and its name when it is opened
   await log.close();
 });
 
-describe('the entries of a budget', () => {
+describe('budget entries', () => {
   const entry = (id: string, state: 'reserved' | 'kept'): BudgetEntries['entries'][number] => ({
     ...{ id, amount, at, owner, state },
   });
 
-  it('are added to a file once, and a limit that is there stays', async () => {
+  it('are added to a file once, and do not change an existing limit', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     const entries = [entry('a', 'reserved'), entry('b', 'kept')];
     const limit = { amount: decimalOf(1), per: 'day' as const };
@@ -174,13 +174,13 @@ describe('the entries of a budget', () => {
     expect(await readBudgetFile(path)).toEqual({ limit, entries: all });
   });
 
-  it('without a limit are entries of a budget that grants nothing', async () => {
+  it('without a limit create a budget that grants nothing', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     await writeBudgetFile(path, { entries: [entry('a', 'kept')] });
     expect(await readBudgetFile(path)).toEqual({ limit: undefined, entries: [entry('a', 'kept')] });
   });
 
-  it('leave out a torn line, and a damaged one is an error', async () => {
+  it('skip a torn line, and report a damaged line as an error', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     const log = await openBudgetLog(path);
     await log.append(`{"v":1,"at"\n${encodeBudgetEvent({ type: 'limit', amount }, at)}\n`, false);

@@ -42,7 +42,7 @@ function cost(...events: (JobEvent | undefined)[]): string[] {
   );
 }
 
-describe('what a job cost', () => {
+describe('the cost of a job', () => {
   it.each<[string, (JobEvent | undefined)[], string[]]>([
     ['never sent', [prepared()], []],
     ['being sent', [prepared(), sending(1, '2')], ['2 doubt']],
@@ -127,13 +127,13 @@ describe('what a job cost', () => {
   });
 });
 
-it('an attempt whose record is lost has the time of the first record, or none', () => {
+it('an attempt whose record is lost has the time of the first record, or no time', () => {
   const charge = { attempt: 0, fate: 'open', isLost: true };
   expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
 });
 
-it('never finds more attempts accepted than there are handles, nor less, whatever the order of events', () => {
+it('a job never has more or fewer accepted attempts than handles, whatever the order of events', () => {
   const event = fc.oneof(
     fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),
     fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unavailable', attempt, error })),
@@ -159,7 +159,7 @@ it('never finds more attempts accepted than there are handles, nor less, whateve
   );
 });
 
-it('belongs to its batch, its key, its day and each of its budgets', () => {
+it('an expense belongs to its batch, its key, its day and each of its budgets', () => {
   const expense = {
     at,
     job: 'j',
@@ -177,7 +177,7 @@ it('belongs to its batch, its key, its day and each of its budgets', () => {
   expect(groupsOf({ ...expense, budgets: [] }, 'budget')).toEqual(['']);
 });
 
-it('an unknown price makes a sum unknown, and is never 0', () => {
+it('an unknown price makes a sum unknown, and never counts as 0', () => {
   const sum = new Sum();
   sum.add(parseDecimal('0.1'));
   sum.add(parseDecimal('0.2'));

@@ -19,8 +19,8 @@ const say =
   (response) =>
     void response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
 
-describe('GET', () => {
-  it('sends the key and prints the body as it is', async () => {
+describe('mgw api GET', () => {
+  it('sends the key and prints the body unchanged', async () => {
     const { user, server } = await bench(say(200, '{"data": [ ]}'));
     const run = await user.run(['api', 'get', '/v1/models?x=1']);
     expect([run.code, run.stdout, run.stderr]).toEqual([0, '{"data": [ ]}', '']);
@@ -29,13 +29,13 @@ describe('GET', () => {
     ]);
   });
 
-  it('is tried again on 429 and 5xx', async () => {
+  it('retries after 429 and 5xx', async () => {
     const { user, server } = await bench(say(502, ''), say(200, '{}'));
     expect((await user.run(['api', 'GET', '/v1/models'])).code).toBe(0);
     expect(server.requests).toHaveLength(2);
   });
 
-  it('passes bytes on untouched', async () => {
+  it('passes bytes through unchanged', async () => {
     const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, index) => index % 256));
     const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));
     const { child } = user.start(['api', 'GET', '/v1/videos/t/content']);
@@ -45,7 +45,7 @@ describe('GET', () => {
     expect(Buffer.concat(chunks)).toEqual(bytes);
   });
 
-  it('prints a line of text as soon as it is there, and what a cut answer brought', async () => {
+  it('prints a line of text as soon as it arrives, and prints what arrived before a response is cut', async () => {
     let cut: (() => void) | undefined;
     const { user } = await bench((response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: one\n\ndata: t');
@@ -59,7 +59,7 @@ describe('GET', () => {
   });
 
   it.each(['text/plain', 'video/mp4', ''])(
-    'gives a terminal no control characters of %j, and ends its last line',
+    'sends no control characters of %j to a terminal, and ends the last line',
     async (type) => {
       const { user } = await bench(
         say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
@@ -69,7 +69,7 @@ describe('GET', () => {
     },
   );
 
-  it('passes text in any character set', async () => {
+  it('passes through text in any character set', async () => {
     const bytes = Buffer.from([0xc4, 0xe3, 0xba, 0xc3, 0x0a, 0xff]);
     const { user } = await bench(say(200, bytes, { 'content-type': 'text/plain; charset=gbk' }));
     const { child } = user.start(['api', 'GET', '/x']);
@@ -93,7 +93,7 @@ describe('GET', () => {
     });
   });
 
-  it('--include shows status and headers, and hides what is secret', async () => {
+  it('--include shows the status and headers, and hides secrets', async () => {
     const { user } = await bench(
       say(200, 'hello', { 'content-type': 'text/plain', 'set-cookie': 'a=b', 'x-request-id': 'r1' }),
     );
@@ -104,7 +104,7 @@ describe('GET', () => {
     expect(stdout.endsWith('\n\nhello')).toBe(true);
   });
 
-  it('--json gives one document; a key that comes back is hidden', async () => {
+  it('--json prints one document, and hides the key if the response contains it', async () => {
     const { user } = await bench(say(200, JSON.stringify({ echo: canaryKey })));
     const run = await user.run(['api', 'GET', '/x', '--json']);
     expect(run.json).toMatchObject({ ok: true, status: 200, body: { echo: '[redacted]' } });
@@ -112,8 +112,8 @@ describe('GET', () => {
   });
 });
 
-describe('POST', () => {
-  it('sends the body exactly, with the headers that are given', async () => {
+describe('mgw api POST', () => {
+  it('sends the exact body with the given headers', async () => {
     const { user, server } = await bench(say(200, '{}'));
     writeFileSync(join(user.cwd, 'body.json'), '{ "n": 12345678901234567890 }');
     const run = await user.run([
@@ -133,7 +133,7 @@ describe('POST', () => {
     });
   });
 
-  it('takes the body from standard input, and of another type as it is', async () => {
+  it('reads the body from standard input, and sends a body of another type unchanged', async () => {
     const { user, server } = await bench(say(200, '{}'));
     await user.run(['api', 'POST', '/x', '--body', '-', '--header', 'Content-Type: text/plain'], {
       stdin: 'hi',
@@ -156,14 +156,14 @@ describe('POST', () => {
     ],
     ['401', say(401, '{}'), { exit_code: 3, error: { code: 'auth' } }],
     ['302', say(302, '', { location: 'https://evil.example/' }), { exit_code: 7 }],
-  ] as [string, Answer, object][])('%s: not tried again', async (_, answer, expected) => {
+  ] as [string, Answer, object][])('%s: does not retry', async (_, answer, expected) => {
     const { user, server } = await bench(answer);
     const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json', '--retries', '0']);
     expect(run.json).toMatchObject(expected);
     expect(server.requests).toHaveLength(1);
   });
 
-  it('is tried again only if the gateway says that it did not handle it', async () => {
+  it('retries only if the gateway says that it did not process the request', async () => {
     let answers = 0;
     const { user, server } = await bench((response) => {
       response.writeHead((answers += 1) === 1 ? 429 : 500).end('{}');
@@ -173,7 +173,7 @@ describe('POST', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('whose answer is cut may have been handled: exit 7, sent once', async () => {
+  it('exits 7 after one request if the response is cut, since the request may have been processed', async () => {
     const { user, server } = await bench((response) => {
       response.writeHead(200, { 'content-length': '100' }).write('{"id":', () => response.destroy());
     });
@@ -198,7 +198,7 @@ describe('text without the key', () => {
     return Buffer.concat(shown).toString();
   };
 
-  it('wherever the chunks are cut', async () => {
+  it('is printed whole wherever the chunks are split', async () => {
     const text = `data: {"authorization":"Bearer ${canaryKey}","多":"${canaryKey}"}\n\n${canaryKey}`;
     for (let at = 0; at <= Buffer.byteLength(text); at += 1) {
       const bytes = Buffer.from(text);
@@ -206,14 +206,14 @@ describe('text without the key', () => {
     }
   });
 
-  it('in a line of many megabytes', async () => {
+  it('is printed whole in a line of many megabytes', async () => {
     const part = Buffer.from(`${'x'.repeat(65_500)}${canaryKey}`);
     const shown = await shownOf(Array.from({ length: 64 }, () => part));
     expect(shown).toBe(`${'x'.repeat(65_500)}[redacted]`.repeat(64));
   });
 });
 
-describe('wrong input sends nothing', () => {
+describe('invalid input sends nothing', () => {
   it.each([
     [['api', 'PUT', '/x'], /METHOD/],
     [['api', 'GET', 'v1/models'], /begin with \//],

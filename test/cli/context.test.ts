@@ -19,14 +19,14 @@ function open(url: string): Opened {
   return { context, said: () => String(stderr.read() ?? '') };
 }
 
-it('a note holds no key, once it is known', async () => {
+it('a note never contains the key once the key is known', async () => {
   const { context, said } = open('http://127.0.0.1:9');
   await context.gateway();
   context.progress.note(`The gateway says: ${canaryKey}`);
   expect(said()).toContain('The gateway says: [redacted]');
 });
 
-it('a call that is shown holds no token of its address', async () => {
+it('a request that is shown never contains the token of its address', async () => {
   const server = await httpServer(says({}));
   const { context, said } = open(server.url);
   const client = await context.client();
@@ -37,7 +37,7 @@ it('a call that is shown holds no token of its address', async () => {
   expect(said()).toContain('/v1/files?page=2&signature=[redacted]');
 });
 
-it('opening a store begins no deadline: a batch or a server may run for longer than one command', async () => {
+it('opening a store sets no deadline, because a batch or a server may run longer than one command', async () => {
   const { context } = open('http://127.0.0.1:9');
   await context.objects();
   expect((await context.client()).deadline?.remainingMs()).toBe(Infinity);

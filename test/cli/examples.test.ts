@@ -115,7 +115,7 @@ async function loseOne(home: string): Promise<void> {
   await ledger.create(newJobId(Date.now() + 1000), [prepared, { type: 'unknown', error }]);
 }
 
-describe.skipIf(!hasPostgres)('every example in the help that needs a database does what it says:', () => {
+describe.skipIf(!hasPostgres)('every help example that needs a database works:', () => {
   let server: PostgresServer;
 
   beforeAll(async () => {
@@ -135,7 +135,7 @@ describe.skipIf(!hasPostgres)('every example in the help that needs a database d
   });
 });
 
-describe('every example in the help does what it says:', () => {
+describe('every help example works:', () => {
   it.each(elsewhere.map((command) => ({ command, path: pathOf(command) })))('$path', async ({ command }) => {
     const tried = examplesOf(command).filter((example) => skipped[example] === undefined);
     for (const example of tried) {
@@ -149,12 +149,12 @@ describe('every example in the help does what it says:', () => {
     }
   });
 
-  it('skips only examples that there are', () => {
+  it('every skipped example exists', () => {
     const all = commands.flatMap(examplesOf);
     expect(all).toEqual(expect.arrayContaining([...Object.keys(skipped), ...Object.keys(exitCodes)]));
   });
 
-  it('shows an example with every command, and three with each that takes anything of its own', () => {
+  it('every command has an example, and each command with its own arguments has three', () => {
     const isPage = (command: Command): boolean => command.parent?.name() === 'help';
     const isHidden = (command: Command): boolean => command.name().startsWith('__');
     const leaves = allCommands(root).filter(

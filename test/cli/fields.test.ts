@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { userHere } from '../support/one-process.ts';
 
-it('keeps the named members of the JSON document, and what says how it ended', async () => {
+it('--fields keeps the named members of the JSON document, and the members that describe the outcome', async () => {
   const user = userHere();
   const { json } = await user.run(['config', 'list', '--fields', 'key,value']);
   expect(Object.keys(json)).toEqual(['ok', 'exit_code', 'settings']);
@@ -17,7 +17,7 @@ it('keeps the named members of the JSON document, and what says how it ended', a
 it.each([
   ['keys', ' Did you mean key?'],
   ['sum', ' Members: ok, exit_code'],
-])('says on stderr that the document has no member %s, and goes on', async (name, hint) => {
+])('--fields warns on stderr that the document has no member %s, and continues', async (name, hint) => {
   const { code, stderr } = await userHere().run(['config', 'list', '--fields', name]);
   expect(code).toBe(0);
   expect(stderr).toContain(`The document has no member ${name}.${hint}`);
@@ -26,14 +26,17 @@ it.each([
 it.each([
   ['jobs', 'ls', '--fields', 'id,state'],
   ['config', 'list', '--fields', 'value,handle'],
-])('judges no names by an empty list, and none that may be optional: mgw %s %s %s %s', async (...args) => {
-  expect((await userHere().run(['--sandbox', ...args])).stderr).not.toContain('no member');
-});
+])(
+  '--fields reports no unknown name for an empty list or an optional member: mgw %s %s %s %s',
+  async (...args) => {
+    expect((await userHere().run(['--sandbox', ...args])).stderr).not.toContain('no member');
+  },
+);
 
 it.each([
   ['video', 'submit', 'a boat', '-m', 'vendor-h3-mini'],
   ['tts', 'a boat'],
-])('refuses a template as the output of mgw %s before it opens the ledger', async (...command) => {
+])('a template is refused as the output of mgw %s before the ledger is opened', async (...command) => {
   const user = userHere();
   const { code, stderr } = await user.run(['--sandbox', ...command, '-o', '{slug}.{ext}']);
   expect(code).toBe(2);

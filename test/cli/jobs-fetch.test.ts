@@ -32,7 +32,7 @@ function paths(...names: string[]): string {
 }
 
 describe('jobs fetch', { concurrent: false }, () => {
-  it('saves to the file that the job was asked for, and the command that paid then pays nothing', async () => {
+  it("saves to the output of the job's submission, and the original command then pays nothing", async () => {
     const first = await submit('-o', 'boat.mp4', '--timeout', '1ms');
     expect(first.code).toBe(8);
     expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
@@ -40,7 +40,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('names jobs in a folder by their key, else by their id, each once, and makes the folder', async () => {
+  it('names files in a folder by key, or else by id, once each, and creates the folder', async () => {
     const { stdout: keyed } = await submit('--key', 'boat-1');
     const { stdout: plain } = await submit('--new');
     const refs = `${plain}${keyed}@boat-1\n`;
@@ -52,7 +52,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('names jobs by a template, in folders that the template names', async () => {
+  it('names files by a template, in folders that the template names', async () => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
@@ -68,7 +68,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['out/{seed}.mp4', /\{seed\} has no value here/],
     ['clip.mp4', /names a file for 2 jobs/],
     ['-', /Standard output takes one result/],
-  ])('refuses -o %s for two jobs before it asks for either', async (output, message) => {
+  ])('refuses -o %s for two jobs before it requests either', async (output, message) => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const before = gateway.seen.length;
@@ -78,7 +78,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.seen).toHaveLength(before);
   });
 
-  it('refuses two jobs that were asked for one file, and leaves a file that is not theirs alone', async () => {
+  it('refuses two jobs with the same output, and leaves a file of another job alone', async () => {
     await submit('-o', 'boat.mp4');
     await submit('-o', 'boat.mp4', '--force');
     const ids = await user.run(['jobs', 'ls', '-q']);
@@ -89,7 +89,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
   });
 
-  it('continues with the others if one cannot be fetched, and says which', async () => {
+  it('continues with the other jobs if one cannot be fetched, and names that job', async () => {
     await submit('--key', 'one');
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);
@@ -97,7 +97,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(ran.stderr).toContain('@none: No such job: @none.');
   });
 
-  it('asks once with --no-wait', async () => {
+  it('sends one query with --no-wait', async () => {
     gateway.polls = 1000;
     await submit();
     expect(await fetch('@last', '--no-wait')).toMatchObject({ code: 8 });
@@ -105,7 +105,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   });
 });
 
-it('jobs fetch takes speech from where it is still whole, and tells where it is not', async () => {
+it('jobs fetch copies speech from a file that is still complete, and says so if there is none', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);

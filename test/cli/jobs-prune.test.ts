@@ -38,7 +38,7 @@ describe('after jobs prune', () => {
     ['with a key', 'with a key', ['--key', 'boat-1', '-o']],
     ['whose file was not delivered', 'not delivered yet', ['--timeout', '1ms', '-o']],
     ['in doubt', 'not ended', []],
-  ])('a command %s pays no second time', async (_, why, args) => {
+  ])('a command %s does not pay again', async (_, why, args) => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     const first = await submit(...args);
     await run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);
@@ -50,7 +50,7 @@ describe('after jobs prune', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('removes finished jobs, says so, and leaves newer ones', async () => {
+  it('removes finished jobs, reports them, and leaves newer ones', async () => {
     const { stdout } = await submit('-o');
     expect(stdout).not.toBe('');
     const { json } = await run(['jobs', 'ls', '--json']);

@@ -43,7 +43,7 @@ describe('submit -o', () => {
     expect(gateway.submissions[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('prints the path alone on stdout, and no control codes anywhere in a pipe', async () => {
+  it('prints only the path on stdout, and no control codes in a pipe', async () => {
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast]).result;
     expect(run.stdout).toBe(`${join(user.cwd, 'out.mp4')}\n`);
 
@@ -56,14 +56,14 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it('refuses an output that exists before it pays', async () => {
+  it('refuses an existing output before it pays', async () => {
     await user.run([...submit, '-o', 'out.mp4', ...fast]);
     const again = await user.run([...submit, '-o', 'out.mp4', ...fast, '--json']);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'no' } });
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('says what exists at the output of a resumed, paid job', async () => {
+  it('says what exists at the output of a resumed job that was paid for', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'processing' } });
     const command = [...submit, '-o', 'out.mp4', '--json'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
@@ -78,7 +78,7 @@ describe('submit -o', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('shows each call under -v, the download and its redirects too, without what a query may grant', async () => {
+  it('shows each request under -v, including the download and its redirects, without query secrets', async () => {
     const moved = { status: 302, headers: { location: '/v1/videos/x/content?access=capability/content' } };
     gateway.script.content.push(moved);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast, '-v']);
@@ -92,15 +92,15 @@ describe('submit -o', () => {
     expect(run.stderr).not.toContain('capability');
   });
 
-  it('writes the video to stdout, and nothing else there', async () => {
+  it('writes only the video to stdout', async () => {
     const run = await user.run([...submit, '-o', '-', ...fast]);
     expect(run.code).toBe(0);
     expect(Buffer.from(run.stdout)).toEqual(gateway.served.content);
   });
 });
 
-describe('submit, status and fetch apart', () => {
-  it('take the id, @last and the handle, also from another state directory', async () => {
+describe('submit, status and fetch as separate commands', () => {
+  it('accept the id, @last and the handle, even from another state directory', async () => {
     const submitted = await user.run(submit);
     expect(submitted.stdout).toMatch(/^job_[0-9a-z]{14}\n$/);
     const id = submitted.stdout.trim();
@@ -117,28 +117,28 @@ describe('submit, status and fetch apart', () => {
   });
 });
 
-describe('one query that tells no state', () => {
+describe('a query that returns no state', () => {
   const missing = { status: 400, body: { code: 'task_not_exist', message: 'task_not_exist' } };
 
   it.each([
     ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
     ['an outage', { status: 502 }, 6],
     ['a handle that is not known yet', missing, 6],
-  ])('%s: the same for status and for fetch --no-wait', async (_, answer, code) => {
+  ])('%s: is handled alike by status and fetch --no-wait', async (_, answer, code) => {
     await user.run(submit);
     gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
     expect((await user.run(['video', 'c', 'fetch', '@last', '--no-wait'])).code).toBe(code);
   });
 
-  it('an envelope that is empty yet: the state as it was', async () => {
+  it('leaves the state unchanged if the envelope is still empty', async () => {
     await user.run(submit);
     gateway.script.query.push({ body: { code: 'success', data: null } });
     const { code, json } = await user.run(['video', 'c', 'status', '@last', '--json']);
     expect([code, json.job.state]).toEqual([0, 'queued']);
   });
 
-  it('a handle of elsewhere that is not known: 9', async () => {
+  it('exits 9 for an unknown handle from elsewhere', async () => {
     gateway.script.query.push(missing);
     expect((await user.run(['video', 'c', 'status', 'task_0009'])).code).toBe(9);
   });
@@ -163,7 +163,7 @@ describe('a job without a handle', () => {
     }
   });
 
-  it('that was refused ends as its submission did', async () => {
+  it('a refused job exits as its submission did', async () => {
     gateway.script.submit.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
     for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);
@@ -188,7 +188,7 @@ describe('resuming', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('says unknown after a lost answer, never sends again, and adopts the handle', async () => {
+  it('reports unknown after a lost response, never sends again, and adopts the handle', async () => {
     gateway.script.submit.push(({ response }) => {
       gateway.create();
       response.destroy();
@@ -210,7 +210,7 @@ describe('resuming', () => {
 });
 
 describe('--key', () => {
-  it('refuses another body under the same name, and shows what differs', async () => {
+  it('refuses another body under the same key, and shows the difference', async () => {
     await user.run([...submit, '--key', 'k']);
     const run = await user.run([
       'video',
@@ -231,7 +231,7 @@ describe('--key', () => {
 });
 
 describe('submit alone', () => {
-  it('ends 5 if its --key names a job that failed', async () => {
+  it('exits 5 if its --key names a job that failed', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
     expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
     const again = await user.run([...submit, '--key', 'k']);
@@ -239,7 +239,7 @@ describe('submit alone', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('ends 130 after a Ctrl-C while its answer was outstanding, and resumes', async () => {
+  it('exits 130 after a Ctrl-C while its response is pending, and resumes later', async () => {
     const accepted = new Promise<void>((resolve) => {
       gateway.script.submit.push(({ response }) => {
         running.child.kill('SIGINT');
@@ -269,7 +269,7 @@ describe('bad input', () => {
 });
 
 describe('submit --on-done', () => {
-  it('runs a command with the JSON document on its stdin, once the job has ended, and keeps stdout for data', async () => {
+  it('runs a command with the JSON document on its stdin once the job has ended, and keeps stdout for data', async () => {
     const hook = `cat > done.json; echo told`;
     const run = await user.start([...submit, '-o', 'out.mp4', ...fast, '--on-done', hook]).result;
     expect(run).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'out.mp4')}\n` });
@@ -282,7 +282,7 @@ describe('submit --on-done', () => {
     });
   });
 
-  it('runs it after a failure too, and its own failure changes no exit code', async () => {
+  it('runs it after a failure too, and its own failure does not change the exit code', async () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
     expect(run.code).toBe(2);
@@ -292,7 +292,7 @@ describe('submit --on-done', () => {
 });
 
 describe('submit -o FOLDER/', () => {
-  it('creates the folder, names the file by the job, and is joined, resumed and fetched by that name', async () => {
+  it('creates the folder, names the file after the job, and is joined, resumed and fetched by that name', async () => {
     const run = await user.start([...submit, '-o', 'new/clips/', ...fast, '--json']).result;
     expect(run.code, run.stderr).toBe(0);
     const path = join(user.cwd, 'new', 'clips', `${run.json.job?.id ?? ''}.mp4`);
@@ -300,7 +300,7 @@ describe('submit -o FOLDER/', () => {
     expect(readFileSync(path)).toEqual(gateway.served.content);
   });
 
-  it('that cannot be created is exit 10, and nothing is sent', async () => {
+  it('exits 10 and sends nothing if the folder cannot be created', async () => {
     writeFileSync(join(user.cwd, 'taken'), '');
     const run = await user.start([...submit, '-o', 'taken/', ...fast]).result;
     expect(run.code).toBe(10);
@@ -308,7 +308,7 @@ describe('submit -o FOLDER/', () => {
   });
 });
 
-it('a job that a budget refused leaves no record', async () => {
+it('a job refused by a budget leaves no record', async () => {
   expect((await user.start(['config', 'set', 'prices.c.vendor-h3-mini', 'video=2']).result).code).toBe(0);
   expect((await user.start([...submit, '--budget', '1']).result).code).toBe(12);
   const list = async (...args: string[]): Promise<unknown> =>

@@ -19,7 +19,7 @@ const c = (prompt: string, ...more: string[]): string[] => [
   ...['video', 'c', 'submit', prompt, '--model', 'vendor-h3-mini', '--duration', '5', ...more],
 ];
 
-it('mgw spend equals the bill after many failures, to the last digit, also after an import of the jobs', async () => {
+it('mgw spend equals the bill to the last digit after many failures, and after an import of the jobs', async () => {
   const stateDir = freshFolder();
   const faults = ['task-failsx1', 'tts-cut@50%x1', 'tts-error-frame@50%x1', 'poll-502x2'];
   const sandbox = await startSandbox({ stateDir, paceMs: 100, faults });
@@ -60,7 +60,7 @@ it('mgw spend equals the bill after many failures, to the last digit, also after
 });
 
 describe('a standing budget', () => {
-  it('holds for all that pays under it, and can be raised', async () => {
+  it('applies to everything paid under it, and can be raised', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     await user.run(['budget', 'set', 'clips', '20']);
     await user.run(['config', 'set', 'budget', 'clips']);
@@ -92,7 +92,7 @@ describe('a standing budget', () => {
     ]);
   }, 60_000);
 
-  it('that was never set is no budget: nothing is sent under it', async () => {
+  it('that was never set refuses every payment', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     const refused = await user.run([...c('one'), '--budget-name', 'clips', '--json']);
     expect(refused.json.error).toMatchObject({
@@ -103,7 +103,7 @@ describe('a standing budget', () => {
   });
 });
 
-it('--budget counts all takes of a command, and pieces of a text together', async () => {
+it('--budget covers all takes of a command, and all pieces of a text', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const take = (...more: string[]): string[] => c('one', '--budget', '15', ...more);
   expect(await runAll(user, [take(), take(), take('--new'), c('one', '--budget', '20', '--new')])).toEqual([
@@ -123,7 +123,7 @@ it('--budget counts all takes of a command, and pieces of a text together', asyn
 }, 60_000);
 
 describe('prices', () => {
-  it('are checked when they are set, shown, and told by a dry run', async () => {
+  it('are validated when they are set, are listed, and are shown by a dry run', async () => {
     const user = userHere('http://127.0.0.1:9');
     const set = (key: string, ...words: string[]): string[] => ['config', 'set', key, ...words];
     const wrong = await user.run(set('prices.c.vendor-h3-mini', 'seconds=0.12'));
@@ -174,7 +174,7 @@ describe('prices', () => {
     expect(unknown.json['cost']).toBeUndefined();
   }, 60_000);
 
-  it('that cannot be read are no price: nothing is sent', async () => {
+  it('that are invalid stop every submission', async () => {
     const user = userHere('http://127.0.0.1:9');
     await user.run(['config', 'set', 'prices.tts', '10k_characters=3']);
     const path = join(user.env['MGW_CONFIG_DIR'] ?? '', 'config.json');
@@ -185,7 +185,7 @@ describe('prices', () => {
   });
 });
 
-it('jobs resolve --resubmit pays under a budget, and leaves the doubt if there is no room', async () => {
+it('jobs resolve --resubmit pays under a budget, and leaves the job in doubt if the budget is too small', async () => {
   const user = userHere();
   const sandbox = user.start(['sandbox', 'start', '--pace', '50ms', '--fault', 'submit-reply-lostx1']);
   const printed = await new Promise<string>((resolve) => {

@@ -31,7 +31,7 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('ends with 130 if the terminal goes away', async () => {
+  it('exits 130 if the terminal goes away', async () => {
     const { io, stdin } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');
@@ -40,7 +40,7 @@ describe('readLine', () => {
 });
 
 describe('readHidden', () => {
-  it('reads a line key by key, shows the question alone, and gives the terminal back', async () => {
+  it('reads a line key by key, shows only the question, and restores the terminal', async () => {
     const { io, stdin, modes, shown } = terminal();
     const line = readHidden(io, 'API key: ');
     for (const key of ['s', 'k', '-', 'x', '\x7f', '1', '\r']) stdin.write(key);
@@ -49,7 +49,7 @@ describe('readHidden', () => {
     expect(shown()).toBe('API key: \n');
   });
 
-  it('ends on Ctrl-C with 130, and gives the terminal back', async () => {
+  it('exits 130 on Ctrl-C, and restores the terminal', async () => {
     const { io, stdin, modes } = terminal();
     const line = readHidden(io, '? ');
     stdin.write('sk-\x03');
@@ -64,7 +64,7 @@ describe('readHidden', () => {
     expect(await line).toBe('sk-2');
   });
 
-  it('asks no pipe', async () => {
+  it('does not prompt on a pipe', async () => {
     const { io } = terminal();
     await expect(readHidden({ ...io, stdin: new PassThrough() }, '? ')).rejects.toMatchObject({
       code: 'usage',
@@ -72,7 +72,7 @@ describe('readHidden', () => {
   });
 });
 
-describe('type', () => {
+describe('typing', () => {
   it.each([
     ['abc', { line: 'abc' }],
     ['abc\rdef', { line: 'abc', end: 'done' }],
@@ -84,7 +84,7 @@ describe('type', () => {
     ['a\x1b[Db\x1b[3~c', { line: 'abc' }],
     ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', end: 'done' }],
     ['abc\x03', { line: '', end: 'interrupted' }],
-  ])('makes %j %j', (keys, typed) => {
+  ])('%j gives %j', (keys, typed) => {
     expect(type('', keys)).toEqual(typed);
   });
 });

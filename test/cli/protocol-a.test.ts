@@ -67,7 +67,7 @@ function inside(bytes: Buffer, more: object = {}): object {
 }
 
 describe('submit -o', () => {
-  it('sends what the specification shows, once, and saves what was served', async () => {
+  it('sends the request of the specification once, and saves what was served', async () => {
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(videos[0]);
@@ -122,7 +122,7 @@ describe('submit -o', () => {
     });
   });
 
-  it('numbers several samples', async () => {
+  it('numbers the files of several samples', async () => {
     finish = () => generated([0, 1].map((index) => ({ uri: `${gateway.url}/files/${index}` })));
     const run = await here([...submit, '--sample-count', '2', '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
@@ -145,7 +145,7 @@ describe('submit -o', () => {
   it.each([
     ['than were ordered', []],
     ['than a body ordered that is too large for the record', ['--image', 'large.png']],
-  ])('keeps the checked names where fewer videos come %s', async (_, image) => {
+  ])('uses the checked names if fewer videos arrive %s', async (_, image) => {
     const { parameters, ...filtered } = partlyFiltered(gateway);
     finish = () => filtered;
     writeFileSync(join(user.cwd, 'large.png'), Buffer.concat([png, Buffer.alloc(400_000)]));
@@ -158,7 +158,7 @@ describe('submit -o', () => {
     expect(file('clip.mp4').toString()).toBe('mine');
   });
 
-  it('leaves nothing of a second run: files that are there are not fetched again', async () => {
+  it('leaves nothing of a second run: existing files are not fetched again', async () => {
     await here([...save, '--key', 'boat']);
     const before = gateway.seen.filter(({ path }) => path !== '/v1/models');
     const again = await here([...save, '--key', 'boat']);
@@ -176,7 +176,7 @@ const png = Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), Buffer.alloc(
 const jpeg = Buffer.concat([Buffer.from('ffd8ffe000104a46', 'hex'), Buffer.alloc(40, 1)]);
 
 describe('fetch', () => {
-  it('picks up an operation that was started elsewhere, by its whole name', async () => {
+  it('imports an operation that was started elsewhere, by its full name', async () => {
     await user.run(submit);
     const other = userHere(gateway.url);
     const run = await other.run(['video', 'a', 'fetch', name, '-o', 'out.mp4', ...fast]);
@@ -185,18 +185,18 @@ describe('fetch', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('of an operation that the gateway does not know is exit 9, and sends no POST', async () => {
+  it('exits 9 for an operation that the gateway does not know, and sends no POST', async () => {
     const run = await here(['video', 'a', 'fetch', 'models/video-a/operations/none', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.submissions).toEqual([]);
   });
 });
 
-describe('what is sent', () => {
+describe('the request', () => {
   it.each([
     ['image/png', png],
     ['image/jpeg', jpeg],
-  ])('an image as %s by its bytes, whatever its name says', async (mimeType, bytes) => {
+  ])('contains an image as %s according to its bytes, whatever its name', async (mimeType, bytes) => {
     writeFileSync(join(user.cwd, 'picture.gif'), bytes);
     const run = await user.run([...submit, '--image', 'picture.gif']);
     expect(run.code, run.stderr).toBe(0);
@@ -209,7 +209,7 @@ describe('what is sent', () => {
   it.each([
     ['a text', Buffer.from('no image'), 'an image'],
     ['nothing', Buffer.alloc(0), 'an image'],
-  ])('refuses %s as an image by name, before anything is sent', async (_, bytes, words) => {
+  ])('is not sent with %s as an image, and the error names it', async (_, bytes, words) => {
     writeFileSync(join(user.cwd, 'x.png'), bytes);
     const run = await here([...submit, '--image', 'x.png']);
     expect(run.code).toBe(2);
@@ -217,7 +217,7 @@ describe('what is sent', () => {
     expect(gateway.seen).toEqual([]);
   });
 
-  it('names what is left to the default of the model, on stderr alone', async () => {
+  it("is sent with a note on stderr that names the fields left to the model's defaults", async () => {
     const run = await here([...bare, '--no-audio']);
     expect(run.stderr).toMatch(
       /^Using the model's defaults.*: --duration, --resolution\. .*: mgw config set defaults\.video\.a\.video-a\.duration VALUE$/m,
@@ -225,7 +225,7 @@ describe('what is sent', () => {
     expect(run.stdout).toMatch(/^job_\w+\n$/);
   });
 
-  it('takes what the config sets for the model, and a flag over it', async () => {
+  it('uses the configured defaults of the model, unless a flag overrides them', async () => {
     const set = (field: string, value: string): Promise<CliResult> =>
       here(['config', 'set', `defaults.video.a.video-a.${field}`, value]);
     for (const [field, value] of [
@@ -241,7 +241,7 @@ describe('what is sent', () => {
     });
   });
 
-  it('--dry-run shows the exact request, and sends nothing', async () => {
+  it('is shown exactly by --dry-run, and not sent', async () => {
     const run = await here([...submit, '--dry-run', '--json']);
     const shown = run.json['request'] as Record<string, unknown>;
     const plain = await here([...submit, '--dry-run']);
@@ -265,7 +265,7 @@ describe('the end of an operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
     ['a sample with nothing in it', generated([{}]), 'neither content nor an'],
-  ])('with %s is no success for any command', async (_, end, words) => {
+  ])('with %s is not a success for any command', async (_, end, words) => {
     finish = () => end;
     const run = await here(save);
     expect(run.json, run.stderr).toMatchObject({ exit_code: 9, error: { code: 'result_unavailable' } });
@@ -276,7 +276,7 @@ describe('the end of an operation', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('partly filtered is a success with a note, also if nothing is saved', async () => {
+  it('that is partly filtered is a success with a note, even if nothing is saved', async () => {
     finish = () => partlyFiltered(gateway);
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(0);
@@ -284,10 +284,10 @@ describe('the end of an operation', () => {
   });
 });
 
-describe('media inside the answer', () => {
+describe('media inside the response', () => {
   const good = fakeMp4(30_000);
 
-  it('becomes a file like any other, with nothing left next to it', async () => {
+  it('are saved to a file, with nothing left next to it', async () => {
     finish = () => generated([inside(good)]);
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
@@ -296,13 +296,13 @@ describe('media inside the answer', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('comes to standard output whole', async () => {
+  it('are written whole to standard output', async () => {
     finish = () => generated([inside(fakeMp4())]);
     const run = await here([...submit, '-o', '-', ...fast]);
     expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
   });
 
-  it('that was broken once can be fetched later', async () => {
+  it('can be fetched later if they were damaged once', async () => {
     finish = () => generated([{ encodedVideo: 'A*==' }]);
     expect((await here(save)).code).toBe(9);
     finish = () => generated([inside(good)]);
@@ -310,7 +310,7 @@ describe('media inside the answer', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('an answer that breaks off in the middle is asked for again', async () => {
+  it('are requested again if the response is cut in the middle', async () => {
     const text = JSON.stringify({ name, done: true, ...generated([inside(good)]) });
     const cut = text.slice(0, text.length / 2);
     gateway.script.query.push(({ response }) => {
@@ -324,7 +324,7 @@ describe('media inside the answer', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('an answer that stalls is given up and asked for again', async () => {
+  it('are requested again if the response stalls', async () => {
     const text = JSON.stringify({ name, done: true, ...generated([inside(good)]) });
     gateway.script.query.push(({ response }) => {
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': text.length });
@@ -336,7 +336,7 @@ describe('media inside the answer', () => {
     expect(file('out.mp4')).toEqual(good);
   });
 
-  it('two processes that fetch one job make one file, and nothing else', async () => {
+  it('make one file, and nothing else, if two processes fetch one job', async () => {
     await user.run([...submit, '--key', 'boat']);
     gateway.polls = 0;
     finish = () => generated([inside(good)]);
@@ -347,7 +347,7 @@ describe('media inside the answer', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('a folder that is gone by then is exit 10; once it is back, the rerun succeeds', async () => {
+  it('exit 10 if the output folder is gone, and are saved by a rerun once it is back', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
@@ -366,7 +366,7 @@ describe('media inside the answer', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('saves the good samples of several, and exit 9 reports the others', async () => {
+  it('are saved if good, and exit 9 reports the bad ones of several samples', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await here(save);
@@ -381,13 +381,13 @@ describe('media inside the answer', () => {
     expect(gateway.seen.filter(({ path }) => path === '/files/2')).toHaveLength(before);
   });
 
-  it('falls back on the address if the content is broken', async () => {
+  it('are replaced by the file at the address if the content is broken', async () => {
     finish = () => generated([{ encodedVideo: 'A*==', uri: `${gateway.url}/files/1` }]);
     expect((await here(save)).code).toBe(0);
     expect(file('out.mp4')).toEqual(videos[1]);
   });
 
-  it.runIf(process.platform === 'linux')('64 MiB cost no more memory than any other answer', async () => {
+  it.runIf(process.platform === 'linux')('use no more memory at 64 MiB than any other response', async () => {
     const video = inlineVideo(64 * 1024 * 1024);
     gateway.script.query.push(({ response }) => void video.send(response, name));
     const running = user.start(save);
@@ -400,10 +400,10 @@ describe('media inside the answer', () => {
   });
 });
 
-describe('the destinations of the key', () => {
+describe('the API key of Protocol A', () => {
   const own = `Bearer ${canaryKey}`;
 
-  it('to another origin of the same host', async () => {
+  it('is sent to another origin of the same host', async () => {
     const files = await fileHost('127.0.0.1');
     files.wants = own;
     finish = () => generated([{ uri: `${files.url}/v.mp4?alt=media&x=%20y` }]);
@@ -412,7 +412,7 @@ describe('the destinations of the key', () => {
     expect(files.requests[0]?.path).toBe('/v.mp4?alt=media&x=%20y');
   });
 
-  it.each([401, 403])('%i from another host is exit 3 with the way to trust it', async (status) => {
+  it.each([401, 403])('%i from another host exits 3 with the way to trust that host', async (status) => {
     const files = await fileHost('127.0.0.2');
     files.wants = own;
     if (status === 403) files.answers.push({ status, body: { error: { message: 'no key' } } });
@@ -431,7 +431,7 @@ describe('the destinations of the key', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('is judged anew at every hop of a redirect', async () => {
+  it('is checked again at every redirect', async () => {
     const [near, far] = [await fileHost('127.0.0.1'), await fileHost('127.0.0.2')];
     const hop = (to: string): { status: number; headers: Record<string, string> } => ({
       status: 302,

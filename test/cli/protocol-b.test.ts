@@ -65,7 +65,7 @@ function sent(index = 0): unknown {
 }
 
 describe('submit -o', () => {
-  it('sends what the specification shows, once, and saves what was served', async () => {
+  it('sends the request of the specification once, and saves what was served', async () => {
     const run = await user.run(save);
     expect(run.code, run.stderr).toBe(0);
     expect(file('out.mp4')).toEqual(gateway.served.content);
@@ -125,7 +125,7 @@ describe('submit -o', () => {
     expect(run.stderr).not.toContain("Using the model's default");
   });
 
-  it('--dry-run shows the exact request, and sends nothing at all', async () => {
+  it('shows the exact request with --dry-run, and sends nothing', async () => {
     const request = (await here([...submit, '--dry-run', '--json'])).json['request'];
     const plain = await here([...submit, '--dry-run']);
     expect(gateway.seen).toEqual([]);
@@ -160,7 +160,7 @@ describe('submit -o', () => {
   });
 });
 
-it('points out an unknown field: one that looks like a slip is refused, another is sent', async () => {
+it('an unknown field is reported: refused if it looks like a typo, sent otherwise', async () => {
   const slip = [...submit, '--set', 'OutputConfig.Duraton=5'];
   const refused = await here(slip);
   expect(refused.stderr).toContain('OutputConfig.Duraton: there is no such field for Video-B; did you mean');
@@ -170,7 +170,7 @@ it('points out an unknown field: one that looks like a slip is refused, another 
   expect([sent(0), sent(1)]).toMatchObject([{ Seed: 7 }, { OutputConfig: { Duraton: 5 } }]);
 });
 
-describe('the listing', () => {
+describe('the model list', () => {
   const unversioned = ['video', 'b', 'submit', '--prompt', 'x'];
   const many = { id: 'Video-B', model_versions: ['1.0', '2.0'] };
   const one = { id: 'Lite', model_versions: [{ version: '7.1' }] };
@@ -180,7 +180,7 @@ describe('the listing', () => {
     ['it is down', { status: 503 }],
     ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
     ['it is a web page', { body: '<html></html>' }],
-  ])('does not stop a submission with its version where %s', async (_, answer) => {
+  ])('does not prevent a submission with its version where %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
@@ -188,7 +188,7 @@ describe('the listing', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('is exit 3 if it is needed and the key is refused', async () => {
+  it('exits 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -201,7 +201,7 @@ describe('the listing', () => {
     ['answers 500', { status: 500 }, 6],
     ['is rate-limited', { status: 429 }, 6],
     ['is not there', { status: 404 }, 2],
-  ])('is needed and %s: exit %3$i, and nothing is submitted', async (_, answer, code) => {
+  ])('%s when it is needed: nothing is submitted', async (_, answer, code) => {
     gateway.script.other.push(answer);
     const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
     expect(run.code, run.stderr).toBe(code);
@@ -210,7 +210,7 @@ describe('the listing', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('gives the version that is left out, if there is just one', async () => {
+  it('fills in an omitted version if there is just one', async () => {
     list(many, one);
     const dry = await user.run([...unversioned, '--model', 'Lite', '--dry-run', '--json']);
     expect(dry.json['request']).toMatchObject({ body: { ModelVersion: '7.1' } });
@@ -222,7 +222,7 @@ describe('the listing', () => {
     ]);
   });
 
-  it('pays once for a command whose version is another one by the time of the rerun', async () => {
+  it('may change the version between two runs of a command, which still pays once', async () => {
     list(one);
     gateway.script.submit.push({ status: 500 });
     const command = [...unversioned, '--model', 'Lite'];
@@ -248,7 +248,7 @@ describe('the listing', () => {
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('judges nothing under --no-check, and fills only what is left out', async () => {
+  it('is not used for checks under --no-check, only for omitted fields', async () => {
     list(many, one);
     const wrong = await here([...unversioned, '--model', 'Lite', '--model-version', '9', '--no-check']);
     expect(wrong.code, wrong.stderr).toBe(0);
@@ -276,7 +276,7 @@ describe('--ext-info @FILE', () => {
     ['a folder', '@.'],
     ['no UTF-8', '@latin.json'],
     ['not what it must be', '@plain.json'],
-  ])('refuses one that is %s by name', async (_, value) => {
+  ])('names a file that is %s, and refuses it', async (_, value) => {
     writeFileSync(join(user.cwd, 'latin.json'), Buffer.from([0x7b, 0xe9, 0x7d]));
     writeFileSync(join(user.cwd, 'plain.json'), '{"ReturnUsage":true}');
     const run = await here([...submit, '--ext-info', value]);
@@ -286,14 +286,14 @@ describe('--ext-info @FILE', () => {
   });
 });
 
-describe('the answer to a query', () => {
-  it('a task that the gateway does not know is exit 9, and nothing is created', async () => {
+describe('a query of Protocol B', () => {
+  it('exits 9 for a task that the gateway does not know, and creates nothing', async () => {
     const run = await here(['video', 'b', 'fetch', '12000000000000000404', '--json']);
     expect(run.json).toMatchObject({ exit_code: 9, error: { code: 'not_found', retry: 'never' } });
     expect(gateway.submissions).toEqual([]);
   });
 
-  it('a task that was started elsewhere is picked up by its id, to the last digit', async () => {
+  it('imports a task that was started elsewhere by its id, to the last digit', async () => {
     await here(submit);
     const other = userHere(gateway.url);
     const run = await runHereAs(other, ['video', 'b', 'fetch', task, '-o', 'out.mp4', ...fast]);
@@ -302,7 +302,7 @@ describe('the answer to a query', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('what proves nothing is not recorded as a success, and may become one', async () => {
+  it('does not record an unproven result as a success, and a later query may still prove it', async () => {
     shown = { ErrCode: undefined };
     const unproven = (await here(save)).json;
     expect(unproven).toMatchObject({ exit_code: 9, job: { state: 'running' } });
@@ -315,7 +315,7 @@ describe('the answer to a query', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('a failure that lists a file says so, without its signature', async () => {
+  it('reports a failure that lists a file, without the signature of the file', async () => {
     shown = { ErrCode: 7 };
     const run = await here([...submit, '--wait', ...fast]);
     expect(run.code).toBe(5);
@@ -323,7 +323,7 @@ describe('the answer to a query', () => {
     expect(run.stderr).not.toContain('s3cret');
   });
 
-  it('usage and details of the file reach --json', async () => {
+  it('passes usage and details of the file to --json', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/a`, FileType: 'mp4', MetaData: { Duration: 8 } },
     ];
@@ -341,7 +341,7 @@ describe('the file host', () => {
   it.each([
     ['an origin of its own', '127.0.0.1'],
     ['another host', '127.0.0.2'],
-  ])('on %s it sees no key in any header', async (_, host) => {
+  ])('on %s receives no key in any header', async (_, host) => {
     await gateway.close();
     await start(host);
     const run = await user.run([...submit, '-o', 'out.mp4', ...fast]);
@@ -358,7 +358,7 @@ describe('the file host', () => {
     ]);
   });
 
-  it('nor if it is the gateway itself, or a trusted origin, or asks for one', async () => {
+  it('receives no key even if it is the gateway itself or a trusted origin, or asks for one', async () => {
     const files = [{ FileUrl: `${gateway.url}/files/0` }, { FileUrl: `${gateway.filesUrl}/files/1` }];
     shown = { Output: { FileInfos: files } };
     gateway.always.content = { status: 401, body: { error: { message: 'no key' } } };
@@ -370,14 +370,14 @@ describe('the file host', () => {
     for (const { headers } of gets) expect(JSON.stringify(headers)).not.toContain(canaryKey);
   });
 
-  it('nor after a redirect to the gateway', async () => {
+  it('receives no key after a redirect to the gateway', async () => {
     gateway.script.content.push({ status: 302, headers: { location: `${gateway.url}/elsewhere` } });
     await here(save);
     const followed = gateway.seen.filter(({ path }) => path === '/elsewhere');
     expect(followed.map(({ headers }) => headers['authorization'])).toEqual([undefined]);
   });
 
-  it('401 without end is exit 9, and the job stays succeeded', async () => {
+  it('that keeps answering 401 leads to exit 9, and the job stays succeeded', async () => {
     gateway.always.content = { status: 401, body: { error: 'expired' } };
     const run = await here(save);
     expect(run.json).toMatchObject({
@@ -391,7 +391,7 @@ describe('the file host', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('several files are numbered', async () => {
+  it('may serve several files, which are numbered', async () => {
     const FileInfos = [
       { FileUrl: `${gateway.filesUrl}/files/1` },
       { FileUrl: `${gateway.filesUrl}/files/2` },
@@ -401,7 +401,7 @@ describe('the file host', () => {
     expect(found()).toEqual(['out-1.mp4', 'out-2.mp4']);
   });
 
-  it('one of two that is gone is exit 9, with the other saved', async () => {
+  it('may have lost one of two files: exit 9, with the other one saved', async () => {
     const FileInfos = [{ FileId: 'x' }, { FileUrl: `${gateway.filesUrl}/files/2` }];
     shown = { Output: { FileInfos } };
     const run = await here(save);

@@ -57,7 +57,7 @@ afterAll(async () => {
 
 const steps = stepsOf(page);
 
-it('the quick start has its steps', () => {
+it('the quick start has commands', () => {
   expect(steps.length).toBeGreaterThan(15);
 });
 

@@ -16,7 +16,7 @@ const mismatches = [
   { field: 'audio', asked: true, delivered: false },
 ];
 
-it('--strict ends with exit 9 and keeps the file, and the same command again pays nothing', async () => {
+it('--strict exits 9 and keeps the file, and repeating the command pays nothing', async () => {
   const stateDir = freshFolder();
   const faults = ['short-videox1', 'small-videox1', 'silent-videox1'];
   const sandbox = await startSandbox({ stateDir, paceMs: 60, faults });
@@ -87,7 +87,7 @@ it('spend --disputed prints each of several files', async () => {
   expect(picked['disputed']).toEqual(Array(3).fill({ price: expect.any(String) as string }));
 });
 
-it('a batch tells of each row that differs; --strict ends with 11 again, and pays nothing again', async () => {
+it('a batch reports each row that differs; --strict exits 11 each time, and pays nothing again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1', 'silent-videox1'] });
   onEnd(() => sandbox.close());
@@ -162,7 +162,7 @@ it('a batch tells of each row that differs; --strict ends with 11 again, and pay
   expect(items.find(({ key }) => key === 'm/ship')?.files[0]).not.toHaveProperty('mismatches');
 });
 
-it('a row that a retry makes once more, and that differs, is not paid for a third time under --strict', async () => {
+it('a retried row that differs again is not paid for a third time under --strict', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['task-failsx1', 'short-video'] });
   onEnd(() => sandbox.close());
@@ -177,7 +177,7 @@ it('a row that a retry makes once more, and that differs, is not paid for a thir
   expect([retry.code, readBill(stateDir).length]).toEqual([11, 2]);
 });
 
-it('--strict needs a file to measure', async () => {
+it('--strict requires a file to measure', async () => {
   const user = userHere(undefined, { MGW_SANDBOX: '1' });
   const { code, json } = await user.run([
     'video',
@@ -195,7 +195,7 @@ it('--strict needs a file to measure', async () => {
   ]);
 });
 
-it('--mark adds to a file once, records both hashes, and pays nothing again', async () => {
+it('--mark adds a mark to a file once, records both hashes, and pays nothing again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());
@@ -227,7 +227,7 @@ it('--mark adds to a file once, records both hashes, and pays nothing again', as
   expect(readBill(stateDir)).toHaveLength(1);
 });
 
-it('tts --mark adds to an MP3 once, records both hashes, and leaves other formats alone', async () => {
+it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other formats unchanged', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir });
   onEnd(() => sandbox.close());
@@ -268,7 +268,7 @@ it('tts --mark adds to an MP3 once, records both hashes, and leaves other format
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 while it marks and publishes leaves a whole file or none, and the same command pays nothing', async () => {
+it('kill -9 during marking and publishing leaves a complete file or none, and the same command pays nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());

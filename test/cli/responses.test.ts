@@ -23,7 +23,7 @@ async function bench(...faults: string[]): Promise<{ user: User; charges: () => 
 const ask = ['responses', 'Say hello', '--model', 'text-1'];
 const answer = 'The sandbox was asked: Say hello';
 
-describe('an answer', () => {
+describe('a response', () => {
   it.each([[[]], [['--stream']]])('is printed with a newline %j', async (more) => {
     const { user } = await bench();
     const run = await user.run([...ask, ...more]);
@@ -50,7 +50,7 @@ describe('an answer', () => {
       '',
     ],
     ['--set', ['responses', '--body', '{}', '--set', 'model=text-1', '--set', 'input=Say hello'], ''],
-  ])('takes its input from %s', async (_, args, stdin) => {
+  ])('reads its input from %s', async (_, args, stdin) => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'q.txt'), 'Say hello\n');
     writeFileSync(join(user.cwd, 'b.json'), JSON.stringify({ model: 'text-1', input: 'Say hello' }));
@@ -58,7 +58,7 @@ describe('an answer', () => {
     expect([run.code, run.stdout]).toEqual([0, `${answer}\n`]);
   });
 
-  it('comes as it arrives, before the stream has ended', async () => {
+  it('is printed as it arrives, before the stream has ended', async () => {
     let finish: () => void = () => undefined;
     const server = await speechServer((response) => {
       const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
@@ -78,7 +78,7 @@ describe('an answer', () => {
     expect(await result).toMatchObject({ code: 0 });
   });
 
-  it('holds no key that comes in pieces, and nothing that a terminal or a runner obeys', async () => {
+  it('shows no key that arrives in pieces, and nothing that a terminal or a runner executes', async () => {
     const deltas = [
       'Say ',
       canaryKey.slice(0, 9),
@@ -113,8 +113,8 @@ describe('an answer', () => {
   });
 });
 
-describe('no answer', () => {
-  it('without a terminal event: exit 9, the text so far is there, and it was charged once', async () => {
+describe('an incomplete response', () => {
+  it('without a terminal event exits 9, prints the text so far, and was charged once', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);
@@ -137,20 +137,20 @@ describe('no answer', () => {
     }
   });
 
-  it('an answer that hit its limit is printed, and exit 9 says so', async () => {
+  it('that hit its limit is printed, and exit 9 says so', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);
     expect(run.stderr).toContain('max_output_tokens');
   });
 
-  it('needs no ledger, which records nothing of it', async () => {
+  it('needs no ledger, and none records it', async () => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'state'), 'a file');
     expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });
   });
 
-  it('429 is tried again', async () => {
+  it('with 429 is retried', async () => {
     const { user, charges } = await bench('responses-429x1');
     expect((await user.run(ask)).code).toBe(0);
     expect(charges()).toBe(1);
@@ -168,7 +168,7 @@ it.each([
     ['responses', 'Hi', '--model', 'm', '--body', 'my/body.json'],
     /an @ before its name: --body @my\/body.json/,
   ],
-])('wrong input sends nothing: %j', async (args, message) => {
+])('invalid input sends nothing: %j', async (args, message) => {
   const { user, charges } = await bench();
   const run = await user.run(args);
   expect([run.code, run.stdout, charges()]).toEqual([2, '', 0]);

@@ -24,7 +24,7 @@ beforeEach(async () => {
 afterEach(() => gateway.close());
 
 describe('a wait for several jobs', () => {
-  it('looks at one after the other, spread over the pause between two polls', async () => {
+  it('queries one job after another, spread over the poll interval', async () => {
     const names = ['one', 'two', 'three'];
     for (const name of names) expect((await user.run([...submit, '--key', name])).code).toBe(0);
     const slept: number[] = [];
@@ -37,7 +37,7 @@ describe('a wait for several jobs', () => {
   it.each([
     ['wait', []],
     ['fetch', ['-o', 'out/']],
-  ])('tells an interruption of jobs %s once, with one command that continues', async (verb, flags) => {
+  ])('reports an interruption of jobs %s once, with one command that resumes', async (verb, flags) => {
     gateway.polls = 10_000;
     const jobs: string[] = [];
     for (let count = 0; count < 12; count += 1) jobs.push((await user.run(submit)).stdout.trim());
@@ -58,7 +58,7 @@ describe('a wait for several jobs', () => {
 });
 
 describe('a command whose wait ended', () => {
-  it('puts its own file there and pays nothing, whatever other commands did with its job', async () => {
+  it('saves its own file and pays nothing, whatever other commands did with its job', async () => {
     gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
@@ -73,7 +73,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it("says in the gateway's own words why a result is not there yet", async () => {
+  it("explains in the gateway's own words why a result is not there yet", async () => {
     const message = 'Task is not completed yet, current status: IN_PROGRESS';
     for (let times = 0; times < 200; times += 1)
       gateway.script.content.push({ status: 400, body: { error: { message } } });
@@ -85,7 +85,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('goes on under another API key, and says so', async () => {
+  it('continues under another API key, and says so', async () => {
     gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
@@ -96,8 +96,8 @@ describe('a command whose wait ended', () => {
   });
 });
 
-describe('standard output whose reader leaves', () => {
-  it('has not got the video: the same command resumes', async () => {
+describe('standard output that is closed early', () => {
+  it('does not receive the video, and the same command resumes', async () => {
     // More than a pipe holds.
     gateway.served.content = film(1_000_000);
     const bin = resolve('bin/mgw.js');
@@ -115,7 +115,7 @@ describe('standard output whose reader leaves', () => {
 });
 
 describe('jobs resolve', () => {
-  it('--resubmit twice at once pays once more', async () => {
+  it('--resubmit pays once more, even if it runs twice at once', async () => {
     gateway.script.submit.push({ status: 500 });
     expect((await user.run(submit)).code).toBe(7);
     const resubmit = ['jobs', 'resolve', '@last', '--resubmit', '--timeout', '10s'];
@@ -124,7 +124,7 @@ describe('jobs resolve', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('--adopt -o saves what the task made', async () => {
+  it('--adopt -o saves the result of the task', async () => {
     gateway.script.submit.push({ status: 500 });
     const lost = await user.run([...submit, '-o', 'own.mp4', '--json']);
     await user.run([...submit, '--new']);
@@ -151,7 +151,7 @@ it('jobs resolve offers commands that save at the output, and takes every answer
 });
 
 describe('jobs export and import', () => {
-  it('carry keys, doubts and refusals to another machine, if the promises hold', async () => {
+  it('transfer keys, doubts and refusals to another machine, and the promises hold there', async () => {
     const other = userHere(gateway.url);
     await user.run([...submit, '--key', 'boat', '-o', 'boat.mp4', ...fast]);
     gateway.script.submit.push({ status: 500 }, { status: 400, body: { error: { message: 'no' } } });

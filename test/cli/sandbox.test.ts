@@ -49,23 +49,23 @@ function charges({ json }: CliResult): number {
   return (json['bill'] as unknown[]).length;
 }
 
-describe('exec', () => {
+describe('sandbox exec', () => {
   it.each([
     ['exit 0', 0],
     ['exit 42', 42],
     ['kill -TERM $$', 143],
     ['kill -KILL $$', 137],
-  ])('hands on how %j ended', async (lines, code) => {
+  ])('passes on the outcome %j', async (lines, code) => {
     expect((await exec(code === 42 ? ['--verify'] : [], lines)).code).toBe(code);
   });
 
-  it('says that a command cannot be run', async () => {
+  it('reports that a command cannot be run', async () => {
     const run = await judge(['--', './nothing-here']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
     expect(run.stderr).toContain('./nothing-here cannot be run');
   });
 
-  it('gives the script its three streams, and under --json stdout to the one document', async () => {
+  it('passes the three streams to the script, and keeps stdout for the one document under --json', async () => {
     const plain = await judge(['--', 'sh', '-c', 'cat; echo err >&2'], { stdin: 'in' });
     expect(plain).toMatchObject({ stdout: 'in', stderr: 'err\n' });
     const json = await exec(['--json'], 'echo out; exit 3');
@@ -73,7 +73,7 @@ describe('exec', () => {
     expect(json.stderr).toContain('out\n');
   });
 
-  it('passes a signal on, and ends as the script does', async () => {
+  it('passes a signal on, and exits as the script does', async () => {
     const lines = 'trap "echo stopped; exit 9" TERM; echo ready; while :; do sleep 0.1; done';
     const { child, result } = user.start(['sandbox', 'exec', '--', 'sh', '-c', lines]);
     child.stdout?.once('data', () => child.kill('SIGTERM'));
@@ -93,7 +93,7 @@ describe('exec', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(2);
   });
 
-  it('refuses what cannot be judged or injected, before the script runs', async () => {
+  it('refuses options that it cannot judge or inject, before the script runs', async () => {
     expect((await exec(['--min-poll', '5s'], 'echo ran')).stdout).toBe('');
     const run = await exec(['--fault', 'submit-rply-lost'], 'echo ran');
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -148,7 +148,7 @@ describe('the real gateway', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(3);
   });
 
-  it('knows a copy of a key that only MGW_API_KEY_FILE, or only a profile, holds', async () => {
+  it('is unreachable by a copy of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     const fromFile = await exec([], 'env', { MGW_API_KEY_FILE: keyFile, COPY: canaryKey, OTHER: 'kept' });
@@ -184,7 +184,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('is not reached by an mgw of another place, which finds a home without a key', async () => {
+  it('is not reached by another copy of mgw, which finds a home without a key', async () => {
     configure();
     const mgw = `${process.execPath} ${fileURLToPath(new URL('../../bin/mgw.js', import.meta.url))}`;
     const here = boat.replace('mgw', mgw);
@@ -194,7 +194,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('runs nothing if the folder of the script cannot be on a PATH', async () => {
+  it('is protected: nothing runs if the folder of the script cannot be on a PATH', async () => {
     const odd = join(user.cwd, 'a:b');
     mkdirSync(odd);
     const run = await exec([], 'echo ran', { TMPDIR: odd });
@@ -203,7 +203,7 @@ describe('the real gateway', () => {
     expect(readdirSync(odd)).toEqual([]);
   });
 
-  it('is used even if the script names another profile', async () => {
+  it('is replaced by the sandbox even if the script names another profile', async () => {
     const named = `--base-url ${real.url}`;
     const lines = [
       `${boat} ${named}`,
@@ -217,7 +217,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it.skipIf(!hasCurl)('is not asked for loopback if a proxy is set', async () => {
+  it.skipIf(!hasCurl)('is replaced by loopback addresses that bypass any proxy', async () => {
     const get = 'curl -sf -o /dev/null -H "Authorization: Bearer $MGW_API_KEY" "$MGW_BASE_URL/v1/models"';
     const proxy = { http_proxy: 'http://127.0.0.1:9', HTTP_PROXY: 'http://127.0.0.1:9' };
     expect((await exec([], `${get} && mgw models`, proxy)).code).toBe(0);
@@ -225,7 +225,7 @@ describe('the real gateway', () => {
 });
 
 describe('exec --verify', () => {
-  it.skipIf(!hasCurl)('fails a script that simply tries again if an answer was lost', async () => {
+  it.skipIf(!hasCurl)('fails a script that simply retries after a lost response', async () => {
     const run = await judge(['--verify', '--fault', 'submit-reply-lostx1', '--', script('naive.sh')]);
     expect(run.code).toBe(5);
     expect(run.stderr).toContain('charged-twice: The same request was charged 2 times, 20 credits in all.');
@@ -233,7 +233,7 @@ describe('exec --verify', () => {
     expect(run.stderr).not.toContain('Nothing was charged');
   });
 
-  it('fails one that makes mgw pay again, and says so next to how the script ended', async () => {
+  it('fails a script that makes mgw pay again, and says so next to the exit of the script', async () => {
     const lines = `for try in 1 2 3; do ${boat} --new && exit 0; done; exit 1`;
     const run = await exec(['--verify', '--json', '--fault', 'submit-reply-lostx2'], lines);
     expect(run.json).toMatchObject({ ok: false, exit_code: 5, script_exit_code: 0 });
@@ -242,7 +242,7 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(3);
   });
 
-  it('passes the example of the documentation, also under chaos', async () => {
+  it('passes the example of the documentation, even under chaos', async () => {
     const runs = await Promise.all(
       [1, 2].map((seed) => {
         const chaos = ['--fault', 'chaos@30%', '--seed', String(seed)];
@@ -271,16 +271,16 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(paid);
   });
 
-  it('says how chaos can be repeated if no seed was given', async () => {
+  it('says how to repeat the chaos if no seed was given', async () => {
     expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
   });
 
-  it('reports a task that failed if the script succeeded', async () => {
+  it('reports a failed task if the script succeeded', async () => {
     const failed = await exec(['--verify', '--json', '--fault', 'task-fails'], `${boat} -o b.mp4; exit 0`);
     expect(kinds(failed)).toEqual(['failure-ignored']);
   });
 
-  it('judges the polling of mgw if it is told how fast is too fast, and mgw then keeps to it', async () => {
+  it('judges the polling of mgw if it is given a limit, and mgw then respects the limit', async () => {
     const hasty = `${boat} -q >id; for i in 1 2; do mgw video c status - <id; done; exit 1`;
     expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m'], hasty))).toEqual(['polled-too-fast']);
     const careful = await exec(['--verify', '--json', '--min-poll', '700ms'], `${boat} -o b.mp4`);
@@ -288,7 +288,7 @@ describe('exec --verify', () => {
   });
 });
 
-describe('the account', () => {
+describe('the sandbox account', () => {
   const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini', '--duration', '5'];
 
   /** A sandbox as `start` and `exec` serve it under flags; `user` knows it. */
@@ -305,7 +305,7 @@ describe('the account', () => {
     Object.assign(user.env, { MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
   }
 
-  it('has a balance that runs out, by its flag and by the config under --sandbox', async () => {
+  it('has a balance that can be used up, set by its flag or by the config under --sandbox', async () => {
     await served('--balance', '15');
     expect((await user.run(submit)).code).toBe(0);
     const refused = await user.run([...submit, '--new']);
@@ -318,7 +318,7 @@ describe('the account', () => {
     expect((await user.run(['--sandbox', ...submit])).code).toBe(0);
   });
 
-  it('has limits of concurrency and of rate, which mgw waits for', async () => {
+  it('has limits on concurrency and rate, which mgw waits for', async () => {
     await served('--concurrency', '1', '--per-minute', '2');
     expect((await user.run(submit)).code).toBe(0);
     const second = await user.run([...submit, '--new', '--retries', '9']);
@@ -334,7 +334,7 @@ describe('the account', () => {
     await expect(served('--key', 'team-b=vendor-h4')).rejects.toThrow('--key: There is no model vendor-h4');
   });
 
-  it('has voices, and those that are named to it', async () => {
+  it('has voices, each available to all or to named keys', async () => {
     const say = ['tts', 'Good morning', '--speaker', 'zh_female_real', '-o', 'a.mp3'];
     await served();
     const refused = await user.run(say);
@@ -351,7 +351,7 @@ describe('the account', () => {
 });
 
 describe('bill, reset, faults and start', () => {
-  it('bill shows what commands under --sandbox were charged, and reset forgets it', async () => {
+  it('bill shows what commands under --sandbox were charged, and reset clears it', async () => {
     const submit = ['video', 'c', 'submit', 'a boat', '--model', 'vendor-h3-mini', '--duration', '5'];
     await user.run(['--sandbox', ...submit]);
     const bill = await user.run(['sandbox', 'bill']);
@@ -371,7 +371,7 @@ describe('bill, reset, faults and start', () => {
     for (const { word, areas, does } of MAGIC_WORDS) expect(rows).toContainEqual([word, areas, does]);
   });
 
-  it('start serves mgw and others until it is stopped', async () => {
+  it('start serves mgw and other clients until it is stopped', async () => {
     const { child, result } = user.start(['sandbox', 'start', ...pace, '--fault', 'models-502x1']);
     const exports = await new Promise<string>((resolve) =>
       child.stdout?.once('data', (chunk: Buffer) => resolve(String(chunk))),
@@ -389,7 +389,7 @@ describe('bill, reset, faults and start', () => {
     expect((await result).code).toBe(0);
   });
 
-  it('says which folder cannot be used', async () => {
+  it('start names a folder that cannot be used', async () => {
     writeFileSync(join(user.cwd, 'state'), 'a file');
     const run = await user.run(['--sandbox', 'models']);
     expect(run.code).toBe(10);
@@ -400,7 +400,7 @@ describe('bill, reset, faults and start', () => {
 describe('docs/sandbox.md', () => {
   const text = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8');
 
-  it('names the command that lists the faults, and no fault that does not exist', () => {
+  it('names the command that lists the faults, and only existing faults', () => {
     expect(text).toContain('mgw sandbox faults');
     const named = [...text.matchAll(/--fault ([a-z0-9-]+?)(?:x\d+)?(?=[@\s`])/g)].map(
       ([, name = '']) => name,
@@ -410,7 +410,7 @@ describe('docs/sandbox.md', () => {
     expect(named.filter((name) => !known.includes(name))).toEqual([]);
   });
 
-  it('names every flag of a sandbox that is served, and every setting', async () => {
+  it('names every flag of sandbox start, and every setting', async () => {
     const help = (await user.run(['sandbox', 'start', '--help'])).stdout;
     const flags = [...help.matchAll(/^ +(--[a-z-]+)/gm)].map(([, flag = '']) => flag);
     expect(flags).toContain('--per-minute');

@@ -116,7 +116,7 @@ it.each(
   expect(all > 0).toBe(command.options.some(({ hidden, long }) => !hidden && long !== '--help'));
 });
 
-it('keeps the commands of fleets for --help-all', async () => {
+it('mgw --help leaves the commands for fleets to --help-all', async () => {
   expect(await helpOf([], '--help')).not.toMatch(/worker|fleet|state {3}/);
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
@@ -133,17 +133,20 @@ describe('in a pipe', () => {
   );
 });
 
-it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows no colour if it is not wanted: %j', async (wish) => {
-  const { stderr } = await runOnScreen(['nonsense'], { ...env, ...wish }, 80);
-  expect(stderr).not.toContain('\x1b');
-  expect((await runOnScreen(['nonsense'], env, 80)).stderr).toContain('\x1b[31mmgw:');
-  expect((await runOnScreen(['nonsense', '--no-color'], env, 80)).stderr).not.toContain('\x1b');
-});
+it.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])(
+  'help shows no colour if colour is disabled: %j',
+  async (wish) => {
+    const { stderr } = await runOnScreen(['nonsense'], { ...env, ...wish }, 80);
+    expect(stderr).not.toContain('\x1b');
+    expect((await runOnScreen(['nonsense'], env, 80)).stderr).toContain('\x1b[31mmgw:');
+    expect((await runOnScreen(['nonsense', '--no-color'], env, 80)).stderr).not.toContain('\x1b');
+  },
+);
 
 describe('mgw video c submit without a prompt', () => {
   const submit = ['video', 'c', 'submit', '-m', 'vendor-h3-mini', '--dry-run'];
 
-  it('asks for it on a terminal', async () => {
+  it('asks for the prompt on a terminal', async () => {
     const { code, stdout, stderr } = await runOnScreen(submit, env, 80, 'a paper boat\n');
     expect({ code, asked: stderr.includes('Prompt: ') }).toEqual({ code: 0, asked: true });
     expect(stdout).toContain('"prompt": "a paper boat"');
@@ -165,7 +168,7 @@ it.each([
   [['jobs', 'fetch', '@boat-1']],
   [['jobs', 'resolve', '@boat-1', '--resubmit']],
   [['tts', 'Good morning.']],
-])('a terminal gets no media of %j', async (args) => {
+])('a terminal receives no media of %j', async (args) => {
   const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
   expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining('media are not for a terminal')]);
 });

@@ -28,7 +28,7 @@ function afterwards(text: string): string[] {
 const submit = 'mgw --sandbox video c submit "a boat" --model vendor-h3-mini --duration 5 -o boat.mp4';
 
 describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
-  it('a spinner turns over the state and the seconds, then a bar; the last line is clean', async () => {
+  it('a spinner shows the state and the seconds, then a bar; the last line is clean', async () => {
     const { stdout, code } = await onTerminal(`${submit} && ${submit} --force`, 100);
     expect(code, stdout).toBe(0);
     const frames = new Set(stdout.match(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]/g));
@@ -42,20 +42,20 @@ describe.runIf(hasScript)('on a terminal', { concurrent: true }, () => {
     );
   });
 
-  it('drops the id and the bar at 40 columns, never the state, the percentage and the bytes', async () => {
+  it('a spinner drops the id and the bar at 40 columns, but not the state, the percentage and the bytes', async () => {
     const { stdout, code } = await onTerminal(submit, 40);
     expect(code, stdout).toBe(0);
     expect(stdout).toMatch(/[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]\x1b\[39m running( \(IN_PROGRESS\))? \d+% after \d+s/);
     expect(stdout).toMatch(/downloading \d+% [\d.]+ kB of [\d.]+ kB/);
   });
 
-  it('shows no colour if none is wanted', async () => {
+  it('a spinner has no colour if colour is disabled', async () => {
     const { stdout } = await onTerminal(submit, 100, { NO_COLOR: '1' });
     expect(stdout).toContain('⠋');
     expect(stdout).not.toMatch(/\x1b\[\d*m/);
   });
 
-  it('does not hang on one without columns', async () => {
+  it('a spinner does not hang if the terminal has no columns', async () => {
     const { stdout, code } = await onTerminal(submit, 0);
     expect(code, stdout).toBe(0);
     expect(stdout).not.toContain('\x1b');

@@ -33,7 +33,7 @@ async function served(command: string): Promise<string> {
   return command.replace(named, `${sandbox.url} MGW_STATE_DIR=${stateDir}`);
 }
 
-describe('a person at a terminal sees what the transcript says:', () => {
+describe('a person at a terminal sees the transcript:', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
   it.each(shells)('$name', async ({ steps }) => {
     const shell = newShell();
@@ -46,7 +46,7 @@ describe('a person at a terminal sees what the transcript says:', () => {
   });
 });
 
-describe.each(transcripts(`${folder}one-process`))('$name says what is printed for', ({ steps }) => {
+describe.each(transcripts(`${folder}one-process`))('$name contains what is printed for', ({ steps }) => {
   it.each(steps)('$command', async (step) => {
     const [mgw, ...argv] = wordsOf(step.command);
     expect(mgw).toBe('mgw');

@@ -45,8 +45,8 @@ function rendered(format: SpeechFormat, sampleRate = 24_000): Buffer {
   return Buffer.from(renderSpeech({ text, format, sampleRate }));
 }
 
-describe('speaking', () => {
-  it('saves MP3, prints its path alone, and tells the usage', async () => {
+describe('mgw tts', () => {
+  it('saves MP3, prints only its path, and reports the usage', async () => {
     const { user, file, folder } = await bench();
     const run = await user.run(['tts', text, '-o', 'a.mp3']);
     expect(run.code, run.stderr).toBe(0);
@@ -56,7 +56,7 @@ describe('speaking', () => {
     expect(folder()).toEqual(['a.mp3']);
   });
 
-  it('gives one JSON document with job, file and usage, and no key anywhere', async () => {
+  it('prints one JSON document with job, file and usage, and no key anywhere', async () => {
     const { user, here } = await bench();
     const run = await here(['tts', text, '-o', 'a.opus', '--json', '-v']);
     expect(run.json).toMatchObject({
@@ -71,7 +71,7 @@ describe('speaking', () => {
     ['--file', ['--file', 'text.txt'], undefined],
     ['standard input', ['-'], `${text}\n`],
     ['--file -', ['--file', '-'], `\ufeff${text}\r\n`],
-  ])('takes the text from %s', async (_, args, stdin) => {
+  ])('reads the text from %s', async (_, args, stdin) => {
     const { user, file } = await bench();
     writeFileSync(join(user.cwd, 'text.txt'), `${text}\n`);
     const run = await user.run(['tts', ...args, '-o', 'a.pcm'], { stdin });
@@ -79,7 +79,7 @@ describe('speaking', () => {
     expect(file('a.pcm')).toEqual(rendered('pcm'));
   });
 
-  it('writes WAV with one header, at the rate that was asked for', async () => {
+  it('writes WAV with one header, at the requested rate', async () => {
     const { here, file } = await bench();
     await here(['tts', text, '-o', 'a.wav', '--sample-rate', '16000']);
     const wav = file('a.wav');
@@ -87,7 +87,7 @@ describe('speaking', () => {
     expect([wav.readUInt32LE(24), wav.readUInt32LE(40)]).toEqual([16_000, wav.length - 44]);
   });
 
-  it('streams to standard output, and nothing else there', async () => {
+  it('streams to standard output, and writes nothing else there', async () => {
     const { user } = await bench();
     const child = user.start(['tts', text, '-o', '-', '--format', 'ogg_opus']).child;
     const chunks: Buffer[] = [];
@@ -96,7 +96,7 @@ describe('speaking', () => {
     expect(Buffer.concat(chunks)).toEqual(rendered('ogg_opus'));
   });
 
-  it('puts the first audio on standard output before the second frame has come', async () => {
+  it('writes the first audio to standard output before the second frame arrives', async () => {
     let finish: () => void = () => undefined;
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('first ')]));
@@ -144,18 +144,24 @@ describe('speaking', () => {
 });
 
 describe('failing speech', () => {
-  it.each(['tts-cut', 'tts-reset'])('%s: exit 9, kept, and a rerun pays nothing', async (fault) => {
-    const { here, charges, folder } = await bench(fault);
-    const command = ['tts', text, '-o', 'a.mp3', '--json'];
-    const incomplete = { exit_code: 9, error: { code: 'speech_incomplete', charged: 'yes', retry: 'never' } };
-    expect((await here(command)).json).toMatchObject(incomplete);
-    expect((await here(command)).json).toMatchObject(incomplete);
-    expect((await here(['jobs', 'wait', '@last', '--json'])).json).toMatchObject(incomplete);
-    expect(charges()).toBe(1);
-    expect(folder()).toEqual(['a.mp3.part']);
-  });
+  it.each(['tts-cut', 'tts-reset'])(
+    '%s: exits 9, keeps the audio, and a rerun pays nothing',
+    async (fault) => {
+      const { here, charges, folder } = await bench(fault);
+      const command = ['tts', text, '-o', 'a.mp3', '--json'];
+      const incomplete = {
+        exit_code: 9,
+        error: { code: 'speech_incomplete', charged: 'yes', retry: 'never' },
+      };
+      expect((await here(command)).json).toMatchObject(incomplete);
+      expect((await here(command)).json).toMatchObject(incomplete);
+      expect((await here(['jobs', 'wait', '@last', '--json'])).json).toMatchObject(incomplete);
+      expect(charges()).toBe(1);
+      expect(folder()).toEqual(['a.mp3.part']);
+    },
+  );
 
-  it('an error frame is exit 5 and keeps the received audio', async () => {
+  it('with an error frame exits 5 and keeps the received audio', async () => {
     const { here, folder, charges } = await bench('tts-error-frame');
     const run = await here(['tts', text, '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ exit_code: 5, error: { code: 'server_error', charged: 'maybe' } });
@@ -165,7 +171,7 @@ describe('failing speech', () => {
     expect(wait.json).toMatchObject({ exit_code: 5, error: run.json.error });
   });
 
-  it('429 is tried again; 500 is unknown, and a rerun pays nothing', async () => {
+  it('is retried after 429; 500 is unknown, and a rerun pays nothing', async () => {
     const busy = await bench('tts-429x1');
     expect((await busy.here(['tts', text, '-o', 'a.mp3'])).code).toBe(0);
     const broken = await bench('tts-500');
@@ -176,14 +182,14 @@ describe('failing speech', () => {
     expect(first.json.error.message).not.toContain('--adopt');
   });
 
-  it('a voice that is denied is exit 3 and says where a voice is set', async () => {
+  it('with a denied voice exits 3 and says where to set a voice', async () => {
     const { here } = await bench();
     const run = await here(['tts', text, '-o', 'a.mp3'], { MGW_TTS_SPEAKER: 'forbidden-voice' });
     expect(run.code).toBe(3);
     expect(run.stderr).toContain('MGW_TTS_SPEAKER');
   });
 
-  it('a reader that closes the pipe: exit 9 or 0, without a message', async () => {
+  it('exits 9 or 0 without a message if the reader closes the pipe', async () => {
     const { user } = await bench();
     const { child, result } = user.start(['tts', text.repeat(40), '-o', '-', '--format', 'pcm', '-q']);
     child.stdout?.once('data', () => child.stdout?.destroy());
@@ -192,7 +198,7 @@ describe('failing speech', () => {
     expect(stderr).toBe('');
   });
 
-  it('a rerun reports a kill inside the stream, and pays nothing', async () => {
+  it('that was killed inside the stream is reported by a rerun, which pays nothing', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200).write(speechBody([Buffer.from('some audio')]));
     });
@@ -215,7 +221,7 @@ describe('failing speech', () => {
 });
 
 describe('--split', () => {
-  it('speaks pieces and joins them; the result is whole', async () => {
+  it('speaks pieces and joins them into a complete result', async () => {
     const { user, file, folder, charges } = await bench();
     const run = await user.run(['tts', text, '--split', '--piece-length', '25', '-o', 'a.mp3', '--json']);
     expect(run.json).toMatchObject({ ok: true, jobs: [{ state: 'succeeded' }, { state: 'succeeded' }] });
@@ -228,7 +234,7 @@ describe('--split', () => {
     expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
   });
 
-  it('killed half-way: a rerun speaks what is missing, --new what is in doubt, and nothing else is left', async () => {
+  it('killed half-way: a rerun speaks missing pieces, --new repeats doubtful ones, and no leftover remains', async () => {
     const spoken = (seen: { body: string }): string =>
       (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
     let hangs = true;
@@ -255,7 +261,7 @@ describe('--split', () => {
     expect(readdirSync(user.cwd)).toEqual(['a.pcm', 'state']);
   });
 
-  it('pays for missing pieces only when it is run again', async () => {
+  it('pays only for missing pieces when it is run again', async () => {
     const { here, charges, folder } = await bench('tts-cutx1');
     const command = ['tts', text, '--split', '--piece-length', '25', '--concurrency', '1', '-o', 'a.mp3'];
     const first = await here([...command, '--json']);
@@ -266,7 +272,7 @@ describe('--split', () => {
   });
 });
 
-describe('wrong input sends nothing', () => {
+describe('invalid input sends nothing', () => {
   it.each([
     [['tts', '-o', 'a.mp3'], /What to speak/],
     [['tts', 'Hi'], /Where to put/],
@@ -302,7 +308,7 @@ describe('wrong input sends nothing', () => {
     expect(run.stderr).toContain('UTF-8');
   });
 
-  it('an output that exists', async () => {
+  it('an existing output', async () => {
     const { user, here, charges } = await bench();
     writeFileSync(join(user.cwd, 'a.mp3'), 'mine');
     expect((await here(['tts', 'Hi', '-o', 'a.mp3', '--json'])).json).toMatchObject({

@@ -3,7 +3,7 @@ import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
 describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
-  it('is paid for once, whatever dies and breaks', async () => {
+  it('is paid for once, whatever dies or breaks', async () => {
     const trial = { rows: 30, runners: 5, concurrency: 8, every: 8 };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
@@ -14,7 +14,7 @@ describeFleet('a batch on many machines, through a pool of transactions', { isPo
 });
 
 describeFleet('a batch on many machines', {}, (place) => {
-  it("keeps one pace and one budget, by the gateway's count", async () => {
+  it('shares one pace and one budget, as counted by the gateway', async () => {
     const { gateway, machines } = place;
     gateway.polls = 3;
     let most = 0;

@@ -40,7 +40,7 @@ async function work(
   return { seconds: clock.monotonic() / 1000, stopped, notes };
 }
 
-it('ends after having nothing to do, not counting the time in which the database does not respond', async () => {
+it('a worker exits after a period without work, not counting the time when the database does not respond', async () => {
   expect((await work(0)).seconds).toBeLessThan(8);
   const { seconds, stopped, notes } = await work(100);
   expect(stopped).toBeUndefined();
@@ -48,19 +48,19 @@ it('ends after having nothing to do, not counting the time in which the database
   expect(seconds).toBeGreaterThan(90);
 });
 
-it('is not idle while it waits to try a batch again', async () => {
+it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. Trying again in 15 s.'));
 });
 
-it('is idle while it tries a batch again whose budget is spent', async () => {
+it('a worker is idle while it retries a batch whose budget is used up', async () => {
   const why = new MgwError('budget', 'The budget is spent.');
   const { seconds, notes } = await work(0, away, { tries: 9, why, maxIdleMs: 150_000 });
   expect(notes).toHaveLength(3);
   expect(seconds).toBeLessThan(160);
 });
 
-it('ends with the error of a database that refuses it', async () => {
+it('a worker exits with the error of a database that refuses it', async () => {
   const refused = new MgwError('config', 'The database refuses mgw.');
   expect((await work(1, refused)).stopped).toBe(refused);
 });

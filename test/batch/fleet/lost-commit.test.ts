@@ -40,7 +40,7 @@ const passing: { trouble: string; make: Trouble }[] = [
 ];
 
 for (const { way, isPooled } of bothWays)
-  describeFleet(`a commit whose outcome is not told, ${way}`, { isPooled, parameters }, (place) => {
+  describeFleet(`a commit whose outcome is unknown, ${way}`, { isPooled, parameters }, (place) => {
     let proxy: CuttingProxy;
     let machine: User;
     let args: string[];
@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'before "sending", $trouble: nothing is sent until that is known',
+      'before "sending", $trouble: sends nothing until the outcome is known',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -84,14 +84,14 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('before "sending", the answer $trouble: it is sent once', async ({ make }) => {
+    it.each(passing)('before "sending", the answer $trouble: sends the row once', async ({ make }) => {
       make(proxy, sending);
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
     it.each(lasting)(
-      'after the acceptance, $trouble: the handle is told and kept, and written at the next contact',
+      'after the acceptance, $trouble: prints and keeps the handle, and writes it once the database is back',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -102,26 +102,26 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('after the acceptance, the answer $trouble: it goes on', async ({ make }) => {
+    it.each(passing)('after the acceptance, the answer $trouble: continues', async ({ make }) => {
       make(proxy, reply);
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
     it.each(['finished', 'file'])(
-      'at "%s", the database is gone: the row counts as paid for',
+      'when the database is lost at "%s", the row counts as paid for',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
       },
     );
 
-    it('once the file is saved, the database is gone: the row counts as paid for', async () => {
+    it('when the database is lost after the file is saved, the row counts as paid for', async () => {
       proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('while rows that were paid for are awaited: the end says so', async () => {
+    it('when the database is lost while paid rows are running, the summary says that they were paid for', async () => {
       place.gateway.before = ({ method, path }) => {
         if (method === 'GET' && /task-\d+$/.test(path)) proxy.down();
         return undefined;

@@ -6,14 +6,14 @@ import type { Job } from '../../../src/job.ts';
 const accepted = { id: 'job_1', handle: 'task_1' } as Job;
 
 it.each(['local_io', 'store'] as const)(
-  'gives a row back after an error %s, also if the gateway has accepted its job',
+  'a worker returns a row to the queue after an error %s, even if the gateway has accepted its job',
   (code) => {
     for (const job of [undefined, accepted])
       expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(shortDelayMs);
   },
 );
 
-it('ends a row whose outcome no other worker can change', () => {
+it('a worker ends a row whose outcome no other worker can change', () => {
   for (const code of ['task_failed', 'submit_unknown', 'result_unavailable', 'output_exists'] as const)
     expect(retryDelayMs(new MgwError(code, code, { job: accepted }))).toBeUndefined();
 });

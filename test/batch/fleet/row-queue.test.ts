@@ -35,7 +35,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await addRows(one.ask, 'clips', rows(...ids));
   }
 
-  it('are added once, however often; a changed one is reported and stays unchanged', async () => {
+  it('are added once, however often they are enqueued; a changed row is reported and stays unchanged', async () => {
     await addBatch(one.ask, { name: 'clips', head });
     expect(await addRows(one.ask, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -49,7 +49,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
   });
 
-  it('of another gateway are refused under an existing name, and not claimed', async () => {
+  it('for another gateway are refused under an existing batch name, and are not claimed', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.ask, other)).rejects.toMatchObject({ code: 'usage' });
@@ -57,7 +57,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are handed out once each, in their order, to many at once', async () => {
+  it('are handed out in order, once each, to many workers at once', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));
@@ -82,7 +82,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     return found;
   }
 
-  it('come back from a worker whose lease has ended, and it writes nothing to them any more', async () => {
+  it('return from a worker whose lease has ended, which can no longer write to them', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
     const [lost] = await gone.take('clips', 1);
@@ -115,7 +115,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
-  it('are quarantined when five workers died while running them, until they are handed out again', async () => {
+  it('are quarantined after five workers died while running them, until they are released', async () => {
     await enqueue('a', 'b');
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
@@ -136,7 +136,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
   });
 
-  it('in doubt are handed out again when their file is enqueued again, and no others', async () => {
+  it('in doubt are handed out again when their file is enqueued again, and no other rows are', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.take('clips', 2);
@@ -148,7 +148,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   });
 
   it.each(['before', 'after'])(
-    'in doubt are looked at again if their first worker wakes %s that, and once only',
+    'in doubt are checked again if their first worker wakes %s that, but only once',
     async (when) => {
       await enqueue('a');
       const [own, others] = [new RowQueue(one), new RowQueue(other)];
@@ -167,7 +167,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     },
   );
 
-  it('of a worker that was only stopped or cut off count for no death when it wakes', async () => {
+  it('of a worker that was only stopped or cut off do not count as a death when it wakes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);
@@ -182,7 +182,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('that are given back count for no death, and wait as long as they are told to', async () => {
+  it('that are returned to the queue do not count as a death, and wait as long as requested', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

@@ -56,7 +56,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     return waiting;
   }
 
-  it('has one number of slots for all processes, and a free one goes to another process', async () => {
+  it('has one number of slots for all processes, and passes a free slot to another process', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
@@ -66,7 +66,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await held()).toBe(4);
   });
 
-  it('never has more, when many want them at once', async () => {
+  it('never exceeds its limit when many processes want slots at once', async () => {
     const machines = await Promise.all([1, 2, 3, 4, 5, 6].map(() => machine()));
     const stop = new AbortController();
     let entered = 0;
@@ -80,7 +80,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await held()).toBe(4);
   });
 
-  it('gets back the places of a process whose lease has ended', async () => {
+  it('gets back the slots of a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await enter(gone, 4);
@@ -92,14 +92,14 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('has no place for a process whose lease has ended', async () => {
+  it('has no slot for a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('is halved by a 429 for all, once, and grows again with what is accepted', async () => {
+  it('is halved once for all processes by a 429, and grows again as submissions are accepted', async () => {
     const limits: number[] = [];
     const [one, other] = await Promise.all([machine(), machine({ onLimit: (limit) => limits.push(limit) })]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
@@ -115,7 +115,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses for all processes if the gateway asks one to wait', async () => {
+  it('pauses all processes if the gateway asks one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.limited(await one.submission(never), 700);
@@ -124,14 +124,14 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('sends so many a minute, all together', async () => {
+  it('sends at most the configured number per minute across all processes', async () => {
     const machines = await Promise.all([1, 2].map(() => machine({ perMinute: 600 })));
     const began = systemClock.monotonic();
     await Promise.all(machines.flatMap((one) => [1, 2, 3, 4].map(() => one.submission(never))));
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('gives a place back in the end that could not be given back at once', async () => {
+  it('eventually releases a slot that could not be released at once', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

@@ -175,7 +175,7 @@ for (const { way, isPooled } of bothWays)
       };
     }
 
-    it.each(phases)('$phase: sends nothing and publishes nothing when it wakes', async (each) => {
+    it.each(phases)('$phase: sends and publishes nothing when it wakes', async (each) => {
       const wake = await stoppedIn(each);
       const { code, json, stderr } = await run('--json');
       const { states } = json['batch'] as { states: Record<string, number> };
@@ -192,7 +192,7 @@ for (const { way, isPooled } of bothWays)
       if (each.other === 'done') expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
     });
 
-    it('in a poll, with no other process: publishes nothing when it resumes, and the next run does', async () => {
+    it('during a poll, with no other process: publishes nothing when it resumes, and the next run publishes', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

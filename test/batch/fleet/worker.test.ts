@@ -27,7 +27,7 @@ describeFleet('mgw worker', {}, (place) => {
     here = machines.machine();
   });
 
-  it('carries out what was enqueued, on several machines, each row once', async () => {
+  it('runs the enqueued rows on several machines, each row once', async () => {
     const file = machines.manifest(12);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '6', '--json']);
     expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 12]);
@@ -45,7 +45,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 12, changed: [] });
   });
 
-  it('saves into a bucket, with no folder that machines share, also what a killed worker was uploading', async () => {
+  it('saves into a bucket, without a shared folder, including what a killed worker was uploading', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -74,14 +74,14 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('has one pause at a time, however many rows end in it', async () => {
+  it('pauses once at a time, however many rows cause a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
     const { stderr } = await read(here, 'worker', ...machines.output, ...quick, '--concurrency', '32');
     expect(stderr).not.toContain('MaxListeners');
     expect(gateway.charges.size).toBe(32);
   });
 
-  it('enqueues nothing while a row is bad, and the others if that is asked for', async () => {
+  it('enqueues nothing while a row is invalid, and enqueues the other rows on request', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['good', 'a paper boat'], ['bad', '']));
     const refused = await runHereAs(here, ['batch', 'enqueue', file]);
@@ -103,7 +103,7 @@ describeFleet('mgw worker', {}, (place) => {
     return place.query('select id, state from mgw.batch_rows order by position');
   }
 
-  it('reports a changed row, and pays for neither', async () => {
+  it('reports a changed row, and pays for neither version', async () => {
     const file = join(machines.shared, 'clips.csv');
     writeFileSync(file, clips(['a', 'a paper boat']));
     await runHereAs(here, ['batch', 'enqueue', file]);
@@ -123,7 +123,7 @@ describeFleet('mgw worker', {}, (place) => {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }
 
-  it('ends a row that a stranger wrote as bad, reads no file for it, and goes on', async () => {
+  it('marks a row written by an unknown program as bad, reads no file for it, and continues', async () => {
     const good = {
       index: 1,
       line: 2,
@@ -182,7 +182,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([status.code, status.json.batch]).toMatchObject([11, { rows: 18, bad: 16 }]);
   });
 
-  it('under --strict ends with 11 if a video differs, keeps it, and pays for no row again', async () => {
+  it('exits 11 under --strict if a video differs, keeps the video, and pays for no row again', async () => {
     const clip = { width: 96, height: 64 };
     place.gateway.videoOf = (prompt) => renderVideo({ ...clip, prompt, seconds: prompt === 'short' ? 2 : 5 });
     const file = join(machines.shared, 'clips.jsonl');
@@ -236,7 +236,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.keys()].sort()).toEqual(['a paper boat at sea', 'a paper hat']);
   });
 
-  it('awaits the answer that is outstanding on SIGTERM, and leaves the rest to others', async () => {
+  it('waits for the pending response on SIGTERM, and leaves the other rows to other workers', async () => {
     let answer = (): void => undefined;
     const until = new Promise<void>((resolve) => (answer = resolve));
     gateway.polls = Infinity;
@@ -255,7 +255,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
   });
 
-  it('records what it gives up when the time after SIGTERM is over', async () => {
+  it('records which rows it gives up when the time after SIGTERM is over', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
@@ -272,7 +272,7 @@ describeFleet('mgw worker', {}, (place) => {
   it.each([
     { how: ['--adopt', 'task-1'], charges: 1 },
     { how: ['--not-created'], charges: 2 },
-  ])('finishes a row whose doubt a person has ended by $how.0', async ({ how, charges }) => {
+  ])('finishes a row in doubt that a person has resolved by $how.0', async ({ how, charges }) => {
     gateway.judge = () => (gateway.charges.size === 0 ? { kind: 'lose' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     expect((await work()).code).toBe(11);
@@ -283,7 +283,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(charges);
   });
 
-  it('finishes a row whose worker died when it had saved the file, before it recorded that', async () => {
+  it('finishes a row whose worker died after it saved the file but before it recorded that', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const killed = machines
@@ -324,7 +324,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('quarantines a row if five workers died while running it; it is handed out again on demand', async () => {
+  it('quarantines a row if five workers died while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 3');
@@ -358,7 +358,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
-  it('reports its health, each row when it ends, and the totals', async () => {
+  it('reports its health, the end of each row, and the totals', async () => {
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'doom' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
@@ -381,7 +381,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 1')).toBe(2);
   });
 
-  it('says once that the gateway limits it, however often', async () => {
+  it('reports a rate limit of the gateway only once', async () => {
     let posts = 0;
     gateway.judge = () => ((posts += 1) < 12 && posts % 3 !== 0 ? { kind: 'limit' } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '4']);
@@ -390,7 +390,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(stderr.match(/the gateway limits parallel tasks/g)).toHaveLength(1);
   });
 
-  it('outlives its database', async () => {
+  it('survives an outage of its database', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');
@@ -421,7 +421,7 @@ describeFleet('mgw worker', {}, (place) => {
   }
 });
 
-describe('without a state that is shared', () => {
+describe('without shared state', () => {
   it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('%j is refused', async (args) => {
     const user = newUser('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
@@ -431,7 +431,7 @@ describe('without a state that is shared', () => {
 });
 
 it.each(['@/etc/passwd', '', 5, null, ['@/etc/passwd'], undefined])(
-  'a row of the queue has no body %j: a body is an object',
+  'a queued row cannot have the body %j, because a body is an object',
   (body) => {
     const row = { id: 'a', index: 1, line: 2, kind: 'c', tags: [] };
     expect(() => parseRow('a', JSON.stringify({ ...row, body: { model: 'm' } }))).not.toThrow();

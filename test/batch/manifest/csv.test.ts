@@ -36,7 +36,7 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
 const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
 
 describe('CSV', () => {
-  it('names the lines as an editor counts them', async () => {
+  it('counts lines as an editor does', async () => {
     const text =
       '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';
     expect(shown(await read(text))).toEqual([
@@ -46,7 +46,7 @@ describe('CSV', () => {
     ]);
   });
 
-  it('gives back every cell, whatever is in it and however it arrives', async () => {
+  it('returns every cell, whatever it contains and however it arrives', async () => {
     const eol = fc.constantFrom('\n', '\r\n');
     const cell = fc.oneof(
       fc.string({ unit: anyCharacter, maxLength: 12 }),
@@ -89,7 +89,7 @@ describe('CSV', () => {
     );
   });
 
-  it('reads what it can of any bytes, and says what it cannot', async () => {
+  it('reads what it can from arbitrary bytes, and reports what it cannot read', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 6 }),
       fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),
@@ -129,7 +129,7 @@ describe('CSV', () => {
     expect(said(await read(text))).toEqual(problems);
   });
 
-  it('ignores a row on a line that is not UTF-8, and reads the next ones', async () => {
+  it('ignores a row on a line that is not UTF-8, and reads the rows after it', async () => {
     const bad = Buffer.concat([
       Buffer.from('id,prompt\n1,"a\n'),
       Buffer.from([0xff]),
@@ -148,7 +148,7 @@ describe('CSV', () => {
     expect(found.records).toEqual([]);
   });
 
-  it('bounds a cell and a line', async () => {
+  it('limits the size of a cell and of a line', async () => {
     const huge = 'x'.repeat(9 * 1024 * 1024);
     expect(said(await read(`id,prompt\n1,${huge}`, 1 << 20))).toEqual(['2: the line is longer than 8 MiB']);
     const lines = 'x\n'.repeat(5 * 1024 * 1024);

@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a row', () => {
-  it('has the values of flags as a command line would have them', async () => {
+  it('parses values as the command line parses flags', async () => {
     const written = {
       ...c,
       id: 7,
@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes missing fields from the defaults, those of the command line first, if its kind has them', async () => {
+  it('takes missing fields from the defaults that its kind supports, with those of the command line first', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -122,7 +122,7 @@ rows:
     ]);
   });
 
-  it('is reported with all its faults, and the others are read', async () => {
+  it('is reported with all its errors, and the other rows are still read', async () => {
     const bad = {
       protocol: 'c',
       prompt: 5,
@@ -204,7 +204,7 @@ describe('JSON Lines', () => {
 });
 
 describe('YAML', () => {
-  it('has settings, and a matrix whose rows follow the others', async () => {
+  it('can have settings, and a matrix whose rows come after the others', async () => {
     const yaml = `
 name: clips
 output: "{name}/{id}.{ext}"
@@ -233,7 +233,7 @@ rows:
     ]);
   });
 
-  it('reports an invalid matrix value by its own line, for each row that has it', async () => {
+  it('reports an invalid matrix value with its own line, for each row that has it', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -241,7 +241,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('takes anchors, each row with its own lines', async () => {
+  it('supports anchors, and gives each row its own lines', async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -302,7 +302,7 @@ rows:
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('bounds aliases of aliases', async () => {
+  it('limits aliases of aliases', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
@@ -311,7 +311,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deep or too large/)]);
   });
 
-  it('has a bound, and names the formats that have none', async () => {
+  it('has a size limit, and the error names the formats without one', async () => {
     const { problems } = await read('m.yaml', `rows:\n${'# x\n'.repeat(600_000)}`);
     expect(problems).toEqual([
       'm:1: the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',
@@ -358,7 +358,7 @@ describe('a manifest', () => {
     );
   });
 
-  it('that is not there, a folder or a FIFO is refused', async () => {
+  it('is refused if it is missing, a folder or a FIFO', async () => {
     const folder = freshFolder();
     mkdirSync(join(folder, 'a.csv'));
     execFileSync('mkfifo', [join(folder, 'b.csv')]);
@@ -369,7 +369,7 @@ describe('a manifest', () => {
       });
   });
 
-  it('that was changed between two readings is not read on', async () => {
+  it('is not read further if it changed between two reads', async () => {
     const path = fileOf('m.jsonl', jsonl(c));
     const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');

@@ -30,14 +30,14 @@ describe('the JSON Schema of a manifest', () => {
     expect(Object.keys(schema['properties'] as object)).toEqual(names);
   });
 
-  it('takes numbers if a flag does, and no others', () => {
+  it('accepts a number where a flag does, and no other number', () => {
     const typeOf = (index: number, name: string): unknown => at(rows[index], `properties.${name}.type`);
     expect(typeOf(2, 'duration')).toEqual(['string', 'number']);
     expect(typeOf(3, 'sample-rate')).toEqual(['string', 'number']);
     expect(typeOf(1, 'model-version')).toBe('string');
   });
 
-  it('can be read again by zod, which then takes what the rows take', () => {
+  it('can be read by zod, which then accepts the same rows', () => {
     const again = z.fromJSONSchema(schema);
     const row = { id: 1, protocol: 'c', prompt: 'x', aspect_ratio: '1:1', 'set.a.b': 5 };
     expect(z.safeParse(again, { name: 'x', rows: [row], matrix: { seed: [1] } }).success).toBe(true);

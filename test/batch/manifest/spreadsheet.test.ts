@@ -30,7 +30,7 @@ async function read(name: string, content: string | Uint8Array, opening: Opening
 
 const utf16 = (text: string): Buffer => Buffer.from(`\ufeff${text}`, 'utf16le');
 
-describe('a file of a spreadsheet', () => {
+describe('a spreadsheet file', () => {
   const rows = (separator: string): string =>
     [
       ['ID', 'Protocol', 'Prompt', 'Aspect Ratio', 'TEXT', 'Notes', '', ''],
@@ -49,7 +49,7 @@ describe('a file of a spreadsheet', () => {
     ['Excel, Unicode text: UTF-16 and tabs', utf16(rows('\t')), 0],
     ['UTF-16, big endian', utf16(rows('\t')).swap16(), 0],
     ['LibreOffice, UTF-8, commas', Buffer.from(rows(',').replaceAll('\r\n', '\n')), 0],
-  ])('is read without a change: %s', async (_, content, notes) => {
+  ])('is read unchanged: %s', async (_, content, notes) => {
     const found = await read('clips.csv', content);
     expect(found.problems).toEqual([]);
     expect(found.notes).toHaveLength(notes);
@@ -64,7 +64,7 @@ describe('a file of a spreadsheet', () => {
     ]);
   });
 
-  it('keeps UTF-8 with a damaged line as UTF-8', async () => {
+  it('stays UTF-8 if one line is damaged', async () => {
     const content = Buffer.concat([
       Buffer.from('protocol,prompt\nc,caf\u00e9\nc,'),
       Buffer.from([0xe9, 0x0a]),
@@ -73,14 +73,14 @@ describe('a file of a spreadsheet', () => {
     expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
   });
 
-  it('refuses an unknown column with the nearest name, unless it begins with # or is named', async () => {
+  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is named', async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
     expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
-  it('takes an aspect ratio that a spreadsheet has made a time, and the separator of a line sep=', async () => {
+  it('may have an aspect ratio that the program turned into a time, and a line with sep=', async () => {
     const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
     const { rows: found, problems } = await read('m.csv', text);
     expect(problems).toEqual([]);
@@ -91,7 +91,7 @@ describe('a file of a spreadsheet', () => {
     ]);
   });
 
-  it('ignores a column of remarks by its name, and reports each other unknown column once', async () => {
+  it('may have a column of comments that is ignored by name; each other unknown column is reported once', async () => {
     const { rows: good } = await read('m.csv', 'protocol,prompt,Notes,COMMENT\nc,a boat,x,y\n', {
       columns: new Set(),
     });
@@ -103,12 +103,12 @@ describe('a file of a spreadsheet', () => {
   it.each([
     ['a Zip under another name', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
     ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
-  ])('explains how to save it as CSV: %s', async (_, name, content) => {
+  ])('leads to instructions for saving it as CSV: %s', async (_, name, content) => {
     await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });
 
   it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])(
-    'explains how to save it as CSV: %s',
+    'leads to instructions for saving it as CSV: %s',
     async (name) => {
       await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
     },
@@ -116,7 +116,7 @@ describe('a file of a spreadsheet', () => {
 });
 
 describe('a row without a protocol', () => {
-  it('is of the protocol of its model, or speech if it has a text', async () => {
+  it('uses the protocol of its model, or is speech if it has a text', async () => {
     const { rows, problems } = await read(
       'm.csv',
       'model,prompt,text\nvendor-h3,a boat,\n,,Hello\nother,x,\n,x,\n',
@@ -130,7 +130,7 @@ describe('a row without a protocol', () => {
 });
 
 describe('templates', () => {
-  it('take fields and columns of the row, whatever their spelling; a doubled brace is a brace', async () => {
+  it('use fields and columns of the row in any spelling; a doubled brace is a literal brace', async () => {
     const text =
       'protocol,prompt,Duration,Animal,#Art Style,output\nc,"a {animal} in {art_style}, {{{duration}}} s",5,fox,ink,{animal}/{id}.{ext}\n';
     const { rows, problems } = await read('m.csv', text);
@@ -138,7 +138,7 @@ describe('templates', () => {
     expect(rows).toMatchObject([{ flags: { prompt: 'a fox in ink, {5} s' }, output: 'fox/{id}.{ext}' }]);
   });
 
-  it('take the lists of a matrix', async () => {
+  it('use the lists of a matrix', async () => {
     const yaml =
       'defaults: {protocol: c, prompt: "a {animal} in {style}"}\nmatrix: {animal: [fox, owl], style: [ink]}';
     const { rows, problems } = await read('m.yaml', yaml);
@@ -213,7 +213,7 @@ describe('the size of a manifest', () => {
       () => `rows:\n- {protocol: c, set.a: ${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
       /too deep/,
     ],
-  ])('is bounded: %s', async (_, name, content, message) => {
+  ])('is limited: %s', async (_, name, content, message) => {
     const { problems } = await read(name, content());
     expect(problems).toContainEqual(expect.stringMatching(message));
   });

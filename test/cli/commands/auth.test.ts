@@ -18,7 +18,7 @@ async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpS
 }
 
 describe('auth login', () => {
-  it('keeps a key that the gateway accepts, for the user alone, and prints neither key nor data', async () => {
+  it('stores a key that the gateway accepts, for the user only, and prints neither the key nor data', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const login = await user.run(['auth', 'login', '--base-url', `${gateway.url}/`], {
@@ -36,7 +36,7 @@ describe('auth login', () => {
     expect(statSync(join(user.cwd, 'config')).mode & 0o777).toBe(0o700);
   });
 
-  it('accepts an address without a scheme, and stores it with one', async () => {
+  it('accepts an address without a scheme, and stores it with a scheme', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();
     const address = ['--base-url', new URL(gateway.url).host];
@@ -59,7 +59,7 @@ describe('auth login', () => {
       'bad_reply',
       'does not answer as a gateway does',
     ],
-  ] as const)('keeps nothing of %s, unless told to', async (_, answer, code, name, words) => {
+  ] as const)('stores nothing after %s, unless told to', async (_, answer, code, name, words) => {
     const gateway = await gatewayThat(answer);
     const user = userHere();
     const args = ['auth', 'login', '--base-url', gateway.url, '--json'];
@@ -73,7 +73,7 @@ describe('auth login', () => {
     expect(gateway.requests).toHaveLength(1);
   });
 
-  it('tries the key that it is given, and not the one of the environment', async () => {
+  it('tests the given key, not the key in the environment', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere(gateway.url);
     const login = await user.run(['auth', 'login'], { stdin: 'key-1' });
@@ -85,7 +85,7 @@ describe('auth login', () => {
     expect(kept(user)).toEqual({ profiles: { default: { api_key: 'key-1' } } });
   });
 
-  it('asks for the gateway if it cannot prompt', async () => {
+  it('requires the gateway address if it cannot prompt', async () => {
     const login = await userHere().run(['auth', 'login', '--json'], { stdin: 'key-1' });
     expect(login).toMatchObject({
       code: 2,
@@ -93,7 +93,7 @@ describe('auth login', () => {
     });
   });
 
-  it('makes a profile, and changes nothing else in it later', async () => {
+  it('creates a profile, and later changes nothing else in it', async () => {
     const user = userHere();
     const login = ['auth', 'login', '--no-verify', '--profile', 'work'];
     await user.run([...login, '--base-url', 'http://10.0.0.1', '--allow-http'], { stdin: 'key-1' });
@@ -110,7 +110,7 @@ describe('auth login', () => {
     ['sesame\n1234\n', 'line break'],
     ['sesame 1234', 'white space'],
     ['sésame-1234', 'not ASCII'],
-  ])('refuses the key %j without echoing it, and keeps nothing', async (key, why) => {
+  ])('refuses the key %j without printing it, and stores nothing', async (key, why) => {
     const user = userHere();
     const { code, stdout, stderr } = await user.run(
       ['auth', 'login', '--base-url', 'https://gateway.example'],
@@ -124,7 +124,7 @@ describe('auth login', () => {
     expect(existsSync(configOf(user))).toBe(false);
   });
 
-  it('refuses a base URL that cannot be one before it asks for the key', async () => {
+  it('refuses an invalid base URL before it asks for the key', async () => {
     const { code, stderr } = await userHere().run(['auth', 'login', '--base-url', 'https://h/v1'], {
       stdin: 'key',
     });
@@ -143,7 +143,7 @@ describe('auth login', () => {
 });
 
 describe('auth status', () => {
-  it('says where everything comes from, that the key is accepted, and shows nothing of it', async () => {
+  it('shows the source of each value and that the key is accepted, without secrets', async () => {
     const gateway = await gatewayThat(listing, listing);
     const user = userHere(gateway.url);
     const { code, stdout, stderr } = await user.run(['auth', 'status']);
@@ -158,7 +158,7 @@ describe('auth status', () => {
     expect(json['auth']).toMatchObject(auth);
   });
 
-  it('says that the key is refused, or that the gateway did not answer', async () => {
+  it('reports a refused key, or a gateway that did not respond', async () => {
     const gateway = await gatewayThat(says({ error: { message: 'Invalid token' } }, 401));
     const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
     expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
@@ -166,7 +166,7 @@ describe('auth status', () => {
     expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +not known/)]);
   });
 
-  it('exits 2 if there is no key or a bad one', async () => {
+  it('exits 2 if the key is missing or invalid', async () => {
     expect((await userHere().run(['auth', 'status'])).code).toBe(2);
     const bad = await userHere().run(['auth', 'status', '--json'], { env: { MGW_API_KEY: 'Bearer sesame' } });
     expect(bad).toMatchObject({ code: 2 });
@@ -179,7 +179,7 @@ describe('auth status', () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use: it needs no key.\n' });
   });
 
-  it('refuses a config file that others may read, and says what to do', async () => {
+  it('refuses a config file that others can read, and says how to fix it', async () => {
     const user = userHere();
     mkdirSync(join(user.cwd, 'config'));
     writeFileSync(configOf(user), JSON.stringify({ profiles: { default: { api_key: canaryKey } } }));
@@ -206,7 +206,7 @@ describe('auth logout', () => {
     expect((await user.run(['auth', 'logout', '--json'])).json).toMatchObject({ ok: true, removed: false });
   });
 
-  it('says that a variable still has a key', async () => {
+  it('reports that a variable still contains a key', async () => {
     const { stderr } = await userHere('https://gateway.example').run(['auth', 'logout']);
     expect(stderr).toContain('MGW_API_KEY is still set');
   });

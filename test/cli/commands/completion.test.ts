@@ -8,20 +8,20 @@ it.each([
   ['zsh', '#compdef mgw'],
   ['fish', 'complete -c mgw'],
   ['powershell', 'Register-ArgumentCompleter -Native -CommandName mgw'],
-])('prints a script for %s', async (shell, line) => {
+])('mgw completion prints a script for %s', async (shell, line) => {
   const { code, stdout, stderr } = await userHere().run(['completion', shell]);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toContain(line);
   expect(stdout).toContain('mgw __complete');
 });
 
-it('refuses another shell and names those it knows', async () => {
+it('mgw completion refuses an unsupported shell and names the supported ones', async () => {
   const { code, stdout, stderr } = await userHere().run(['completion', 'tcsh']);
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
   expect(stderr).toContain('bash, zsh, fish, powershell');
 });
 
-it('completes models from the last listing of the gateway, and asks it for nothing', async () => {
+it('completion offers the models of the last model list, without calling the gateway', async () => {
   const gateway = await startGateway();
   const user = userHere(gateway.url);
   const typed = ['__complete', '--', 'video', 'c', 'submit', '-m', 'vendor'];
@@ -43,7 +43,7 @@ it.each([
   ['help scr', 'scripting'],
   ['jobs ls --state succ', 'succeeded'],
   ['completion po', 'powershell'],
-])('completes "%s" to %s', async (line, offered) => {
+])('completion completes "%s" to %s', async (line, offered) => {
   const { stdout } = await userHere().run(['__complete', '--', ...line.split(' ')]);
   expect(stdout.split(/[\t\n]/).slice(0, 3)).toEqual(['words', offered, expect.any(String)]);
   expect(stdout.trimEnd().split('\n')).toHaveLength(2);

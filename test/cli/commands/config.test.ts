@@ -15,7 +15,7 @@ function put(user: User, text: string): void {
 }
 
 describe('config set, get and unset', () => {
-  it('work on the profile in use', async () => {
+  it('act on the current profile', async () => {
     const user = userHere();
     expect((await user.run(['config', 'set', 'tts.speaker', 'Anna'])).code).toBe(0);
     expect((await user.run(['--profile', 'work', 'config', 'set', 'retries', '2'])).code).toBe(0);
@@ -26,7 +26,7 @@ describe('config set, get and unset', () => {
     expect(kept(user)).toEqual({ profiles: { default: {}, work: { retries: 2 } } });
   });
 
-  it('keep the defaults of a model whose name has dots and dashes', async () => {
+  it('accept a default of a model whose name has dots and dashes', async () => {
     const user = userHere();
     const key = 'defaults.video.a.veo-3.1-fast.aspect_ratio';
     expect((await user.run(['config', 'set', key, '16:9'])).code).toBe(0);
@@ -36,7 +36,7 @@ describe('config set, get and unset', () => {
     expect((await user.run(['config', 'get', key])).stdout).toBe('16:9\n');
   });
 
-  it('keep a list', async () => {
+  it('store a list', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'trusted_origins', 'https://a.example', 'https://b.example/']);
     expect((await user.run(['config', 'get', 'trusted_origins'])).stdout).toBe(
@@ -67,7 +67,7 @@ describe('config set, get and unset', () => {
     expect(stderr).not.toContain('sesame');
   });
 
-  it('stop a video if the file has a default of a protocol that does not exist', async () => {
+  it('a default of an unknown protocol stops a video submission', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
     const file = (await user.run(['config', 'path'])).stdout.trim();
@@ -78,7 +78,7 @@ describe('config set, get and unset', () => {
     expect(json.error.message).toContain('defaults.video.d, but there is no protocol d.');
   });
 
-  it('choose the profile that is used from then on', async () => {
+  it('choose the profile for later commands', async () => {
     const user = userHere();
     await user.run(['--profile', 'work', 'config', 'set', 'timeout', '5m']);
     expect((await user.run(['config', 'set', 'profile', 'work'])).code).toBe(0);
@@ -87,7 +87,7 @@ describe('config set, get and unset', () => {
     expect((await user.run(['config', 'get', 'timeout'])).stdout).toBe('30m\n');
   });
 
-  it('mend a file that has a wrong value, and refuse one that is not to be trusted', async () => {
+  it('repair a file that has an invalid value, and refuse an untrusted file', async () => {
     const user = userHere();
     put(user, '{"profile":"work","profiles":{"work":{"retries":"many"}}}');
     expect((await user.run(['config', 'list'])).code).toBe(2);
@@ -119,14 +119,14 @@ describe('config list', () => {
     expect(JSON.stringify(rows)).not.toContain(canaryKey);
   });
 
-  it('shows a value that cannot be used with the reason', async () => {
+  it('shows an unusable value with the reason', async () => {
     const { code, stdout } = await userHere().run(['config', 'list'], { env: { MGW_TIMEOUT: 'soon' } });
     expect(code).toBe(0);
     expect(stdout).toMatch(/^timeout +MGW_TIMEOUT soon: must be a number with a unit/m);
   });
 });
 
-it('config path prints where the file is', async () => {
+it('config path prints the path of the file', async () => {
   const user = userHere();
   expect(await user.run(['config', 'path'])).toMatchObject({ code: 0, stdout: `${configOf(user)}\n` });
 });
@@ -136,7 +136,7 @@ describe('config edit', () => {
     user.run(['config', 'edit'], { env: { EDITOR: editor, VISUAL: undefined } });
   const files = (user: User): string[] => readdirSync(join(user.cwd, 'config'));
 
-  it('replaces the file by a copy that an editor has changed, of mode 600, and leaves no copy', async () => {
+  it('replaces the file with the edited copy in mode 600, and leaves no copy', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, 'sed -i s/5m/6m/');
@@ -146,7 +146,7 @@ describe('config edit', () => {
     expect(files(user)).toEqual(['config.json']);
   });
 
-  it('mends a file that is not JSON, and creates one that is missing', async () => {
+  it('repairs a file that is not JSON, and creates a missing file', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m",}}}');
     expect((await edit(user, "sed -i 's/,}/}/'")).code).toBe(0);
@@ -163,7 +163,7 @@ describe('config edit', () => {
     ['s/second=1/second=x/', 'prices.c.m'],
     ['s/"duration":5/"duration":99/', '99 is not allowed'],
     ['s/^{/{"profile":"nowhere",/', 'there is no profile "nowhere"'],
-  ])('exits 2 and leaves the file as it was if it could not be used: %s', async (change, reason) => {
+  ])('exits 2 and leaves the file unchanged if the result would be invalid: %s', async (change, reason) => {
     const user = userHere();
     const text =
       '{"profiles":{"work":{"timeout":"5m","prices":{"c":{"m":"second=1"}},"defaults":{"video":{"c":{"vendor-h3":{"duration":5}}}}}}}';
@@ -176,7 +176,7 @@ describe('config edit', () => {
     expect(files(user)).toEqual(['config.json']);
   });
 
-  it('can be edited again on a terminal', async () => {
+  it('offers to edit again on a terminal', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const env = { ...user.env, EDITOR: 'sed -i -e s/bad/7m/ -e s/5m/bad/', VISUAL: undefined, CI: undefined };
@@ -186,7 +186,7 @@ describe('config edit', () => {
     expect(kept(user)).toEqual({ profiles: { default: { timeout: '7m' } } });
   });
 
-  it('keeps the edit if another process has changed the file meanwhile', async () => {
+  it('keeps the edit if another process has changed the file in the meantime', async () => {
     const user = userHere();
     put(user, '{"profiles": {"default": {"timeout": "5m"}}}');
     const run = await edit(user, `sed -i s/5m/9m/ ${configOf(user)}; sed -i s/5m/6m/`);
@@ -196,7 +196,7 @@ describe('config edit', () => {
     expect(readFileSync(copy, 'utf8')).toContain('6m');
   });
 
-  it('without an editor names a command that has one; a failure of the editor changes nothing', async () => {
+  it('without an editor suggests a command that names one; if the editor fails, nothing changes', async () => {
     const user = userHere();
     const none = await edit(user, '');
     expect([none.code, none.stderr]).toEqual([

@@ -38,7 +38,7 @@ async function examine(
 }
 
 describe('doctor', () => {
-  it('passes with a gateway that answers, and leaves nothing behind', async () => {
+  it('passes with a working gateway, and leaves nothing behind', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }));
     const { result, checks } = await examine(user);
     expect(result.code).toBe(0);
@@ -63,7 +63,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('ok');
   });
 
-  it('exits 3 if the key is refused, and does not repeat it', async () => {
+  it('exits 3 if the key is refused, and does not print the key', async () => {
     const body = { error: { message: `Invalid token ${canaryKey}`, code: 'invalid_api_key' } };
     const { result, checks } = await examine(userHere(await gateway(401, body)));
     expect(result.code).toBe(3);
@@ -91,7 +91,7 @@ describe('doctor', () => {
     expect(checks['state']?.status).toBe('ok');
   });
 
-  it('exits 2 if the key is missing or the config file cannot be used', async () => {
+  it('exits 2 if the key is missing or the config file is invalid', async () => {
     const url = await gateway(200, { data: [] });
     const keyless = await examine(userHere(undefined, { MGW_BASE_URL: url }));
     expect(keyless.result.code).toBe(2);
@@ -104,7 +104,7 @@ describe('doctor', () => {
     expect(broken.checks['config']?.detail).toContain('not JSON');
   });
 
-  it('exits 10 if the state folder cannot be written, and ends', async () => {
+  it('exits 10 at once if the state folder cannot be written', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });
@@ -127,7 +127,7 @@ describe('doctor', () => {
     expect(detail).toMatch(/index\.log cannot be written \((ELOOP|EISDIR)\)$/);
   });
 
-  it('warns of a clock that is off and of a key without models, and exits 0', async () => {
+  it('warns of a wrong clock and of a key without models, and exits 0', async () => {
     const url = await gateway(200, { data: [] }, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
     const { result, checks } = await examine(userHere(url));
     expect(result.code).toBe(0);
@@ -185,7 +185,7 @@ describe('doctor --update', () => {
       /is newer than .*-rc\.1/,
     ],
     ['an older version', '{"version":"0.0.9"}', 'ok', /is newer than 0\.0\.9/],
-  ])('tells of %s, and sends no key', async (_, body, status, detail) => {
+  ])('reports %s, and sends no key', async (_, body, status, detail) => {
     const { user, url, requests } = await releases(body);
     const { result, checks } = await examine(user, ['--update']);
     expect(result.code).toBe(0);
@@ -210,7 +210,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('exits 6 after a redirect without end, and says so', async () => {
+  it('exits 6 after endless redirects, and says so', async () => {
     const { user, requests } = await releases('', 307);
     const { result, checks } = await examine(user, ['--update']);
     expect(result.code).toBe(6);
@@ -235,7 +235,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('is the only command that requests it', async () => {
+  it('is the only command that contacts that address', async () => {
     const { user, requests } = await releases('{"version":"99.0.0"}');
     for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
       expect((await user.run(args)).code).toBe(0);
@@ -244,7 +244,7 @@ describe('doctor --update', () => {
 });
 
 describe('checkNode', () => {
-  it.each(['20.18.0', '20.20.2', '22.0.0', '26.1.0'])('takes %s', (version) => {
+  it.each(['20.18.0', '20.20.2', '22.0.0', '26.1.0'])('accepts %s', (version) => {
     expect(checkNode(version).status).toBe('ok');
   });
   it.each(['20.17.9', '18.20.0', '8.0.0'])('refuses %s', (version) => {
@@ -256,7 +256,7 @@ describe('checkClock', () => {
   const now = Date.parse('2026-06-01T12:00:00Z');
   const at = (iso: string): Check => checkClock({ headers: { date: new Date(iso).toUTCString() } }, now);
 
-  it('allows five minutes either way', () => {
+  it('allows a difference of five minutes either way', () => {
     expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
     expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: '300 s off' });
     expect(at('2026-06-01T11:54:00Z')).toMatchObject({
@@ -266,7 +266,7 @@ describe('checkClock', () => {
     expect(at('2026-06-01T12:06:00Z')).toMatchObject({ status: 'warn', detail: '360 s behind the gateway' });
   });
 
-  it('says nothing if the gateway sends no time', () => {
+  it('reports nothing if the gateway sends no time', () => {
     expect(checkClock({ headers: {} }, now).status).toBe('skip');
     expect(checkClock({ headers: { date: 'soon' } }, now).status).toBe('skip');
   });

@@ -17,7 +17,7 @@ async function userOf(answer: Json, status = 200): Promise<User> {
 }
 
 describe('mgw models', () => {
-  it('prints a table with the protocol and the versions of each', async () => {
+  it('prints a table with the protocol and the versions of each model', async () => {
     const user = await userOf({ success: true, data: entries });
     const { stdout, stderr } = await user.run(['models']);
     expect(stderr).toBe('');
@@ -30,7 +30,7 @@ describe('mgw models', () => {
     ]);
   });
 
-  it('shows the prices that are set, and sorts by what a clip costs at most in the configured currency', async () => {
+  it('shows the configured prices, sorted by the maximum cost of a clip in the configured currency', async () => {
     const video = { supported_endpoint_types: ['openai-video'] };
     const data = ['vendor-h3', 'vendor-h3-mini', 'vendor-h3-base', 'text-1'].map((id) => ({
       id,
@@ -68,7 +68,7 @@ describe('mgw models', () => {
     expect(await user.run(['models', '--cost', 'five'])).toMatchObject({ code: 2 });
   });
 
-  it('takes those of a protocol, and says so if none is marked for it', async () => {
+  it('lists the models of one protocol, and says so if none is marked for it', async () => {
     const user = await userOf({ data: entries });
     const some = await user.run(['models', '--protocol', 'b', '--json']);
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);

@@ -97,11 +97,11 @@ describe.skipIf(!has('bash'))('in bash', () => {
     ['video c submit --prompt ', []],
   ])('%s', (line, offered) => expect(inBash(line)).toEqual(offered));
 
-  it('leaves what comes after -- to the shell', () => {
+  it('leaves words after -- to the shell', () => {
     expect(inBash('sandbox exec -- body')).toContain('body.json');
   });
 
-  it('runs nothing that a key holds', () => {
+  it('runs no code in a key', () => {
     expect(inBash("jobs show '@bo")).toEqual(['@boat-1']);
   });
 });
@@ -132,7 +132,7 @@ describe.skipIf(!has('fish'))('in fish', () => {
   ])('%s', (line, offered) => expect(inFish(line)).toEqual(offered));
 });
 
-it('says in the log which shells were tried', () => {
+it('the test log names the shells that were tested', () => {
   const missing = ['bash', 'zsh', 'fish'].filter((name) => !has(name));
   if (missing.length > 0)
     console.warn(`Completion was not tried in ${missing.join(', ')}: not on this machine.`);

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import { checkUnwritten } from '../../../src/cli/doctor/local.ts';
 import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
 
-it('lists events that wait for the database of a shared ledger', async () => {
+it('mgw doctor lists events that are waiting for the database of a shared ledger', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-unwritten-'));
   try {
     expect(checkUnwritten(folder)).toBeUndefined();

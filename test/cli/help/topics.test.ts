@@ -19,13 +19,13 @@ const bare = (page: string): string =>
     .replace(/[`*\\]/g, '');
 
 describe.each(topics)('mgw help $name', ({ name, page }) => {
-  it('prints its page of the documentation, word for word', async () => {
+  it('prints its documentation page, word for word', async () => {
     const { code, stdout } = await runHere(['help', name], {});
     expect(code).toBe(0);
     expect(wordsOf(stdout.replaceAll('\\\n', '')).sort()).toEqual(wordsOf(bare(pageOf(page))).sort());
   });
 
-  it.each([40, 80, 200])('fits %i columns', (width) => {
+  it.each([40, 80, 200])('fits in %i columns', (width) => {
     const lines = renderMarkdown(pageOf(page), { width, paint: plain }).split('\n');
     expect(lines.filter((line) => line.length > width)).toEqual([]);
   });
@@ -34,12 +34,12 @@ describe.each(topics)('mgw help $name', ({ name, page }) => {
 const yaml = readdirSync('docs')
   .filter((file) => file.endsWith('.md'))
   .flatMap((file) => [...pageOf(file).matchAll(/^```yaml\n.*?^```$/gms)].map(([block]) => [file, block]));
-it.each(yaml)('prints YAML of %s that means the same if it is pasted', (_, block = '') => {
+it.each(yaml)('help in a terminal prints YAML of %s that keeps its meaning when pasted', (_, block = '') => {
   const printed = renderMarkdown(block, { width: 80, paint: plain });
   expect(parse(printed)).toEqual(parse(block.replace(/^```.*$/gm, '')));
 });
 
-it('prints a file that a topic links to, and a page by its name', async () => {
+it('mgw help prints a file that a topic links to, and a page by its name', async () => {
   const files = topics.flatMap(({ page }) =>
     Array.from(pageOf(page).matchAll(/\]\(([^():#.][^():#]*)[^()]*\)/g), ([, file = '']) => file),
   );
@@ -57,19 +57,19 @@ it('prints a file that a topic links to, and a page by its name', async () => {
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
 });
 
-it('prints the topics of the design', () => {
+it('mgw help lists the topics of the design', () => {
   const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });
 
-it('has every exit code on its page, in numbers where --json asks for them', async () => {
+it('the page of exit codes covers every code, as numbers where --json expects numbers', async () => {
   const { json } = await runHere(['help', 'exit-codes', '--json'], {});
   const codes = json['exit_codes'] as { code: number; name: string; charged: string }[];
   expect(Object.fromEntries(codes.map(({ code, name }) => [name, code]))).toEqual(exitCodes);
   expect(codes[7]).toMatchObject({ name: 'unknown', charged: 'maybe' });
 });
 
-it('prints the whole command tree as data, and the part of one command', async () => {
+it('mgw help prints the whole command tree as data, and the part for one command', async () => {
   const { json } = await runHere(['help', '--json'], {});
   expect(json).toMatchObject({ ok: true, command: { name: 'mgw' } });
   expect(json['exit_codes']).toHaveLength(Object.keys(exitCodes).length);
@@ -90,7 +90,7 @@ it('prints the whole command tree as data, and the part of one command', async (
   expect(same.json).toEqual(part.json);
 });
 
-it('prefers a command to a topic of the same name if more words follow', async () => {
+it('mgw help prefers a command to a topic of the same name if more words follow', async () => {
   expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
 });
 
@@ -98,11 +98,11 @@ it.each([
   [['vidoe'], 'video'],
   [['resumming'], 'resuming'],
   [['jobs', 'shwo'], 'show'],
-])('mgw help %j: did you mean %s?', async (words, meant) => {
+])('mgw help %j suggests %s', async (words, meant) => {
   expect((await runHere(['help', ...words], {})).stderr).toContain(`Did you mean ${meant}?`);
 });
 
-it('writes a man page of every command and flag', async () => {
+it('the build writes a man page with every command and flag', async () => {
   const { stdout } = await runHere(['__man'], {});
   expect(stdout).toMatch(/^\.TH MGW 1 /);
   expect(stdout).toContain('.SS mgw video c submit [prompt]');

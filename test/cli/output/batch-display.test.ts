@@ -8,7 +8,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('logs each minute how far the run is, and nothing after its end', async () => {
+it('a batch display without a terminal logs the progress each minute, and nothing after the run ends', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   const lines: string[] = [];
   const stderr = new Writable({

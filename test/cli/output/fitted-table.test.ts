@@ -18,8 +18,8 @@ const rows: Row[] = [
   { id: 'job_2', note: '日本の海に浮かぶ紙の船' },
 ];
 
-describe('a table that is made to fit', () => {
-  it('shows everything if there is no width', () => {
+describe('a fitted table', () => {
+  it('shows everything if no width is given', () => {
     expect(fittedTable(columns, rows, undefined).split('\n')).toEqual([
       'id     note                    path',
       'job_1  a paper boat at sea     /clips/boat.mp4',
@@ -27,20 +27,20 @@ describe('a table that is made to fit', () => {
     ]);
   });
 
-  it.each([20, 25, 30, 40, 47])('has no line of more than %i columns', (width) => {
+  it.each([20, 25, 30, 40, 47])('has no line wider than %i columns', (width) => {
     const lines = fittedTable(columns, rows, width).split('\n');
     expect(Math.max(...lines.map((line) => stringWidth(line)))).toBeLessThanOrEqual(width);
     expect(lines[1]).toMatch(/^job_1 {2}a pap/);
   });
 
-  it('omits a column only if shortening is not enough, an empty one first', () => {
+  it('omits a column only if shortening is not enough, starting with empty columns', () => {
     const without = [{ id: 'job_1', path: '/clips/boat.mp4' }];
     expect(fittedTable(columns, rows, 21).split('\n')[0]).toBe('id     note    path');
     expect(fittedTable(columns, rows, 20).split('\n')[0]).toBe('id     note');
     expect(fittedTable(columns, without, 18).split('\n')[1]).toBe('job_1  /clips/boa…');
   });
 
-  it('cuts the widest first', () => {
+  it('shortens the widest columns first', () => {
     expect(fittedTable(columns, rows, 42).split('\n')[1]).toBe('job_1  a paper boat at s…  /clips/boat.mp4');
   });
 });

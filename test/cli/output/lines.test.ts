@@ -30,8 +30,8 @@ function linesSince(act: () => void): string[] {
   return written.split('\n').slice(0, -1);
 }
 
-describe('without a terminal', () => {
-  it('says a line for each change of state, and none for a percentage', () => {
+describe('progress without a terminal', () => {
+  it('prints a line for each state change, but not for a percentage', () => {
     const shown = progress();
     const seen = linesSince(() => {
       shown.waiting({ id: 'job_1', state: 'queued' });
@@ -42,7 +42,7 @@ describe('without a terminal', () => {
     expect(seen).toEqual(['job_1 queued', 'job_1 running (IN_PROGRESS)', 'job_2 queued']);
   });
 
-  it('beats once a minute if nothing changes, with the time and what is usual', () => {
+  it('prints a heartbeat once a minute if nothing changes, with the elapsed and the usual time', () => {
     const shown = progress();
     shown.waiting({ id: 'job_1', state: 'running', percent: 10, expectedAt: 150_000 });
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -59,7 +59,7 @@ describe('without a terminal', () => {
     ]);
   });
 
-  it('says a download once, and beats while it goes on', () => {
+  it('announces a download once, and prints heartbeats while it continues', () => {
     const shown = progress();
     const first = linesSince(() => {
       shown.downloading({ bytes: 0, total: 4_000_000 });
@@ -75,7 +75,7 @@ describe('without a terminal', () => {
   it.each([
     ['the wait is over', (shown: Progress) => shown.ended('job_1')],
     ['it is stopped', (shown: Progress) => shown.stop()],
-  ])('is silent once %s', (_, end) => {
+  ])('is silent after %s', (_, end) => {
     const shown = progress();
     shown.waiting({ id: 'job_1', state: 'queued' });
     end(shown);
@@ -83,7 +83,7 @@ describe('without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('shows a call only if it takes a minute, and nothing while a spinner is drawn', () => {
+  it('shows a request only if it takes a minute, and nothing while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);
@@ -96,7 +96,7 @@ describe('without a terminal', () => {
     expect(linesSince(() => vi.advanceTimersByTime(600_000))).toEqual([]);
   });
 
-  it('says a line for each tenth of many things', () => {
+  it('prints a line for each tenth of many items', () => {
     const shown = progress();
     const seen = linesSince(() => {
       for (let done = 1; done <= 100; done += 1)
@@ -106,7 +106,7 @@ describe('without a terminal', () => {
     expect(seen[0]).toBe('speaking 10 of 100 pieces');
   });
 
-  it('passes no control code of the gateway', () => {
+  it('passes through no control code of the gateway', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
     shown.waiting({ id: 'job_1', state: 'running', native: '\u001b]0;x\u0007' });
@@ -114,7 +114,7 @@ describe('without a terminal', () => {
     expect(written.split('\n')).toHaveLength(3);
   });
 
-  it('says nothing at all if it must be quiet', () => {
+  it('prints nothing in quiet mode', () => {
     const shown = progress({ quiet: true, terminal: { isTTY: true, columns: 80 } });
     shown.note('a');
     shown.waiting({ id: 'job_1', state: 'queued' });
@@ -128,7 +128,7 @@ it.each<[string, Partial<ProgressOptions> & { terminal?: object }]>([
   ['has no columns', { terminal: { isTTY: true, columns: 0 } }],
   ['is dumb', { terminal: { isTTY: true, columns: 80 }, env: { TERM: 'dumb' } }],
   ['is the log of a CI run', { terminal: { isTTY: true, columns: 80 }, env: { CI: 'true' } }],
-])('a terminal that %s gets plain lines', (_, options) => {
+])('progress is plain lines on a terminal that %s', (_, options) => {
   progress(options).waiting({ id: 'job_1', state: 'queued' });
   expect(written).toBe('job_1 queued\n');
 });

@@ -9,7 +9,7 @@ function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): 
   return withHint(new MgwError(code, 'no', details), { argv: [], help, job: about }).next?.join(' ');
 }
 
-describe('the command to type after an error that names none', () => {
+describe('the next command of an error that suggests none', () => {
   it.each<[ErrorCode, string]>([
     ['usage', 'mgw video c submit --help'],
     ['output_exists', 'mgw video c submit --help'],
@@ -22,7 +22,7 @@ describe('the command to type after an error that names none', () => {
     expect(next(code)).toBe(command);
   });
 
-  it('of a job that was refused: what is recorded of it; of one that was paid for: its result', () => {
+  it('shows the record of a refused job, and the result of a paid job', () => {
     expect(next('content_policy', {}, job)).toBe('mgw jobs show job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' }, job)).toBe('mgw video c fetch job_1');
     expect(next('local_io', { charged: 'yes', retry: 'resume' })).toBeUndefined();
@@ -36,7 +36,7 @@ describe('the command to type after an error that names none', () => {
     expect(error.next).toBeUndefined();
   });
 
-  it('is unchanged if the error names a command', () => {
+  it('is unchanged if the error names a comma', () => {
     expect(next('auth', { next: ['mgw', 'auth', 'login'] })).toBe('mgw auth login');
   });
 
@@ -71,7 +71,7 @@ describe('the command to type after an error that names none', () => {
       'submit --budget 5',
       'spend',
     ],
-  ])('after %s is what was typed, with the flag corrected: %j %s', (code, details, typed, corrected) => {
+  ])('after %s is the typed command with the flag corrected: %j %s', (code, details, typed, corrected) => {
     const error = withHint(new MgwError(code, 'no', details), { argv: typed.split(' '), help });
     expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
   });

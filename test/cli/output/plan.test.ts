@@ -3,14 +3,14 @@ import type { PlannedRow } from '../../../src/batch/planned-row.ts';
 import type { Plan } from '../../../src/batch/plan.ts';
 import { nextOf, refusal } from '../../../src/cli/output/plan.ts';
 
-it('names the command that resolves a row in doubt, with the flags that choose the ledger', () => {
+it('a plan names the command that resolves a row in doubt, with the flags that choose the ledger', () => {
   const row = { id: 'a', state: 'unknown', take: { number: 1, key: 'clips/a', job: { id: 'job_1' } } };
   const doubtful = row as PlannedRow;
   expect(nextOf(doubtful, { sandbox: true })?.join(' ')).toBe('mgw --sandbox jobs resolve job_1');
   expect(nextOf({ ...doubtful, state: 'running' }, {})).toBeUndefined();
 });
 
-it('suggests the command again without columns that are no fields, if nothing else is wrong', () => {
+it('a plan suggests the same command without unknown columns if there is no other error', () => {
   const problems = ['Owner', 'Shot Type'].map((column) => ({ line: 1, column, message: 'm' }));
   const plan = { bad: 2, rows: 2, problems } as unknown as Plan;
   const command = ['batch', 'run', 'a.csv', '-o', 'x/'];

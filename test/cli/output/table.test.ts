@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { table } from '../../../src/cli/output/table.ts';
 
-it('a table pads its columns, and shows control characters rather than sending them', () => {
+it('a table pads its columns, and shows control characters instead of sending them', () => {
   expect(
     table(
       ['id', 'n'],
@@ -19,7 +19,7 @@ it('a table pads its columns, and shows control characters rather than sending t
   ]);
 });
 
-it('a table takes more rows than a call takes arguments', () => {
+it('a table can have more rows than a call has arguments', () => {
   const rows = Array.from({ length: 150_000 }, (_, index) => [`m${index}`]);
   expect(table(['id'], rows).split('\n')).toHaveLength(150_001);
 });
@@ -29,7 +29,7 @@ const rows = [
   ['key', '-', 'default'],
 ];
 
-it('a table fits its width: the widest columns give way, and what is in them goes on in the next line', () => {
+it('a table fits its width: the widest columns are narrowed and their text is wrapped', () => {
   expect(table(['what', 'value', 'from'], rows, 31).split('\n')).toEqual([
     'what   value        from',
     'state  /a/path/tha  the folder',
@@ -39,7 +39,7 @@ it('a table fits its width: the widest columns give way, and what is in them goe
   ]);
 });
 
-it('a table that would break a word becomes records, each line of them at most as wide', () => {
+it('a table that would break a word is printed as records, within the width', () => {
   expect(table(['what', 'value', 'from'], rows, 20).split('\n')).toEqual([
     'state',
     '  value',

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { wrapped, cutToWidth, widthOf } from '../../../src/cli/help/wrap.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
-it('only a terminal that has columns has a width', () => {
+it('only a terminal with columns has a width', () => {
   expect(columnsOf({ isTTY: true, columns: 80 })).toBe(80);
   expect([{ isTTY: true, columns: 0 }, { columns: 80 }].map(columnsOf)).toEqual([undefined, undefined]);
 });
@@ -25,7 +25,7 @@ it.each([
   expect(wrapped(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
-it('knows the width of Latin text by itself as string-width does', () => {
+it('mgw measures Latin text by itself with the same result as string-width', () => {
   const own = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code));
   expect(own.filter((text) => widthOf(text) !== stringWidth(text))).toEqual([]);
 });

@@ -32,7 +32,7 @@ function outputs(): Record<string, string> {
   return Object.fromEntries(found.map(([, name = '', , value = '']) => [name, value]));
 }
 
-describe('a workflow gets', () => {
+describe('a workflow receives', () => {
   it('the job, its state, its files and the exit code', async () => {
     await tell({ json: { job, files: [file] } });
     expect(outputs()).toEqual({
@@ -45,7 +45,7 @@ describe('a workflow gets', () => {
     });
   });
 
-  it('several jobs and files, a line each, and no output that a name makes up', async () => {
+  it('one line for each of several jobs and files, and no output that a file name injects', async () => {
     const path = '/clips/x\njob<<EOF\nevil\nEOF\nfile=evil';
     await tell({
       json: { jobs: [job, { id: 'job_2', state: 'failed' }], files: [file, { ...file, path }] },
@@ -55,7 +55,7 @@ describe('a workflow gets', () => {
     expect(outputs()['files']).toContain('evil');
   });
 
-  it('in the summary, as a table whose cells are only text, without the key', async () => {
+  it('a summary table whose cells are plain text, without the key', async () => {
     const error = new MgwError(
       'task_failed',
       'It said\n| sk_secret <img> https://b.example/a?X-Amz-Credential=AKIA_1%2F&X-Amz-Signature=ab_cd',
@@ -79,7 +79,7 @@ describe('a workflow gets', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
-  it('in the summary a command that ends neither its code span nor its line', async () => {
+  it('a summary in which a command cannot end its code span or its line', async () => {
     const next = ['mgw', 'a `b` ``` [c](d)\n\n# e'];
     await tell({ json: { job }, error: new MgwError('task_failed', '~~~', { next }) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').trim().split('\n').at(-1)).toBe(
@@ -87,12 +87,12 @@ describe('a workflow gets', () => {
     );
   });
 
-  it('in the summary no part of a key that the end of a cell would cut', async () => {
+  it('a summary without any part of a key that the end of a cell would cut', async () => {
     await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });
 
-  it('nothing if it asks for nothing, and a note if its file cannot be written', async () => {
+  it('nothing if it requests nothing, and a note if its file cannot be written', async () => {
     env = {};
     await tell({ json: { job } });
     env = { GITHUB_OUTPUT: join(folder, 'no', 'file') };
@@ -124,7 +124,7 @@ describe('on the stderr of a workflow', () => {
       [Buffer.from('\u{85}::a\n\u{2003}::b\u{ff}').toString('latin1')],
       Buffer.from('\u{85}: :a\n\u{2003}: :b\u{ff}').toString('latin1'),
     ],
-  ])('no text of others is a command, in whatever pieces it comes: %j', (pieces, shown) => {
+  ])('foreign text is never a command, however it is split: %j', (pieces, shown) => {
     expect(pieces.map(commandFilter()).join('')).toBe(shown);
   });
 });
@@ -140,7 +140,7 @@ describe('a notification', () => {
     expect(notification('a; b', { stderr: tty, env: variables })).toBe(written);
   });
 
-  it('contains no foreign control code, and is for terminals only', () => {
+  it('contains no foreign control code, and is sent to terminals only', () => {
     const foot = { TERM: 'foot' };
     expect(
       notification('a\u0007\u001b]0;x', { stderr: tty, env: foot })?.match(/[\u0007\u001b]/g),
@@ -155,11 +155,11 @@ describe('a file is shown', () => {
     ['linux', 'xdg-open'],
     ['darwin', 'open'],
     ['win32', 'explorer.exe'],
-  ] as const)('on %s by %s, the path being one argument', (platform, program) => {
+  ] as const)('on %s by %s, with the path as one argument', (platform, program) => {
     expect(openerOf('/a b/$(x);.mp4', platform)).toEqual([program, ['/a b/$(x);.mp4']]);
   });
 
-  it('says why it cannot be', async () => {
+  it('or the reason is printed if it cannot be', async () => {
     await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
     await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
       'ended with 3',
