@@ -14,7 +14,7 @@ describe('systemClock', () => {
     await systemClock.sleep(-5);
   });
 
-  it('does not treat a time beyond the longest timer as zero', async () => {
+  it('does not treat a delay beyond the longest timer as zero', async () => {
     const warned = vi.fn();
     process.on('warning', warned);
     const stop = new AbortController();
@@ -39,7 +39,7 @@ describe('systemClock', () => {
   });
 });
 
-it('a deadline passes when its time has gone by, whatever the time of day is set to', () => {
+it('a deadline expires after its duration, whatever the time of day is set to', () => {
   const stepped = vi.spyOn(Date, 'now').mockReturnValue(0);
   const passing = vi.spyOn(process, 'hrtime').mockReturnValue([1, 0]);
   const deadline = deadlineIn(30, systemClock);
@@ -94,7 +94,7 @@ describe('parseDuration', () => {
     },
   );
 
-  it('never throws anything else, and gives whole ms in range', () => {
+  it('throws only its own error, and returns whole ms in range', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[\d.dhms -]{0,12}$/), (text) => {
         let ms: number;
@@ -122,7 +122,7 @@ describe('formatDuration', () => {
     expect(formatDuration(ms)).toBe(text);
   });
 
-  it('is read back as it was', () => {
+  it('writes text that is read back as the same duration', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 365 * 86_400_000 }), (ms) => {
         expect(parseDuration(formatDuration(ms))).toBe(ms);

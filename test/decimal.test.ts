@@ -8,7 +8,7 @@ const amount = fc
 const value = amount.map(parseDecimal);
 
 describe('an amount', () => {
-  it('comes out in the digits that went in, but for zeros at the end', () => {
+  it('is printed with the digits it was given, except for trailing zeros', () => {
     fc.assert(
       fc.property(amount, (text) => {
         const plain = text.includes('.') ? text.replace(/\.?0+$/, '') : text;
@@ -30,7 +30,7 @@ describe('an amount', () => {
     'NaN',
     '1'.repeat(61),
     `0.${'1'.repeat(61)}`,
-  ])('is not %j', (text) => {
+  ])('cannot be %j', (text) => {
     expect(() => parseDecimal(text)).toThrow('plain digits');
   });
 
@@ -40,7 +40,7 @@ describe('an amount', () => {
     expect(formatDecimal(shifted(parseDecimal('2.5'), 4))).toBe('0.00025');
   });
 
-  it('keeps the rules of arithmetic', () => {
+  it('follows the rules of arithmetic', () => {
     fc.assert(
       fc.property(value, value, value, (one, two, three) => {
         const text = formatDecimal;

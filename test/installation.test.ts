@@ -42,17 +42,17 @@ describe('a runtime that is installed here', () => {
 });
 
 describe('the package', () => {
-  it('is of npm unless an executable carries it', () => expect(installedForm()).toBe('npm'));
+  it('is the npm package unless an executable contains it', () => expect(installedForm()).toBe('npm'));
 
   it('has its documentation', async () => expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
-  it('starts itself by the words of its own command', () => {
+  it('can start itself with the words of its own command line', () => {
     const [file = '', ...words] = ownCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);
   });
 
-  it('names the file that runs in full, although without /proc Node knows only the word that started it', () => {
+  it('finds the file that is running, although without /proc Node knows only the word that started it', () => {
     const { execPath } = process;
     onTestFinished(() => {
       process.execPath = execPath;

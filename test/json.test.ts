@@ -52,7 +52,7 @@ describe('parseJson', () => {
     expect(at(parseJson(`{"a":"${long}","id":12345678901234567890}`), 'id')).toBe('12345678901234567890');
   });
 
-  it('reads what is nested too deep as null, and all next to it', () => {
+  it('reads values that are nested too deeply as null, and all values next to them', () => {
     const deep = (levels: number): string => `${'['.repeat(levels)}7${']'.repeat(levels)}`;
     expect(canonicalJson(parseJson(deep(maxLevels)))).toBe(deep(maxLevels));
     expect(canonicalJson(parseJson(deep(maxLevels + 1)))).toBe(deep(maxLevels).replace('7', 'null'));
@@ -61,7 +61,7 @@ describe('parseJson', () => {
     expect(JSON.stringify(parseJson(text)).length).toBeLessThan(1000);
   });
 
-  it('differs from JSON.parse in long integers alone', () => {
+  it('differs from JSON.parse in long integers only', () => {
     const exact = (_: string, value: unknown): unknown =>
       Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) < 1e21
         ? String(value)
@@ -121,7 +121,7 @@ describe('parseCutJson', () => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 
-  it('is a part of the whole at every cut', () => {
+  it('returns a part of the whole at every cut', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), fc.nat(), (value, where) => {
         const text = JSON.stringify(value);
@@ -131,7 +131,7 @@ describe('parseCutJson', () => {
     );
   });
 
-  it('reads the head of long texts, whatever they end with', () => {
+  it('reads the start of long texts, whatever they end with', () => {
     const long = '\\n'.repeat(4_000_000);
     expect(at(parseCutJson(`{"id":"x","a":"${long}`), 'id')).toBe('x');
     expect(at(parseCutJson(`{"id":"x","a":"${long}","b":[${'[],'.repeat(100_000)}`), 'id')).toBe('x');
@@ -154,7 +154,7 @@ function expectPart(part: Json, whole: Json): void {
   }
 }
 
-describe('at, textAt, idAt', () => {
+describe('at, textAt and idAt', () => {
   const value = parseJson('{"a":[{"b":"x","n":5,"f":1.5,"e":"","o":{}}],"__proto__":{"b":"evil"},"z":null}');
   it.each([
     ['a.0.b', 'x', 'x', 'x'],
@@ -173,7 +173,7 @@ describe('at, textAt, idAt', () => {
     expect([at(value, path), textAt(value, path), idAt(value, path)]).toEqual([found, text, id]);
   });
 
-  it('reach own members only', () => {
+  it('read own members only', () => {
     expect(at(value, '__proto__.b')).toBe('evil');
     expect(at({}, '__proto__')).toBeUndefined();
     expect(at(undefined, 'a')).toBeUndefined();
@@ -203,7 +203,7 @@ describe('canonicalJson', () => {
     expect(canonicalJson(value)).toBe(text);
   });
 
-  it('is one text for equal values, and reads back', () => {
+  it('gives the same text for equal values, and can be parsed', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 3 })), (value) => {
         const shuffled = Object.fromEntries(Object.entries(value).reverse()) as Json;
@@ -221,7 +221,7 @@ describe('parseBodyJson', () => {
     ['{"a":"\\"1","b":{"c":[1,9007199254740992]}}', '9007199254740992'],
     ['[1e999]', '1e999'],
     ['[-1.5E400]', '-1.5E400'],
-  ])('refuses %s, which would be sent as something else', (text, number) => {
+  ])('refuses %s, which would be sent as another value', (text, number) => {
     expect(() => parseBodyJson(text)).toThrow(RangeError);
     expect(() => parseBodyJson(text)).toThrow(number);
   });
@@ -234,13 +234,13 @@ describe('parseBodyJson', () => {
     expect(parseBodyJson(text)).toEqual(JSON.parse(text));
   });
 
-  it('refuses what is nested too deep', () => {
+  it('refuses values that are nested too deeply', () => {
     expect(() => parseBodyJson(`${'['.repeat(maxLevels + 1)}${']'.repeat(maxLevels + 1)}`)).toThrow(
       /^it is nested deeper than 200 levels$/,
     );
   });
 
-  it('leaves text that is not JSON to its parser', () => {
+  it('leaves invalid JSON to its parser', () => {
     expect(() => parseBodyJson('{"a":1e999')).toThrow(SyntaxError);
   });
 });

@@ -76,7 +76,7 @@ function mgw(
 }
 
 describe('the tarball', () => {
-  it('holds the program, its documents and licences, and nothing else', () => {
+  it('contains the program, its documents and licences, and nothing else', () => {
     const expected = [
       /^package\.json$/,
       /^README\.md$/,
@@ -101,13 +101,13 @@ describe('the tarball', () => {
     expect(packed).not.toContain('dist/left-from-another-build.cjs');
   });
 
-  it('needs no other package, and npm has nothing to warn of', () => {
+  it('needs no other package, and causes no warning of npm', () => {
     expect(install).toBe('');
     expect(manifest.dependencies).toBeUndefined();
     expect(existsSync(join(home, 'node_modules', 'commander'))).toBe(false);
   });
 
-  it('passes on the licence of every package that is bundled', () => {
+  it('includes the licence of every bundled package', () => {
     const text = readFileSync(join(home, 'node_modules/mgw/dist/THIRD-PARTY-LICENSES.txt'), 'utf8');
     for (const name of ['commander', 'conf', 'ora', 'zod', 'tldts', 'undici'])
       expect(text).toMatch(new RegExp(`^${name} \\d+\\.\\d+\\.\\d+ \\((MIT|ISC|BSD-3-Clause)\\)$`, 'm'));
@@ -115,8 +115,8 @@ describe('the tarball', () => {
   });
 });
 
-describe('installed from it, mgw', () => {
-  it('tells its version', () => {
+describe('mgw installed from the tarball', () => {
+  it('prints its version', () => {
     const shim = spawnSync(join(home, 'node_modules', '.bin', 'mgw'), ['--version'], { encoding: 'utf8' });
     expect(shim.stdout).toBe(`${manifest.version}\n`);
   });
@@ -139,7 +139,7 @@ describe('installed from it, mgw', () => {
   });
 });
 
-describe('as a library', () => {
+describe('the package as a library', () => {
   const program = `
     const { job } = await client.submit({
       protocol: 'c',
@@ -209,7 +209,7 @@ describe('as a library', () => {
     return ran.stdout + ran.stderr;
   }
 
-  it('is typed for Node, and every example of its page compiles', () => {
+  it('has types for Node, and every example of its page compiles', () => {
     const files = ['esm.mts', 'typed.cts', ...examples.map(([name]) => name)];
     expect(compile({ module: 'nodenext', outDir: 'built' }, files)).toBe('');
   }, 120_000);
@@ -232,14 +232,14 @@ describe('as a library', () => {
   );
 
   it.each([...examples.map(([name]) => `built/${name.replace('.mts', '.mjs')}`), 'example.cjs'])(
-    'runs as its page shows it: %s',
+    'works as its page shows: %s',
     async (file) => {
       expect(await run(file)).toMatch(/\S/);
     },
   );
 });
 
-describe('a local command loads no network stack:', () => {
+describe('loading the network stack', () => {
   const network = ['http', 'https', 'tls', 'http2', 'dns', '_http_client', 'internal/deps/undici/undici'];
 
   // All of Node's own modules that are loaded when the process ends.
@@ -262,13 +262,13 @@ describe('a local command loads no network stack:', () => {
     ['config', 'list'],
     ['completion', 'bash'],
     ['sandbox', 'bill'],
-  ])('mgw %s %s %s', (...args) => {
+  ])('is not needed for mgw %s %s %s', (...args) => {
     const modules = loaded(args);
     expect(modules).toContain('fs');
     expect(network.filter((name) => modules.includes(name))).toEqual([]);
   });
 
-  it('which a command that asks the gateway does load', () => {
+  it('is needed for a command that calls the gateway', () => {
     expect(loaded(['--sandbox', 'models'])).toContain('_http_client');
   });
 });

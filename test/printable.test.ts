@@ -27,7 +27,7 @@ function dangerous(text: string): number[] {
 }
 
 describe('printable', () => {
-  it('is bounded also if its caller names no limit', () => {
+  it('limits the length even if its caller names no limit', () => {
     expect([printable('x'.repeat(10_000)).length, printableLine('x'.repeat(10_000)).length]).toEqual([
       2000, 2000,
     ]);
@@ -47,7 +47,7 @@ describe('printable', () => {
     expect(printable(text)).toBe(shown);
   });
 
-  it('lets no control character through and keeps to the limit', () => {
+  it('removes every control character and respects the limit', () => {
     fc.assert(
       fc.property(anyText, fc.integer({ min: 0, max: 60 }), (text, limit) => {
         const shown = printable(text, limit);
@@ -71,14 +71,14 @@ describe('printable', () => {
     );
   });
 
-  it('marks a cut and never ends in half a character', () => {
+  it('marks a cut and never splits a character', () => {
     expect(printable('abcdef', 4)).toBe('abc…');
     expect(printable('ab😀cdef', 4)).toBe('ab…');
     expect(printable('ab\x1bcdef', 6)).toBe('ab…');
     expect(printable('abc', 3)).toBe('abc');
   });
 
-  it('costs by the limit, not by the length', () => {
+  it('takes time by the limit, not by the length', () => {
     const shown = printable('\x1b'.repeat(20_000_000), 100);
     expect(shown.length).toBeLessThanOrEqual(100);
     expect(shown.endsWith('…')).toBe(true);
@@ -86,11 +86,11 @@ describe('printable', () => {
 });
 
 describe('printableLine', () => {
-  it('is one line', () => {
+  it('returns one line', () => {
     expect(printableLine('  one\r\n\ttwo\u2028three\u0085four\n')).toBe('one two three four');
   });
 
-  it('lets no control character and no line break through, and keeps to the limit', () => {
+  it('removes every control character and line break, and respects the limit', () => {
     fc.assert(
       fc.property(anyText, fc.integer({ min: 0, max: 60 }), (text, limit) => {
         const shown = printableLine(text, limit);

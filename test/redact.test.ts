@@ -66,7 +66,7 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides a key each of whose characters is escaped in its own way, one way inside another', () => {
+  it('hides a key whose characters are each escaped differently, even in nested escapes', () => {
     const ways = ['JSON in escapes', 'HTML in numbers', 'percent-encoded in full', 'plain'] as const;
     const letters = fc.constantFrom(...Array.from('abcXYZ0189+/=_.:-'));
     const character = fc.tuple(letters, fc.array(fc.constantFrom(...ways), { maxLength: 3 }));
@@ -100,18 +100,18 @@ describe('secretRedactor', () => {
     );
   });
 
-  it('hides a key without its sk-, in every spelling', () => {
+  it('hides a key without its sk- prefix, in every spelling', () => {
     const bare = key.slice(3);
     for (const spell of Object.values(spellings))
       expect(secretRedactor([key])(`x ${spell(bare)} y`)).toBe('x [redacted] y');
   });
 
-  it('hides every key of several, also if one begins another', () => {
+  it('hides each of several keys, even if one is the start of another', () => {
     const hide = secretRedactor(['sk-abcdefgh', 'sk-abcdefghijkl', '']);
     expect(hide('sk-abcdefghijkl sk-abcdefgh')).toBe('[redacted] [redacted]');
   });
 
-  it('leaves a text without the key as it is', () => {
+  it('leaves a text without the key unchanged', () => {
     const [hide, hideNothing] = [secretRedactor([key]), secretRedactor([])];
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (text) => {
@@ -129,13 +129,13 @@ describe('secretRedactor', () => {
     expect(hide('monkey1 key12 task-key1')).toBe('monkey1 key12 task-key1');
   });
 
-  it('takes no more time for a key of backslashes', () => {
+  it('takes no longer for a key of backslashes', () => {
     const secret = '\\'.repeat(40);
     expect(secretRedactor([secret])(secret)).toBe('[redacted]');
     expect(secretRedactor([`${secret}end`])('\\'.repeat(5000))).toBe('\\'.repeat(5000));
   });
 
-  it('takes the characters of a key literally', () => {
+  it('treats the characters of a key literally', () => {
     const hide = secretRedactor(['.*+?^${}()|[]\\-']);
     expect(hide('anything else')).toBe('anything else');
     expect(hide('<.*+?^${}()|[]\\->')).toBe('<[redacted]>');
@@ -169,7 +169,7 @@ describe('redactor', () => {
     expect(hide(hide(text))).toBe(shown);
   });
 
-  it('takes time by the length of a hostile text, not by its square', () => {
+  it('takes linear time on hostile text, not quadratic', () => {
     for (const part of ['a.', '&a', '?sig', 'a://', 'authorization ', 'sk-a*'])
       expect(hide(part.repeat(500_000)).length).toBeGreaterThan(0);
   });
@@ -180,12 +180,12 @@ describe('redactor', () => {
 });
 
 describe('redactHeaders', () => {
-  it('shows what only counts tokens', () => {
+  it('shows a header that only counts tokens', () => {
     const headers = { 'x-control-require-usage-tokens-return': '*', 'x-token': 'secret' };
     expect(redactHeaders(headers)).toEqual({ ...headers, 'x-token': '[redacted]' });
   });
 
-  it('hides what authenticates and shows the rest', () => {
+  it('hides headers with credentials and shows the others', () => {
     const headers = {
       Authorization: 'Bearer sk-1',
       'X-Api-Key': 'sk-1',

@@ -34,7 +34,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
-describe('of the build a command loads', () => {
+describe('mgw loads from its build', () => {
   // By the names of the files, without their hashes.
   function loadedBy(words: string[], exitCode = 0): string[] {
     const list = join(home, 'list');
@@ -57,30 +57,30 @@ describe('of the build a command loads', () => {
 
   it('nothing for the version', () => expect(loadedBy(['--version'])).toEqual([]));
 
-  it('no command for the help of all', () => {
+  it('no command for the complete help', () => {
     expect(loadedBy(['--help'])).toEqual(['mgw', 'rolldown-runtime']);
   });
 
-  it('one command for the help of one, and the names of its siblings', () => {
+  it('one command for its help, and the names of its siblings', () => {
     expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
   });
 
   // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and what carries jobs out.
   const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
 
-  it('the ledger for the list of jobs, and no network, no schema and no protocol', () => {
+  it('the ledger for the list of jobs, but no network, schema or protocol', () => {
     const loaded = loadedBy(['jobs', 'ls']);
     expect(loaded).toContain('ledger');
     expect(heavy.filter((name) => loaded.includes(name))).toEqual([]);
     expect(loaded.length).toBeLessThanOrEqual(10);
   });
 
-  it('the client for the list of models, and no schema, no settings writer and no protocol', () => {
+  it('the client for the list of models, but no schema, settings writer or protocol', () => {
     const loaded = loadedBy(['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'], 6);
     expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
   });
 
-  it('what was compiled before, for a command that asks the gateway too', () => {
+  it('compiled code for a command that calls the gateway too', () => {
     const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
     const compiled = join(home, '.cache', 'mgw', 'compiled');
     const kept = (): string[] =>
@@ -95,7 +95,7 @@ describe('of the build a command loads', () => {
   });
 });
 
-describe('what was compiled', () => {
+describe('the compile cache', () => {
   let dist: string;
   let cache: string;
   beforeEach(() => {
@@ -117,7 +117,7 @@ describe('what was compiled', () => {
   const kept = (): string[] =>
     readdirSync(cache).map((name) => `${name} ${statSync(join(cache, name)).mtimeMs}`);
 
-  it('is kept, and used by the next start', () => {
+  it('is written, and used by the next start', () => {
     expect(run()).toBe(42);
     const first = kept();
     expect(first).toHaveLength(2);
@@ -135,7 +135,7 @@ describe('what was compiled', () => {
     ['torn', (bytes: Buffer) => bytes.subarray(0, 100)],
     ['empty', (bytes: Buffer) => bytes.subarray(0, 0)],
     ['changed', (bytes: Buffer) => bytes.fill(7, 60, 80)],
-  ])('is made again if it is %s', (_, spoil) => {
+  ])('is created again if it is %s', (_, spoil) => {
     run();
     const paths = readdirSync(cache).map((name) => join(cache, name));
     const spoiled = paths.map((path) => spoil(readFileSync(path)));
@@ -145,7 +145,7 @@ describe('what was compiled', () => {
     expect(run()).toBe(42);
   });
 
-  it('is carried by an executable, the same byte for byte, and then not kept', () => {
+  it('is contained in an executable, byte for byte, and then not written', () => {
     const script =
       'const [load, ...folders] = process.argv.slice(1); for (const folder of folders) for (const name of ["main", "part"]) require(load).compile(`dist/${name}.cjs`, folder);';
     const carried = ['compiled', 'again'].map((name) => join(home, name));
@@ -173,14 +173,14 @@ describe('what was compiled', () => {
     expect(kept()).toHaveLength(1);
   });
 
-  it('is not missed if it cannot be written', () => {
+  it('is not required if it cannot be written', () => {
     rmSync(cache, { recursive: true });
     expect(run()).toBe(42);
   });
 });
 
-describe('the folder of what was compiled', () => {
-  it('is of this user and this version alone', () => {
+describe('the folder of the compile cache', () => {
+  it('is for this user and this version only', () => {
     const folder = openCache('1.0.0', { HOME: home });
     expect(folder).toBe(join(home, '.cache', 'mgw', 'compiled', '1.0.0'));
     expect(statSync(folder ?? '').mode & 0o777).toBe(0o700);
@@ -195,7 +195,7 @@ describe('the folder of what was compiled', () => {
   });
 
   it.each(['', 'mgw', 'mgw/compiled', 'mgw/compiled/1.0.0'])(
-    'is not used if others may write to %j',
+    'is not used if other users can write to %j',
     (name) => {
       mkdirSync(join(home, 'mgw/compiled/1.0.0'), { recursive: true });
       chmodSync(join(home, name), 0o777);
@@ -203,7 +203,7 @@ describe('the folder of what was compiled', () => {
     },
   );
 
-  it('is not used if others may write to .cache, or exchange the home', () => {
+  it('is not used if other users can write to .cache, or replace the home folder', () => {
     const own = join(home, 'you');
     mkdirSync(join(own, '.cache'), { recursive: true });
     chmodSync(join(own, '.cache'), 0o777);
@@ -224,13 +224,13 @@ describe('the folder of what was compiled', () => {
     ['the home is no folder', { HOME: '/dev/null' }],
     ['the home is a relative path', { HOME: 'home' }],
     ['Node is told to keep none', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
-  ])('is not there where %s', (_, env) => {
+  ])('does not exist where %s', (_, env) => {
     expect(openCache('1.0.0', env)).toBeUndefined();
   });
 });
 
-describe('a module of Node’s that is loaded when it is used', () => {
-  it('gives its classes to the build: a budget is set and read', () => {
+describe('a lazily loaded Node module', () => {
+  it('provides its classes to the build: a budget is set and read', () => {
     const home = mkdtempSync(join(tmpdir(), 'mgw-built-'));
     const mgw = (...args: string[]): string =>
       spawnSync(process.execPath, [resolve('bin/mgw.js'), ...args], {

@@ -4,7 +4,7 @@ import { parseStateUrl, shownUrl, hasPassword } from '../src/state-url.ts';
 const secret = 'hunter2secret';
 
 describe('the address of a shared ledger', () => {
-  it('has parameters of mgw’s own, which the database is not given', () => {
+  it('has parameters for mgw, which are not passed to the database', () => {
     const url = parseStateUrl(
       'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
     );
@@ -57,7 +57,7 @@ describe('the address of a shared ledger', () => {
     ['postgres://db/jobs?ssl=0', /sslmode/],
     ['postgres://db/jobs?leas=5s', /parameter lease instead of leas$/],
     ['postgres://db/jobs?uselibpqcompat=true', /sslmode/],
-  ])('says what is allowed: %s', (text, why) => {
+  ])('is refused with a message: %s', (text, why) => {
     expect(() => parseStateUrl(text)).toThrow(why);
   });
 });

@@ -51,7 +51,7 @@ describe('parseBaseUrl', () => {
     expect(parseBaseUrl('http://10.0.0.1', true)).toBe('http://10.0.0.1');
   });
 
-  it('gives a URL without path of its own, query, fragment and credentials, or an Error', () => {
+  it('returns a URL without its own path, query, fragment or credentials, or throws an Error', () => {
     fc.assert(
       fc.property(
         fc.oneof(fc.webUrl({ withQueryParameters: true, withFragments: true }), fc.string()),

@@ -48,7 +48,7 @@ describe('checkKey', () => {
 });
 
 describe('keyOfFile', () => {
-  it('leaves one line break at the end out, and nothing else', () => {
+  it('removes one line break at the end, and nothing else', () => {
     expect(keyOfFile('sk-1\n')).toBe('sk-1');
     expect(keyOfFile('sk-1\r\n')).toBe('sk-1');
     expect(keyOfFile('sk-1')).toBe('sk-1');
@@ -84,7 +84,7 @@ describe('readKeyFile', () => {
     expect(refusal(file)).toContain('larger than 64 KiB');
   });
 
-  it('reads a pipe, such as the one of a process substitution', () => {
+  it('reads a pipe, such as one of a process substitution', () => {
     const pipe = path.join(folder, 'pipe');
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const writer = spawnSync('sh', ['-c', `printf 'sk-%s\\n' piped > "$0" & `, pipe], { stdio: 'ignore' });

@@ -3,12 +3,12 @@ import { configFolder, stateFolder, type Host } from '../../src/config/places.ts
 
 const host: Host = { home: '/home/ann', platform: 'linux', cwd: '/srv' };
 
-it('is in the home folder if nothing is said', () => {
+it('the folders are in the home folder by default', () => {
   expect(configFolder({}, host)).toEqual({ path: '/home/ann/.config/mgw' });
   expect(stateFolder({}, { ...host, platform: 'darwin' })).toEqual({ path: '/home/ann/.local/state/mgw' });
 });
 
-it('follows the XDG folders, and ignores relative ones', () => {
+it('the folders follow the XDG variables, and ignore relative values', () => {
   expect(configFolder({ XDG_CONFIG_HOME: '/x' }, host)).toEqual({
     path: '/x/mgw',
     variable: 'XDG_CONFIG_HOME',
@@ -17,7 +17,7 @@ it('follows the XDG folders, and ignores relative ones', () => {
   expect(stateFolder({ XDG_STATE_HOME: 'x' }, host).path).toBe('/home/ann/.local/state/mgw');
 });
 
-it('follows its own variables first, relative to the current folder', () => {
+it("the folders follow mgw's own variables first, relative to the current folder", () => {
   const env = {
     MGW_CONFIG_DIR: '/srv/conf/',
     MGW_STATE_DIR: '/s',
@@ -29,14 +29,14 @@ it('follows its own variables first, relative to the current folder', () => {
   expect(stateFolder({ MGW_STATE_DIR: '' }, host).variable).toBeUndefined();
 });
 
-it('says what to set if there is no home folder, and does without one if it is set', () => {
+it('the error says what to set if there is no home folder, unless all folders are set', () => {
   const nowhere = { ...host, home: '' };
   expect(() => stateFolder({ MGW_CONFIG_DIR: '/c' }, nowhere)).toThrow('Set HOME, or both MGW_STATE_DIR');
   expect(() => configFolder({}, nowhere)).toThrow('no home folder');
   expect(stateFolder({ MGW_STATE_DIR: '/s' }, nowhere).path).toBe('/s');
 });
 
-it('takes the folders of applications on Windows only', () => {
+it('the folders for applications are used on Windows only', () => {
   const env = { APPDATA: '/roaming', LOCALAPPDATA: '/local' };
   expect(configFolder(env, { ...host, platform: 'win32' }).path).toBe('/roaming/mgw');
   expect(stateFolder(env, { ...host, platform: 'win32' }).path).toBe('/local/mgw');
@@ -47,7 +47,7 @@ it.each([
   ['MGW_STATE_DIR', 'state', '/srv/state'],
   ['MGW_STATE_DIR', '~/state', '/srv/~/state'],
   ['MGW_CONFIG_DIR', '.', '/srv'],
-])('%s=%s is refused: it would be another folder in each folder', (name, value, meant) => {
+])('%s=%s is refused, because it would mean another folder in each current folder', (name, value, meant) => {
   const look = name === 'MGW_STATE_DIR' ? stateFolder : configFolder;
   expect(() => look({ [name]: value }, host)).toThrow(
     `${name} ${value}: must be an absolute path such as ${meant}.`,

@@ -45,13 +45,13 @@ async function refusal(): Promise<string> {
 }
 
 describe('readConfig', () => {
-  it('is empty if there is no file or no folder', async () => {
+  it('returns an empty config if there is no file or no folder', async () => {
     expect(await read()).toEqual({ profiles: {} });
     rmSync(folder, { recursive: true });
     expect(await read()).toEqual({ profiles: {} });
   });
 
-  it('reads every setting there is', async () => {
+  it('reads every setting', async () => {
     const config = {
       profile: 'work',
       profiles: {
@@ -100,7 +100,7 @@ describe('readConfig', () => {
     expect(await refusal()).toMatch(why);
   });
 
-  it('does not repeat what may be a key in what is not JSON', async () => {
+  it('does not repeat a possible key from a file that is not JSON', async () => {
     put('sk-sesame-open');
     expect(await refusal()).not.toContain('sesame');
     put('{"profiles":{"default":{"api_key":"sk-sesame"}}x}');
@@ -109,7 +109,7 @@ describe('readConfig', () => {
     expect(await refusal()).not.toContain('sesame');
   });
 
-  it('refuses a file that is not text, too large, or too deep', async () => {
+  it('refuses a file that is not text, too large, or too deeply nested', async () => {
     put(Buffer.from([0x7b, 0xff, 0x7d]));
     expect(await refusal()).toContain('not UTF-8');
     put(' '.repeat(1024 * 1024 + 1));
@@ -118,7 +118,7 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('cannot be used');
   });
 
-  it('refuses a folder, a pipe, a socket of text, and links that lead nowhere', async () => {
+  it('refuses a folder, a pipe, a socket, and links that lead nowhere', async () => {
     mkdirSync(file);
     expect(await refusal()).toContain('it is a folder');
     rmSync(file, { recursive: true });
@@ -135,7 +135,7 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('a link that leads to itself');
   });
 
-  it('follows a link to a file that is as it should be', async () => {
+  it('follows a link to a valid file', async () => {
     const kept = path.join(folder, 'dotfiles.json');
     writeFileSync(kept, '{"profiles":{"default":{"api_key":"k"}}}', { mode: 0o600 });
     symlinkSync(kept, file);
@@ -145,7 +145,7 @@ describe('readConfig', () => {
   });
 
   it.each([0o644, 0o640, 0o604, 0o660])(
-    'refuses a key in a file of mode %o, and says what to do',
+    'refuses a key in a file of mode %o, and says how to fix it',
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', mode);
       const message = await refusal();
@@ -154,7 +154,7 @@ describe('readConfig', () => {
     },
   );
 
-  it('refuses a file that others may write, since they could name another gateway', async () => {
+  it('refuses a file that others can write, since they could name another gateway', async () => {
     put('{"profiles":{}}', 0o622);
     expect(await refusal()).toContain('others may write it (mode 0622)');
     put('{"profiles":{}}', 0o644);
@@ -162,7 +162,7 @@ describe('readConfig', () => {
   });
 
   it.runIf(process.geteuid?.() === 0)(
-    'refuses a file of another user, also as root, and links that one made',
+    'refuses a file of another user, even as root, and links made by one',
     async () => {
       put('{"profiles":{}}', 0o644);
       chownSync(file, 4242, 4242);
@@ -186,7 +186,7 @@ describe('readConfig', () => {
     },
   );
 
-  it('reads any text to a config or a clear error, and pollutes nothing', async () => {
+  it('reads any text to a config or a clear error, and pollutes no prototype', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         put(content);

@@ -36,7 +36,7 @@ function refusal(act: () => unknown): MgwError {
 }
 
 describe('precedence', () => {
-  it('is flag, environment, profile, default, and each is named', () => {
+  it('is flag, environment, profile, default, and each source is named', () => {
     const flags = { timeout: '1m' };
     const env = { MGW_TIMEOUT: '2m' };
     const profile = { timeout: '3m' };
@@ -70,7 +70,7 @@ describe('precedence', () => {
     expect(seen(resolve({ profile: all.profile }))).toEqual(['profile.example', 'p', 'profile-key']);
   });
 
-  it('treats an empty variable as not set', () => {
+  it('treats an empty variable as unset', () => {
     const env = {
       MGW_TIMEOUT: '',
       MGW_BASE_URL: '',
@@ -87,7 +87,7 @@ describe('precedence', () => {
     expect(settings.profile.value).toBe('default');
   });
 
-  it('has a default for everything', () => {
+  it('gives every setting a default', () => {
     const settings = resolve();
     expect(settings).toMatchObject({
       pollIntervalMs: { value: 5000 },
@@ -120,7 +120,7 @@ describe('profiles', () => {
     expect(resolve({ file }).profile).toEqual({ value: 'work', source: 'profile', name: 'work' });
   });
 
-  it('have to exist if they are named', () => {
+  it('must exist if they are named', () => {
     const error = refusal(() => resolve({ file, flags: { profile: 'wrok' } }));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
     expect(error.message).toContain('no profile "wrok"; there is work, home');
@@ -130,7 +130,7 @@ describe('profiles', () => {
 });
 
 describe('the base URL', () => {
-  it('is reported as missing only if it is needed, and both commands are suggested', () => {
+  it('is reported as missing only if it is needed, with both suggested commands', () => {
     const error = refusal(() => requireBaseUrl(resolve()));
     expect(error).toMatchObject({
       code: 'config',
@@ -152,13 +152,13 @@ describe('the base URL', () => {
     expect(refusal(() => requireBaseUrl(resolve({ flags: { baseUrl: 'h' } }))).code).toBe('usage');
   });
 
-  it('with a password is not echoed', () => {
+  it('is not printed if it contains a password', () => {
     const error = refusal(() => requireBaseUrl(resolve({ profile: { base_url: 'https://u:sesame@h' } })));
     expect(error.message).toContain('base_url in profile default');
     expect(error.message).not.toContain('sesame');
   });
 
-  it('is http:// for loopback, and elsewhere by permission', () => {
+  it('may be http:// for loopback, and elsewhere only with permission', () => {
     const flags = { baseUrl: 'http://10.0.0.1' };
     expect(refusal(() => requireBaseUrl(resolve({ flags }))).message).toContain('--allow-http');
     expect(requireBaseUrl(resolve({ flags: { ...flags, allowHttp: true } })).href).toBe('http://10.0.0.1/');
@@ -174,7 +174,7 @@ describe('the key', () => {
     expect(error.message).toMatch(/mgw auth login.*MGW_API_KEY.*--sandbox/);
   });
 
-  it('comes from a file, whose line break is no part of it', () => {
+  it('is read from a file, without its final line break', () => {
     const settings = resolve({
       env: { MGW_API_KEY_FILE: '/key' },
       keyFile: 'sk-1\n',
@@ -184,7 +184,7 @@ describe('the key', () => {
     expect(requireKey(settings)).toBe('sk-1');
   });
 
-  it('is read once, and not before it is asked for', () => {
+  it('is read once, and only when needed', () => {
     let reads = 0;
     const settings = resolveSettings({
       flags: {},
@@ -196,11 +196,11 @@ describe('the key', () => {
     expect([requireKey(settings), requireKey(settings)]).toEqual(['sk-1', 'sk-1']);
   });
 
-  it('comes from the variable before the file', () => {
+  it('is read from the variable before the file', () => {
     expect(requireKey(resolve({ env: { MGW_API_KEY: 'sk-2', MGW_API_KEY_FILE: '/none' } }))).toBe('sk-2');
   });
 
-  it('is not replaced by another one if it is empty or its file is missing', () => {
+  it('is not replaced by another key if it is empty or its file is missing', () => {
     const profile = { api_key: 'other' };
     for (const env of [{ MGW_API_KEY: '' }, { MGW_API_KEY_FILE: '' }])
       expect(refusal(() => requireKey(resolve({ env, profile }))).message).toContain('it is empty');
@@ -210,7 +210,7 @@ describe('the key', () => {
   });
 
   it.each(['Bearer sesame', 'ses ame', '"sesame"', 'sesame\n', 'sésame'])(
-    'is refused as %j, and not echoed',
+    'is refused as %j, and not printed',
     (key) => {
       for (const given of [{ env: { MGW_API_KEY: key } }, { profile: { api_key: key } }]) {
         const error = refusal(() => requireKey(resolve(given)));
@@ -221,8 +221,8 @@ describe('the key', () => {
   );
 });
 
-describe('waiting', () => {
-  it('is polled faster than every 5 s on loopback only', () => {
+describe('polling', () => {
+  it('may be faster than every 5 s on loopback only', () => {
     const flags = { pollInterval: '50ms' };
     const remote = { MGW_BASE_URL: 'https://gateway.example' };
     expect(resolve({ flags, env: { MGW_BASE_URL: 'http://127.0.0.1:1' } }).pollIntervalMs.value).toBe(50);
@@ -257,13 +257,13 @@ describe('waiting', () => {
     expect(error.message).toContain(message);
   });
 
-  it('takes ms if the command line has read the duration already', () => {
+  it('accepts ms if the command line has already parsed the duration', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });
 
-describe('the rest', () => {
-  it('asks no one in CI, by flag, and by variable', () => {
+describe('other settings', () => {
+  it('disable prompts in CI, by flag, and by variable', () => {
     expect(resolve({ env: { CI: 'true' } }).noInput).toEqual({ value: true, source: 'env', name: 'CI' });
     expect(resolve({ env: { CI: 'woodpecker' } }).noInput.value).toBe(true);
     expect(resolve({ env: { CI: 'false' } }).noInput.value).toBe(false);
@@ -273,7 +273,7 @@ describe('the rest', () => {
     expect(resolve({ flags: { input: true } }).noInput.value).toBe(false);
   });
 
-  it('joins the trusted origins of flag and profile', () => {
+  it('join the trusted origins of flag and profile', () => {
     const profile = { trusted_origins: ['https://A.example:443', 'https://b.example'] };
     const flags = { trustOrigin: ['https://c.example', 'https://b.example/'] };
     expect(resolve({ profile, flags }).trustedOrigins.value).toEqual([
@@ -283,7 +283,7 @@ describe('the rest', () => {
     ]);
   });
 
-  it("sends Protocol C's key bare if the header is not Authorization", () => {
+  it("send Protocol C's key without a scheme if the header is not Authorization", () => {
     const scheme = (c: Profile['c']): unknown => resolve({ profile: { c } }).cAuth.value;
     expect(scheme({ auth_header: 'X-Api-Key' })).toEqual({ header: 'X-Api-Key', scheme: '' });
     expect(scheme({ auth_header: 'X-Api-Key', auth_scheme: 'Key' })).toEqual({
@@ -293,7 +293,7 @@ describe('the rest', () => {
     expect(scheme({ auth_scheme: '' })).toEqual({ header: 'Authorization', scheme: '' });
   });
 
-  it('finds the defaults of a model, and of no other', () => {
+  it('apply the defaults of a model to that model only', () => {
     const profile = { defaults: { video: { a: { 'veo-3.1': { duration: 8, aspect_ratio: '16:9' } } } } };
     const { defaultsFor } = resolve({ profile });
     expect(defaultsFor('a', 'veo-3.1')).toEqual({ duration: 8, 'aspect-ratio': '16:9' });

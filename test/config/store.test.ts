@@ -34,7 +34,7 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 const mode = (name: string): number => statSync(name).mode & 0o777;
 
 describe('changeProfile', () => {
-  it('makes a 0600 file in a 0700 folder, whatever the umask is', async () => {
+  it('creates a 0600 file in a 0700 folder, whatever the umask', async () => {
     const umask = process.umask(0);
     try {
       await changeProfile(env, 'default', () => ({ api_key: 'sk-1' }));
@@ -47,7 +47,7 @@ describe('changeProfile', () => {
     expect(await readConfig(env)).toEqual({ profiles: { default: { api_key: 'sk-1' } } });
   });
 
-  it('changes one profile and leaves the others alone', async () => {
+  it('changes one profile and leaves the others unchanged', async () => {
     await changeProfile(env, 'one', () => ({ retries: 1 }));
     await changeProfile(env, 'two', () => ({ base_url: 'https://two.example' }));
     await changeProfile(env, 'one', (profile) => ({ ...profile, timeout: '5m' }));
@@ -57,13 +57,13 @@ describe('changeProfile', () => {
     });
   });
 
-  it('keeps the names of models with dots apart', async () => {
+  it('keeps models with dots in their names apart', async () => {
     const defaults = { video: { a: { 'veo-3.1': { duration: 8 } } } };
     await changeProfile(env, 'default', () => ({ defaults }));
     expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ profiles: { default: { defaults } } });
   });
 
-  it('narrows a file without a key before a key goes in', async () => {
+  it('restricts the permissions of a file before a key is added', async () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(file, '{"profiles":{}}');
     chmodSync(file, 0o644);
@@ -82,7 +82,7 @@ describe('changeProfile', () => {
   });
 });
 
-describe('changes at once', () => {
+describe('concurrent changes', () => {
   it('are all kept', async () => {
     const names = ['one', 'two', 'three', 'four', 'five'];
     await Promise.all(names.map((name) => changeProfile(env, name, () => ({ retries: 1 }))));
@@ -100,7 +100,7 @@ describe('changes at once', () => {
 });
 
 describe('changeConfig', () => {
-  it('refuses a file that cannot be trusted, and leaves it as it was', async () => {
+  it('refuses a file that cannot be trusted, and leaves it unchanged', async () => {
     mkdirSync(folder, { recursive: true });
     for (const text of ['not JSON', '{"__proto__":{}}', '[]']) {
       writeFileSync(file, text, { mode: 0o600 });
@@ -112,7 +112,7 @@ describe('changeConfig', () => {
     }
   });
 
-  it('refuses a change that results in an invalid config, and repairs one', async () => {
+  it('refuses a change that results in an invalid config, and allows one that repairs it', async () => {
     mkdirSync(folder, { recursive: true });
     writeFileSync(file, '{"profiles":{"default":{"retries":"many"}}}', { mode: 0o600 });
     await expect(changeConfig(env, (config) => ({ ...config, profile: 'x' }))).rejects.toMatchObject({
@@ -122,7 +122,7 @@ describe('changeConfig', () => {
     expect(await readConfig(env)).toEqual({ profiles: { default: {} } });
   });
 
-  it('says so if the file cannot be written', async () => {
+  it('reports a file that cannot be written', async () => {
     writeFileSync(path.join(root, 'deep'), 'a file where a folder should be');
     await expect(changeProfile(env, 'default', () => ({}))).rejects.toMatchObject({
       name: 'MgwError',

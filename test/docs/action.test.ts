@@ -46,7 +46,7 @@ describe('the action', () => {
     ['a path', (folder: string) => folder],
     ['a relative path', (folder: string) => relative('.', folder)],
     ['a file:// URL', (folder: string) => `file://${folder}`],
-  ])('installs a release that is named by %s', (_, name) => {
+  ])('installs a release named by %s', (_, name) => {
     const { status, stdout, path } = install({ INPUT_RELEASE: name(release) });
     expect(status, stdout).toBe(0);
     const run = spawnSync(join(path, 'mgw'), ['--version'], { encoding: 'utf8' });

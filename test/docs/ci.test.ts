@@ -51,7 +51,7 @@ function charges(): number {
 }
 
 describe('a recipe of docs/ci.md:', () => {
-  it('there are these', () =>
+  it('has one of these names', () =>
     expect([...workflows.keys()]).toEqual(['clip', 'later', 'resume', 'batch', 'clips']));
 
   it('one step', async () => {
@@ -61,7 +61,7 @@ describe('a recipe of docs/ci.md:', () => {
     expect(summary).toContain('succeeded');
   });
 
-  it('submit in one job, fetch in another, which pays nothing', async () => {
+  it('submit in one job and fetch in another, which pays nothing', async () => {
     const { code, log, workspace } = await runners.run(workflow('later'));
     expect(code, log).toBe(0);
     expect(existsSync(join(workspace, 'out/intro-4711.mp4'))).toBe(true);

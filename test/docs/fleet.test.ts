@@ -45,7 +45,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
 
   const paid = (): unknown[] => [...place.gateway.charges.values()];
 
-  it('has a recipe of jobs that carries a batch out, and pays nothing when it is run again', async () => {
+  it('has a recipe of jobs that runs a batch, and pays nothing when it is run again', async () => {
     const release = freshFolder();
     writeRelease(release);
     const values = Object.fromEntries(
@@ -67,7 +67,7 @@ describeFleet('docs/fleet.md', {}, (place) => {
     expect(paid()).toEqual([1, 1, 1]);
   });
 
-  it('has a manifest whose worker works, and whose probe tells whether it lives', async () => {
+  it('has a manifest with a working worker, whose probe reports whether it is alive', async () => {
     const { terminationGracePeriodSeconds: grace, containers } = (parse(manifest) as Manifest).spec.template
       .spec;
     const [{ args, livenessProbe }] = containers;

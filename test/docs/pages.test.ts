@@ -29,7 +29,7 @@ describe.each(['video', 'speech', 'configuration'])('docs/%s.md, line by line in
 
   afterAll(() => shell.close());
 
-  it('there are some', () => expect(commandsOf(page).length).toBeGreaterThan(1));
+  it('contains commands', () => expect(commandsOf(page).length).toBeGreaterThan(1));
 
   it.each(commandsOf(page))('%s', async (command) => {
     const { code, stderr } = await shell.run(command);
@@ -77,7 +77,7 @@ describe('docs/configuration.md', () => {
     expect(settableKeys.filter((key) => !page.includes(`\`${key}\``))).toEqual([]);
   });
 
-  it('shows a config file that is one', () => {
+  it('shows a valid config file', () => {
     const shown = tryParseJson(blocks(page, 'json')[0] ?? '');
     expect(isObject(shown) && checkConfig(shown)).toHaveProperty('file.profile', 'work');
   });

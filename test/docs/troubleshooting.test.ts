@@ -9,7 +9,7 @@ const read = (path: string): string =>
   readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 const page = read('docs/troubleshooting.md');
 
-it('has every exit code but that of success, and every error code', () => {
+it('docs/troubleshooting.md lists every exit code except success, and every error code', () => {
   const codes = Object.values(exitCodes).filter((code) => code !== 0);
   const missing = codes.filter((code) => !new RegExp(`(exit|or) ${code}\\b`, 'i').test(page));
   const [union = ''] = /export type ErrorCode =[^;]+;/.exec(read('src/errors.ts')) ?? [];
@@ -18,7 +18,7 @@ it('has every exit code but that of success, and every error code', () => {
   expect([...missing, ...words.filter((word) => !page.includes(`\`${word}\``))]).toEqual([]);
 });
 
-it('names only commands that there are', async () => {
+it('docs/troubleshooting.md names only existing commands', async () => {
   const { root } = createProgram([], () => Promise.resolve());
 await readAll(root);
   const known = new Set(allCommands(root).map((command) => pathOf(command)));

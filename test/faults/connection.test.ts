@@ -8,7 +8,7 @@ import { says } from './until.ts';
 const tried = 'trying again in';
 
 describe.concurrent('a host name that fails to resolve twice', () => {
-  it('is submitted once', async ({ open }) => {
+  it('ends with one submission', async ({ open }) => {
     const scene = await open('c');
     const { port } = new URL(scene.gateway.url);
     const env = preloaded('failing-dns', {
@@ -24,9 +24,7 @@ describe.concurrent('a host name that fails to resolve twice', () => {
 });
 
 describe.concurrent('a program that replaces the global fetch, killed at the response', () => {
-  it('recorded the submission before it was sent: the rerun ends with exit 7 and sends nothing', async ({
-    open,
-  }) => {
+  it('is recorded before it is sent: the rerun ends with exit 7 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const args = scene.command('--key', 'boat');
     const running = scene.start(args, { env: preloaded('patched-fetch') });
@@ -42,7 +40,7 @@ describe.concurrent('a program that replaces the global fetch, killed at the res
 });
 
 describe.concurrent('a connection that is refused twice', () => {
-  it('is submitted once', async ({ open }) => {
+  it('ends with one submission', async ({ open }) => {
     const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
@@ -105,34 +103,40 @@ describe.concurrent('an invalid certificate', () => {
     ['for another host', () => secured({ hosts: ['other.example'] })],
   ];
 
-  it.for(cases)('%s: one handshake, exit 6, nothing sent', async ([, options], { open }) => {
-    const scene = await open('c', options());
-    const run = await scene.submit();
-    expect(run.json, shown(run)).toMatchObject({
-      exit_code: 6,
-      error: { code: 'unreachable', charged: 'no' },
-    });
-    expect(run.json.error.message).toContain('certificate');
-    expect(scene.gateway.main.connections).toHaveLength(1);
-    await scene.expectRerun(6);
-    expect(scene.gateway.main.connections).toHaveLength(2);
-    expect(scene.gateway.seen).toEqual([]);
-    await scene.expectInvariants(0);
-  });
+  it.for(cases)(
+    'ends with exit 6 after one handshake, and nothing is sent (%s)',
+    async ([, options], { open }) => {
+      const scene = await open('c', options());
+      const run = await scene.submit();
+      expect(run.json, shown(run)).toMatchObject({
+        exit_code: 6,
+        error: { code: 'unreachable', charged: 'no' },
+      });
+      expect(run.json.error.message).toContain('certificate');
+      expect(scene.gateway.main.connections).toHaveLength(1);
+      await scene.expectRerun(6);
+      expect(scene.gateway.main.connections).toHaveLength(2);
+      expect(scene.gateway.seen).toEqual([]);
+      await scene.expectInvariants(0);
+    },
+  );
 });
 
 describe.concurrent('a reset during the TLS handshake', () => {
-  it.for(['before', 'behind'])('is submitted once (%s the first message)', async (moment, { open }) => {
-    const scene = await open('c', secured());
-    scene.gateway.onTcp.push((socket) => {
-      if (moment === 'before') socket.resetAndDestroy();
-      else socket.once('data', () => socket.resetAndDestroy());
-      return true;
-    });
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    expect(run.stderr).toContain(tried);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
+  it.for(['before', 'behind'])(
+    'ends with one submission (%s the first message)',
+    async (moment, { open }) => {
+      const scene = await open('c', secured());
+      scene.gateway.onTcp.push((socket) => {
+        if (moment === 'before') socket.resetAndDestroy();
+        else socket.once('data', () => socket.resetAndDestroy());
+        return true;
+      });
+      const run = await scene.submit('--key', 'boat');
+      expect(run.code, shown(run)).toBe(0);
+      expect(run.stderr).toContain(tried);
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
 });

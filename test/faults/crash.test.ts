@@ -22,7 +22,7 @@ async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<
 }
 
 describe.concurrent('kill -9 before the connection is open', () => {
-  it('the rerun submits once', async ({ open }) => {
+  it('a rerun submits once', async ({ open }) => {
     const scene = await open('c', secured());
     await killedAt(scene, (kill) => {
       scene.gateway.onTcp.push(() => {
@@ -75,7 +75,7 @@ describe.concurrent('kill -9 after the response is recorded', () => {
 });
 
 describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
-  it('a full disk: exit 10, nothing sent', async ({ open }) => {
+  it('such as a full disk ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.fill();
@@ -89,7 +89,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('a read-only file system: exit 10, nothing sent', async ({ open }) => {
+  it('such as a read-only file system ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.readOnly();
@@ -100,7 +100,9 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('a disk that fills up while the connection is made: exit 10, nothing sent', async ({ open }) => {
+  it('such as a disk that fills up during the connect ends with exit 10 and sends nothing', async ({
+    open,
+  }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -118,7 +120,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
 });
 
 describe.concurrent('a file in place of the state folder', () => {
-  it('exit 10, nothing sent', async ({ open }) => {
+  it('ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     writeFileSync(stateOf(scene), 'not a folder');
     const run = await scene.submit();
@@ -130,7 +132,7 @@ describe.concurrent('a file in place of the state folder', () => {
 });
 
 describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent: true }, () => {
-  it('the handle is on stdout and stderr, and can be adopted', async ({ open }) => {
+  it('prints the handle on stdout and stderr, and it can be adopted', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
@@ -155,7 +157,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  it('two with one --key: both end well, one creation', async ({ open }) => {
+  it('two with one --key: both succeed with one creation', async ({ open }) => {
     const scene = await open('c');
     const command = scene.command('--key', 'boat');
     const runs = await Promise.all([scene.run(command), scene.run(command)]);
@@ -165,7 +167,7 @@ describe('parallel processes', () => {
   });
 
   // A hundred of them, in one process: test/jobs/submit-together.test.ts.
-  it('twenty-four with five keys: all end well, five creations', async ({ open }) => {
+  it('twenty-four with five keys: all succeed with five creations', async ({ open }) => {
     const scene = await open('c');
     // Half of them are about one boat, and four of those save it as the same file.
     const keyOf = (index: number): string => `boat-${index < 12 ? 0 : index % 5}`;
@@ -183,7 +185,7 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('jobs rm without --force refuses its job, and names the command that waits', async ({ open }) => {
+  it('jobs rm without --force refuses the job, and names the command that waits', async ({ open }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -227,7 +229,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
 });
 
 describe.concurrent('SIGINT', () => {
-  it('while the answer is outstanding: it is awaited, then 130', async ({ open }) => {
+  it('while the response is pending waits for it, then exits 130', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command('--key', 'boat'));
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -244,7 +246,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('while polling: 130, and the rerun resumes', async ({ open }) => {
+  it('while polling exits 130, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     const running = scene.start(scene.command());
     scene.gateway.script.query.push(() => running.child.kill('SIGINT'));
@@ -257,7 +259,7 @@ describe.concurrent('SIGINT', () => {
     await scene.expectInvariants(1);
   });
 
-  it('between two polls: 130, and the rerun resumes', async ({ open }) => {
+  it('between two polls exits 130, and the rerun resumes', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.polls = 3;
     const slowly = ['--poll-interval', '20s', '--json'];

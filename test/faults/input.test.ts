@@ -34,7 +34,7 @@ const titleOf = (args: readonly string[]): string => {
 /** Adds a test for each case: exit 2, a message that names the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
-    it(`refuses ${titleOf(args)}`, async ({ open }) => {
+    it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {
       const scene = await open('c');
       const json = await scene.here(args, { stdin: input });
       expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { charged: 'no' } });
@@ -48,7 +48,7 @@ function refuses(cases: Case[]): void {
 /** Adds a test for each command line that is just within its limits; nothing is sent. */
 function takes(cases: string[][]): void {
   for (const args of cases) {
-    it(`takes ${titleOf(args)}`, async ({ open }) => {
+    it(`mgw accepts ${titleOf(args)}`, async ({ open }) => {
       const scene = await open('c');
       const json = await scene.here([...args, '--dry-run']);
       expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0 });
@@ -82,7 +82,7 @@ describe.concurrent('flags given twice or without a value', () => {
 });
 
 describe.concurrent('a global flag without a value', () => {
-  it('is exit 2 in a process of its own too', async ({ open }) => {
+  it('exits 2 in a separate process too', async ({ open }) => {
     const scene = await open('c');
     const run = await scene.run(['jobs', 'ls', '--base-url']);
     expect(run.code, shown(run)).toBe(2);
@@ -115,7 +115,7 @@ describe.concurrent('unreadable input', () => {
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
-  it('refuses a FIFO without waiting for it', async ({ open }) => {
+  it('such as a FIFO is refused without waiting', async ({ open }) => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);
@@ -235,7 +235,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     ['is huge', 'huge.png', 65 * 1024 * 1024],
     ['is a text', 'notes.png', Buffer.from('just words')],
   ];
-  it.for(cases)('refuses one that %s', async ([, name, content], { open }) => {
+  it.for(cases)('are refused if the image %s', async ([, name, content], { open }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, name);
     writeFileSync(path, typeof content === 'number' ? png : content);
@@ -246,7 +246,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('refuses one whose MIME type its bytes deny', async ({ open }) => {
+  it('are refused if the bytes contradict the MIME type', async ({ open }) => {
     const scene = await open('a');
     const image = { bytesBase64Encoded: png.toString('base64'), mimeType: 'image/jpeg' };
     const body = JSON.stringify({ instances: [{ prompt: 'a boat', image }] });
@@ -256,7 +256,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('sends what its bytes say, whatever its name is', async ({ open }) => {
+  it('have no effect on valid bytes, which are sent whatever the file name', async ({ open }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, 'picture.jpg');
     writeFileSync(path, png);
@@ -275,7 +275,7 @@ describe.concurrent('models that do not exist', () => {
     ['c', 'vendor-h4', 'vendor-h3-base'],
     ['c', 'Vendor-H3', 'vendor-h3-base'],
   ] as const)(
-    'refuses the model of %s by the listing, and submits nothing: %s',
+    'refuse the model of %s according to the model list, and submit nothing: %s',
     async ([name, model, listed], { open }) => {
       const scene = await open(name);
       const other = ['video', name, 'submit', '--model', model, '--prompt', 'a boat'];
@@ -321,7 +321,7 @@ describe.concurrent('unusable API keys and base URLs', () => {
     ['http:// to another host', { MGW_BASE_URL: 'http://gateway.example' }, 'MGW_BASE_URL'],
     ['a base URL that is none', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
   ];
-  it.for(cases)('refuses %s without showing it', async ([, env, named], { open }) => {
+  it.for(cases)('such as %s are refused and not shown', async ([, env, named], { open }) => {
     const scene = await open('c');
     const json = await scene.here(boat, { env });
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { code: 'config' } });
@@ -347,7 +347,7 @@ describe.concurrent('unusable config files', () => {
     ['that is a FIFO', (path) => execFileSync('mkfifo', [path])],
     ['that is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('refuses one %s', async ([, make], { open }) => {
+  it.for(cases)('such as one %s are refused', async ([, make], { open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });
@@ -389,7 +389,7 @@ describe.concurrent('damaged state files', () => {
     ['swapped for a folder', (path) => execFileSync('sh', ['-c', 'rm "$1" && mkdir "$1"', 'sh', path])],
     ['of noise', (path) => writeFileSync(path, Buffer.alloc(4096, 0xa5))],
   ];
-  it('of any kind: no crash, and nothing is sent, for "sending" may have been on record', async ({
+  it('of any kind cause no crash, and nothing is sent, because "sending" may have been on record', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -416,7 +416,7 @@ describe.concurrent('damaged state files', () => {
 });
 
 describe.concurrent('a ledger of 20,000 jobs', () => {
-  it('is listed and submitted to', async ({ open }) => {
+  it('can be listed and extended', async ({ open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'state', 'jobs');
     mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -450,7 +450,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('input: exit 2, nothing sent', async ({ open }) => {
+  it('of input: exit 2, nothing sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -459,14 +459,14 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('output: what cannot be printed is no crash', async ({ open }) => {
+  it('of output: no crash, although nothing can be printed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);
     expect(existsSync(join(scene.user.cwd, 'state'))).toBe(true);
   });
 
-  it('a reader that has gone: quiet', async ({ open }) => {
+  it('by a reader that exits early: no message', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, '"$@" | head -c 0; exit 0', ['jobs', 'ls', '-q', '--json']);
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' });

@@ -55,7 +55,7 @@ async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
 }
 
 describe.concurrent('a connection cut at every sixteenth of the file', () => {
-  it('equal bytes, and under a tenth of them sent twice', async ({ open }) => {
+  it('ends with equal bytes, and resends less than a tenth of them', async ({ open }) => {
     const video = film(1_600_000);
     const scene = await open('c', { video });
     const cuts = Array.from({ length: 15 }, (_, index) => (video.length * (index + 1)) / 16);
@@ -114,7 +114,7 @@ describe.concurrent('a range response that does not continue the file', () => {
         ),
     ],
   ];
-  it.for(cases)('%s: equal bytes, never a mix', async ([, arrange], { open }) => {
+  it.for(cases)('%s: ends with equal bytes, never a mix', async ([, arrange], { open }) => {
     const scene = await open('c', { video });
     arrange(scene);
     await expectSaved(scene);
@@ -133,7 +133,7 @@ describe.concurrent('a wrong Content-Length', () => {
     ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
     ['none, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
   ];
-  it.for(cases)('%s: not published, tried again, exit 9', async ([, answer], { open }) => {
+  it.for(cases)('%s: publishes nothing, retries, and ends with exit 9', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9, '--retries', '1');
@@ -152,13 +152,13 @@ describe.concurrent('other content in place of the file', () => {
       raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
     ],
   ];
-  it.for(cases)('%s: exit 9, nothing published', async ([, answer], { open }) => {
+  it.for(cases)('%s: ends with exit 9 and publishes nothing', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9);
   });
 
-  it('a gzip bomb: exit 9 in bounded memory', async ({ open }) => {
+  it('a gzip bomb: ends with exit 9 in bounded memory', async ({ open }) => {
     const scene = await open('c');
     const bomb = gzipSync(Buffer.alloc(300 * 1024 * 1024));
     const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };
@@ -174,27 +174,33 @@ describe.concurrent('other content in place of the file', () => {
 });
 
 describe.concurrent('an expired URL', () => {
-  it.for(protocols)('once: a fresh one is asked for, exit 0 (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
-    await expectSaved(scene);
-    const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
-    if (protocol === 'b') expect(new Set(asked).size).toBe(2);
-  });
+  it.for(protocols)(
+    'that happens once: a fresh URL is requested, exit 0 (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
+      await expectSaved(scene);
+      const asked = scene.gateway.seen.filter(({ step }) => step === 'content').map(({ path }) => path);
+      if (protocol === 'b') expect(new Set(asked).size).toBe(2);
+    },
+  );
 
-  it.for(protocols)('always: exit 9, and the job stays succeeded (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    scene.gateway.always.content = { status: 410, body: 'gone' };
-    await expectUnpublished(scene, 9);
-    delete scene.gateway.always.content;
-    expect((await scene.submit('--key', 'boat')).code).toBe(0);
-    await scene.expectInvariants(1);
-  });
+  it.for(protocols)(
+    'that happens always: exit 9, and the job stays succeeded (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.always.content = { status: 410, body: 'gone' };
+      await expectUnpublished(scene, 9);
+      delete scene.gateway.always.content;
+      expect((await scene.submit('--key', 'boat')).code).toBe(0);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('a redirect of the result', () => {
   it.for(['a', 'c'] as const)(
-    'to another site: followed without the key (%s)',
+    'to another site is followed without the key (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const stranger = await scene.stranger((_, response) => {
@@ -206,7 +212,9 @@ describe.concurrent('a redirect of the result', () => {
     },
   );
 
-  it('to another site, with the key in its address: exit 9, and no request there', async ({ open }) => {
+  it('to another site, with the key in its address, ends with exit 9 and no request there', async ({
+    open,
+  }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
@@ -217,7 +225,7 @@ describe.concurrent('a redirect of the result', () => {
     expect(stranger.connections).toHaveLength(0);
   });
 
-  it('from https to http: exit 9, and no connection', async ({ open }) => {
+  it('from https to http ends with exit 9 and no connection', async ({ open }) => {
     const scene = await open('c', secured());
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
@@ -228,22 +236,25 @@ describe.concurrent('a redirect of the result', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(['a loop', 'six hops'])('%s: exit 9, bounded', async (kind, { open }) => {
-    const scene = await open('c');
-    scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
-      const hop = Number(/hop=(\d)/.exec(path)?.[1] ?? 0);
-      if (kind === 'six hops' && hop >= 6) {
-        reply(response, { body: 'too far' });
-        return;
-      }
-      reply(response, {
-        status: 302,
-        headers: { location: kind === 'a loop' ? path : `/x?hop=${hop + 1}` },
-      });
-    };
-    await expectUnpublished(scene, 9);
-    expect(scene.gateway.seen.length).toBeLessThan(30);
-  });
+  it.for(['a loop', 'six hops'])(
+    'such as %s ends with exit 9 after a limited number of requests',
+    async (kind, { open }) => {
+      const scene = await open('c');
+      scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
+        const hop = Number(/hop=(\d)/.exec(path)?.[1] ?? 0);
+        if (kind === 'six hops' && hop >= 6) {
+          reply(response, { body: 'too far' });
+          return;
+        }
+        reply(response, {
+          status: 302,
+          headers: { location: kind === 'a loop' ? path : `/x?hop=${hop + 1}` },
+        });
+      };
+      await expectUnpublished(scene, 9);
+      expect(scene.gateway.seen.length).toBeLessThan(30);
+    },
+  );
 });
 
 describe.concurrent('the uri of Protocol A', () => {
@@ -255,7 +266,7 @@ describe.concurrent('the uri of Protocol A', () => {
       });
   };
 
-  it('at another origin of the same site: the key is sent', async ({ open }) => {
+  it('at another origin of the same site receives the key', async ({ open }) => {
     const scene = await open('a');
     const keys: unknown[] = [];
     const own = await scene.server('127.0.0.1', (request, response) => {
@@ -267,7 +278,7 @@ describe.concurrent('the uri of Protocol A', () => {
     expect(keys[0]).toMatch(/^Bearer sk-/);
   });
 
-  it('at another site: no key is sent', async ({ open }) => {
+  it('at another site receives no key', async ({ open }) => {
     const scene = await open('a');
     const stranger = await scene.stranger((_, response) => {
       response.writeHead(200, { 'content-type': 'video/mp4' }).end(scene.gateway.served.content);
@@ -276,7 +287,7 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('at another site that answers 401: exit 3 with a way to trust it', async ({ open }) => {
+  it('at another site that answers 401 ends with exit 3 and the way to trust that site', async ({ open }) => {
     const scene = await open('a');
     const stranger = await scene.stranger((_, response) => response.writeHead(401).end());
     at(scene, stranger.origin);
@@ -293,7 +304,7 @@ describe.concurrent('the uri of Protocol A', () => {
 });
 
 describe.concurrent('the file host of Protocol B', () => {
-  it('sees no key in any header', async ({ open }) => {
+  it('receives no key in any header', async ({ open }) => {
     const scene = await open('b');
     await expectSaved(scene);
     const { host } = new URL(scene.gateway.filesUrl);
@@ -306,7 +317,7 @@ describe.concurrent('the file host of Protocol B', () => {
 describe.concurrent('a slow download', () => {
   const video = film(400_000);
 
-  it('one byte a second is waited for', async ({ open }) => {
+  it('of one byte a second continues', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     scene.gateway.script.content.push(async ({ socket }) => {
@@ -327,7 +338,7 @@ describe.concurrent('a slow download', () => {
     await scene.expectInvariants(1);
   });
 
-  it('a stall is given up after the idle time, and resumed', async ({ open }) => {
+  it('that stalls is aborted after the idle timeout, and resumed', async ({ open }) => {
     const scene = await open('c', { video });
     const { clock, save } = await clocked(scene, 50_000);
     let got = 0;
@@ -352,7 +363,7 @@ describe.concurrent('a slow download', () => {
 });
 
 describe.concurrent('kill -9 at every twentieth of the file', () => {
-  it('the output is absent or whole, and the rerun ends with exit 0', async ({ open }) => {
+  it('leaves the output absent or complete, and the rerun ends with exit 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
     // Every fourth of the twentieths; every operation on the disk: npm run storm -- --power-cut.
@@ -381,7 +392,9 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('exit 10 with .part kept, and exit 0 once there is room', async ({ open }) => {
+  it('ends with exit 10 and keeps .part, and a rerun ends with exit 0 once there is space', async ({
+    open,
+  }) => {
     const video = film(3_000_000);
     const scene = await open('c', { video });
     const disk = scene.mount('films', 1024);
@@ -404,7 +417,7 @@ describe.concurrent('an output that is not writable', () => {
     ['is a link', (path) => symlinkSync('/dev/null', path)],
     ['is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('%s: exit 10, untouched, before anything is paid', async ([, make], { open }) => {
+  it.for(cases)('%s: ends with exit 10, unchanged, before anything is paid', async ([, make], { open }) => {
     const scene = await open('c');
     make(scene.out);
     const run = await scene.submit();
@@ -445,26 +458,26 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     ['bad padding', `${encoded.replace(/=+$/, '')}A===`],
     ['a word', 'text'],
     ['nothing', ''],
-  ] as const)('%s: exit 9', async ([, text], { open }) => {
+  ] as const)('%s: ends with exit 9', async ([, text], { open }) => {
     const scene = await open('a', { video });
     inline(scene, text);
     await expectUnpublished(scene, 9);
   });
 
-  it('a few bytes that are no word: equal bytes', async ({ open }) => {
+  it('of a few bytes that are no text: ends with equal bytes', async ({ open }) => {
     const short = Buffer.from('not a film');
     const scene = await open('a', { video: short });
     inline(scene, short.toString('base64'));
     await expectSaved(scene);
   });
 
-  it('escapes in the string: equal bytes', async ({ open }) => {
+  it('with escapes in the string: ends with equal bytes', async ({ open }) => {
     const scene = await open('a', { video });
     inline(scene, encoded.replaceAll('/', '\\/').replaceAll('=', '\\u003d'));
     await expectSaved(scene);
   });
 
-  it('a large one: equal bytes in bounded memory', async ({ open }) => {
+  it('that is large: ends with equal bytes in bounded memory', async ({ open }) => {
     // The text alone is larger than the limit below.
     const pieces = 32;
     const piece = Buffer.alloc(3 * 1024 * 1024, 'frame');
@@ -498,7 +511,7 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
     ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
     ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
   ];
-  it.for(addresses)('%s: exit 9, no request', async ([, address], { open }) => {
+  it.for(addresses)('%s: end with exit 9, and no request', async ([, address], { open }) => {
     const scene = await open('b');
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.query = (call) =>

@@ -73,7 +73,7 @@ async function forEach<T>(
 }
 
 describe.concurrent('every field of a speech frame removed, nulled and retyped', () => {
-  it('only the audio that came, or no 0', async ({ open }) => {
+  it('leaves only the received audio, or a result other than 0', async ({ open }) => {
     const audio = Buffer.from('the first half and the second half');
     const scene = await open('tts', { video: audio });
     const [first, second] = [audio.subarray(0, 14), audio.subarray(14)];
@@ -203,7 +203,7 @@ describe.concurrent('control characters in messages of a megabyte', () => {
     Response: { AigcVideoTask: { TaskId: handle, Status: 'FINISH', ErrCode: 7, ErrCodeExt: evil, Message } },
   });
 
-  it.for(places)('%s: neutralised and bounded', async ([, protocol, arrange], { open }) => {
+  it.for(places)('%s: are neutralised and bounded', async ([, protocol, arrange], { open }) => {
     const scene = await open(protocol);
     arrange(scene);
     const command = scene.typed('--timeout', '1s', '--retries', '1');
@@ -260,7 +260,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
         (gateway.always.content = { status: 302, headers: { location: `/other?key=${canaryKey}` } }),
     ],
   ];
-  it.for(places)('%s: shown and kept nowhere', async ([, arrange], { open }) => {
+  it.for(places)('%s: is neither shown nor stored', async ([, arrange], { open }) => {
     const scene = await open('c');
     arrange(scene);
     const command = scene.typed('--timeout', '1s', '--retries', '1', '-v');
@@ -275,7 +275,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
 describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
-  it.for(protocols)('pollutes nothing (%s)', async (protocol, { open }) => {
+  it.for(protocols)('pollutes no prototype (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { gateway } = scene;
     const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
@@ -318,7 +318,7 @@ describe.concurrent('a hostile model list', () => {
     scene.gateway.always.other = (call) => reply(call.response, { body });
   };
 
-  it('of 50 MB: bounded', async ({ open }) => {
+  it('of 50 MB uses bounded memory', async ({ open }) => {
     const scene = await open('c');
     const entry = (index: number): string => `{"id":"model-${index}","note":"${'x'.repeat(900)}"}`;
     listing(scene, `{"data":[${Array.from({ length: 54_000 }, (_, index) => entry(index)).join(',')}]}`);
@@ -328,7 +328,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
   });
 
-  it('without an end: bounded, exit 6', async ({ open }) => {
+  it('without an end uses bounded memory, and ends with exit 6', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.always.other = ({ socket }) => {
       const pour = (): void => {
@@ -345,7 +345,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(600_000);
   });
 
-  it('with control characters in its ids: escaped', async ({ open }) => {
+  it('with control characters in its ids is escaped', async ({ open }) => {
     const scene = await open('c');
     listing(scene, JSON.stringify({ data: [{ id: evil, model_versions: [evil] }, { id: 'plain' }] }));
     const run = await scene.seen(['models']);
@@ -356,7 +356,7 @@ describe.concurrent('a hostile model list', () => {
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    '%s: no crash',
+    '%s: causes no crash',
     async (body, { open }) => {
       const scene = await open('c');
       listing(scene, body);

@@ -57,13 +57,13 @@ describe.concurrent('frames split at any byte', () => {
     ['data: before each', [frames.map((each) => `data: ${each}\n\n`).join('')]],
     ['event: and data: before each', [frames.map((each) => `event: 352\ndata:${each}\n\n`).join('')]],
   ];
-  it.for(cases)('%s: equal bytes', async ([, pieces], { open }) => {
+  it.for(cases)('%s: give equal bytes', async ([, pieces], { open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(pieces));
     await expectSpoken(scene);
   });
 
-  it('a byte at a time: equal bytes', async ({ open }) => {
+  it('a byte at a time: give equal bytes', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -79,14 +79,14 @@ describe.concurrent('frames split at any byte', () => {
 });
 
 describe.concurrent('a stream without its end frame', () => {
-  it('that ends: exit 9, .part kept, nothing sent again', async ({ open }) => {
+  it('that ends leads to exit 9, keeps .part, and is not requested again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio)));
     await expectIncomplete(scene, 9);
     expect(readFileSync(`${scene.out}.part`).equals(audio)).toBe(true);
   });
 
-  it('that is reset: exit 9, .part kept, nothing sent again', async ({ open }) => {
+  it('that is reset leads to exit 9, keeps .part, and is not requested again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, audioFrames(audio).slice(0, 3), false);
@@ -98,13 +98,13 @@ describe.concurrent('a stream without its end frame', () => {
 
 describe.concurrent('an error frame', () => {
   const error = frame(55_000_000, null, { message: `internal, key ${canaryKey}` });
-  it('first: exit 5, nothing sent again', async ({ open }) => {
+  it('as the first frame leads to exit 5, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([error]));
     await expectIncomplete(scene, 5);
   });
 
-  it('after audio: exit 5, .part kept, nothing sent again', async ({ open }) => {
+  it('after audio leads to exit 5, keeps .part, and nothing is sent again', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...audioFrames(audio).slice(0, 3), error, endFrame]));
     await expectIncomplete(scene, 5);
@@ -113,7 +113,7 @@ describe.concurrent('an error frame', () => {
 });
 
 describe.concurrent('the end frame', () => {
-  it('and then a reset: exit 0', async ({ open }) => {
+  it('followed by a reset ends with exit 0', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, framesOf(audio).slice(0, -1), false);
@@ -122,7 +122,7 @@ describe.concurrent('the end frame', () => {
     await expectSpoken(scene);
   });
 
-  it('without audio before it: exit 9', async ({ open }) => {
+  it('without audio before it ends with exit 9', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([endFrame]));
     await expectIncomplete(scene, 9);
@@ -139,7 +139,7 @@ describe.concurrent('invalid frames', () => {
     ['no code', JSON.stringify({ message: '', data: 'QUJD' })],
     ['what is not JSON', '{"code":0,"data":QUJD}'],
   ];
-  it.for(cases)('%s: exit 9', async ([, bad], { open }) => {
+  it.for(cases)('%s: end with exit 9', async ([, bad], { open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...good, bad, ...audioFrames(audio).slice(2), endFrame]));
     const json = await scene.here(scene.command());
@@ -150,7 +150,7 @@ describe.concurrent('invalid frames', () => {
     await scene.expectInvariants(1);
   });
 
-  it('a frame of 64 MiB: exit 9 in bounded memory', async ({ open }) => {
+  it('such as a frame of 64 MiB end with exit 9 in bounded memory', async ({ open }) => {
     const scene = await opened(open);
     const piece = 'QUJD'.repeat(256 * 1024);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
@@ -170,7 +170,7 @@ describe.concurrent('invalid frames', () => {
 });
 
 describe.concurrent('a failure before the stream begins', () => {
-  it('500: exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('with 500 ends with exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       gateway.create();
@@ -179,7 +179,7 @@ describe.concurrent('a failure before the stream begins', () => {
     await expectIncomplete(scene, 7);
   });
 
-  it('a reset before the head: exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('with a reset before the head ends with exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, socket }) => {
       gateway.create();
@@ -190,7 +190,7 @@ describe.concurrent('a failure before the stream begins', () => {
 });
 
 describe.concurrent('a stalled stream', () => {
-  it('exit 9 once the time is up, .part kept', async ({ open }) => {
+  it('ends with exit 9 at the timeout, and keeps .part', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
     await expectIncomplete(scene, 9, '--timeout', '5s');
@@ -199,7 +199,7 @@ describe.concurrent('a stalled stream', () => {
 });
 
 describe.concurrent('a reader of -o - that exits early', () => {
-  it('is no crash: quiet, exit 9 or 141', async ({ open }) => {
+  it('causes no crash and no message, and ends with exit 9 or 141', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -239,7 +239,7 @@ async function textOf(readable: NodeJS.ReadableStream): Promise<string> {
 }
 
 describe.concurrent('kill -9 during a stream', () => {
-  it('the output is absent, and the rerun ends with exit 9 and sends nothing', async ({ open }) => {
+  it('leaves no output, and the rerun ends with exit 9 and sends nothing', async ({ open }) => {
     const scene = await opened(open);
     const part = `${scene.out}.part`;
     const running = scene.start(scene.command());
@@ -256,7 +256,7 @@ describe.concurrent('kill -9 during a stream', () => {
 });
 
 describe.concurrent('speech over a failing connection', () => {
-  it('refused twice, and then not: exit 0', async ({ open }) => {
+  it('that is refused twice ends with exit 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
@@ -267,7 +267,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('always refused: exit 6, and the rerun ends with exit 0', async ({ open }) => {
+  it('that is always refused ends with exit 6, and the rerun ends with exit 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
@@ -278,7 +278,9 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('no packet is answered: exit 6, and the rerun ends with exit 0', async ({ open }) => {
+  it('that gets no response to a packet ends with exit 6, and the rerun ends with exit 0', async ({
+    open,
+  }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];
@@ -294,33 +296,39 @@ describe.concurrent('speech over a failing connection', () => {
     ['self-signed', () => ({ tls: selfSigned({ hosts: ['localhost'] }) })],
     ['for another host', () => secured({ hosts: ['other.example'] })],
   ];
-  it.for(cases)('a certificate %s: one handshake, exit 6, nothing sent', async ([, options], { open }) => {
-    const scene = await opened(open, options());
-    const run = await scene.submit();
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 6, error: { charged: 'no' } });
-    expect(scene.gateway.main.connections).toHaveLength(1);
-    await scene.expectRerun(6);
-    expect(scene.gateway.seen).toEqual([]);
-    await scene.expectInvariants(0);
-  });
+  it.for(cases)(
+    'with a certificate %s ends with exit 6 after one handshake, and nothing is sent',
+    async ([, options], { open }) => {
+      const scene = await opened(open, options());
+      const run = await scene.submit();
+      expect(run.json, shown(run)).toMatchObject({ exit_code: 6, error: { charged: 'no' } });
+      expect(scene.gateway.main.connections).toHaveLength(1);
+      await scene.expectRerun(6);
+      expect(scene.gateway.seen).toEqual([]);
+      await scene.expectInvariants(0);
+    },
+  );
 });
 
 describe.concurrent('refused speech', () => {
   it.for([
     [429, '1'],
     [503, undefined],
-  ] as const)('HTTP %i three times, Retry-After %s: exit 0', async ([status, retryAfter], { open }) => {
-    const scene = await opened(open);
-    const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
-    const body = { error: { message: 'slow down' } };
-    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
-    await expectSpoken(scene);
-    const times = scene.gateway.submissions.map(({ at }) => at);
-    expect(times).toHaveLength(4);
-    const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
-    for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
-  });
+  ] as const)(
+    'with HTTP %i three times, Retry-After %s, ends with exit 0',
+    async ([status, retryAfter], { open }) => {
+      const scene = await opened(open);
+      const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+      const body = { error: { message: 'slow down' } };
+      for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
+      await expectSpoken(scene);
+      const times = scene.gateway.submissions.map(({ at }) => at);
+      expect(times).toHaveLength(4);
+      const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
+      for (const [index, at] of times.slice(1).entries())
+        expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+    },
+  );
 
   it.for([
     [401, 3, 'no'],
@@ -328,7 +336,7 @@ describe.concurrent('refused speech', () => {
     [400, 4, 'no'],
     [422, 4, 'no'],
     [404, 4, 'base URL'],
-  ] as const)('HTTP %i: exit %i', async ([status, code, named], { open }) => {
+  ] as const)('with HTTP %i ends with exit %i', async ([status, code, named], { open }) => {
     const scene = await opened(open);
     const message = status === 404 ? 'Invalid URL (POST /v1/api/v3/tts)' : 'no';
     scene.gateway.always.submit = { status, body: { error: { message } } };
@@ -340,16 +348,19 @@ describe.concurrent('refused speech', () => {
     await scene.expectInvariants(0);
   });
 
-  it.for([301, 302, 303, 307, 308])('HTTP %i to another host: not followed', async (status, { open }) => {
-    const scene = await opened(open);
-    const stranger = await scene.stranger((_, response) => response.end('{}'));
-    const location = `${stranger.origin}/elsewhere`;
-    scene.gateway.always.submit = { status, headers: { location } };
-    const json = await scene.here(scene.command());
-    expect(json.exit_code).toBe(status < 304 ? 7 : 4);
-    if (status > 304) expect(json.error.message).toContain(stranger.origin);
-    expect((await scene.here(scene.command())).exit_code).toBe(json.exit_code);
-    expect(stranger.connections).toHaveLength(0);
-    await scene.expectInvariants(0);
-  });
+  it.for([301, 302, 303, 307, 308])(
+    'with HTTP %i to another host is not followed',
+    async (status, { open }) => {
+      const scene = await opened(open);
+      const stranger = await scene.stranger((_, response) => response.end('{}'));
+      const location = `${stranger.origin}/elsewhere`;
+      scene.gateway.always.submit = { status, headers: { location } };
+      const json = await scene.here(scene.command());
+      expect(json.exit_code).toBe(status < 304 ? 7 : 4);
+      if (status > 304) expect(json.error.message).toContain(stranger.origin);
+      expect((await scene.here(scene.command())).exit_code).toBe(json.exit_code);
+      expect(stranger.connections).toHaveLength(0);
+      await scene.expectInvariants(0);
+    },
+  );
 });

@@ -51,7 +51,7 @@ describe('a connection reset before the request is read', () => {
     await scene.expectInvariants(0);
   });
 
-  it('ends with exit 7 each time, although the system may call it a failed connect', async ({ open }) => {
+  it('ends with exit 7 each time, although the system may report a failed connect', async ({ open }) => {
     const scene = await open('c');
     const server = await tcpServer((socket) => socket.resetAndDestroy());
     const here = scene.command('--base-url', `http://127.0.0.1:${server.port}`, '--new', '--retries', '1');
@@ -64,7 +64,7 @@ describe('a connection reset before the request is read', () => {
 });
 
 describe.concurrent('a connection reset while the request is handled', () => {
-  it('after half of the body: exit 7, and so is the rerun', async ({ open }) => {
+  it('after half of the body: ends with exit 7, and so does the rerun', async ({ open }) => {
     const scene = await open('c');
     let read = 0;
     scene.gateway.onTcp.push((socket) => {
@@ -82,7 +82,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   });
 
   it.for(protocols)(
-    'after all of it is read: exit 7, and so is the rerun (%s)',
+    'after the whole body is read: ends with exit 7, and so does the rerun (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
@@ -93,7 +93,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   );
 
   it.for(protocols)(
-    'after the creation: exit 7 until the handle is adopted (%s)',
+    'after the creation: ends with exit 7 until the handle is adopted (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, socket }) => {
@@ -127,7 +127,7 @@ describe.concurrent('no response after the task was created', () => {
 });
 
 describe.concurrent('a slow response within the timeout', () => {
-  it.for(protocols)('is awaited (%s)', async (protocol, { open }) => {
+  it.for(protocols)('is received (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
       const text = gateway.accept();
@@ -151,7 +151,7 @@ describe.concurrent('a 200 without a handle', () => {
     ['null', created({ body: 'null' })],
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
-  it.for(answers)('%s: exit 7, and the raw answer is kept', async ([name, answer], { open }) => {
+  it.for(answers)('%s: ends with exit 7, and the raw response is kept', async ([name, answer], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(answer);
     expect(await scene.here(scene.command())).toMatchObject(unknown);
@@ -200,14 +200,17 @@ describe.concurrent('a 503 of a proxy after the task was created', () => {
     ],
     ['nothing', created({ status: 503, body: '' })],
   ];
-  it.for(cases)('%s: exit 7, one creation, also by the rerun', async ([, answer], { open }) => {
-    const scene = await open('c');
-    scene.gateway.script.submit.push(answer);
-    const command = scene.command('--retries', '2');
-    for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(command)).toMatchObject(unknown);
-    expect(scene.gateway.submissions).toHaveLength(1);
-    await scene.expectInvariants(1);
-  });
+  it.for(cases)(
+    '%s: ends with exit 7 and one creation, also after the rerun',
+    async ([, answer], { open }) => {
+      const scene = await open('c');
+      scene.gateway.script.submit.push(answer);
+      const command = scene.command('--retries', '2');
+      for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(command)).toMatchObject(unknown);
+      expect(scene.gateway.submissions).toHaveLength(1);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('an error that contains a task id', () => {
@@ -242,36 +245,42 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     ['a', 429, '1'],
     ['b', 503, undefined],
   ] as const;
-  it.for(cases)('%s: HTTP %i, Retry-After %s', async ([protocol, status, retryAfter], { open }) => {
-    const scene = await open(protocol);
-    const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
-    const body = { error: { message: 'slow down' } };
-    for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
-    const run = await scene.submit('--key', 'boat');
-    expect(run.code, shown(run)).toBe(0);
-    const times = scene.gateway.submissions.map(({ at }) => at);
-    expect(times).toHaveLength(4);
-    const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
-    for (const [index, at] of times.slice(1).entries())
-      expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
+  it.for(cases)(
+    '%s: end with exit 0 after HTTP %i, Retry-After %s',
+    async ([protocol, status, retryAfter], { open }) => {
+      const scene = await open(protocol);
+      const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
+      const body = { error: { message: 'slow down' } };
+      for (let times = 0; times < 3; times += 1) scene.gateway.script.submit.push({ status, headers, body });
+      const run = await scene.submit('--key', 'boat');
+      expect(run.code, shown(run)).toBe(0);
+      const times = scene.gateway.submissions.map(({ at }) => at);
+      expect(times).toHaveLength(4);
+      const least = (Number(retryAfter ?? 0) * 1000) / hurry - 2;
+      for (const [index, at] of times.slice(1).entries())
+        expect(at - (times[index] ?? 0)).toBeGreaterThan(least);
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('a temporary refusal that does not end', () => {
-  it.for(protocols)('always 429: exit 6, nothing created (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
-    const run = await scene.submit('--retries', '1');
-    const error = { code: 'rate_limited', charged: 'no', retry: 'safe' };
-    expect(run.json).toMatchObject({ exit_code: 6, error });
-    expect((await scene.again()).code).toBe(6);
-    await scene.expectInvariants(0);
-  });
+  it.for(protocols)(
+    'such as 429 ends with exit 6, and nothing is created (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
+      const run = await scene.submit('--retries', '1');
+      const error = { code: 'rate_limited', charged: 'no', retry: 'safe' };
+      expect(run.json).toMatchObject({ exit_code: 6, error });
+      expect((await scene.again()).code).toBe(6);
+      await scene.expectInvariants(0);
+    },
+  );
 
   it.for(protocols)(
-    '429 with Retry-After: 86400: exit 6 at once, saying when (%s)',
+    'such as 429 with Retry-After: 86400 ends with exit 6 at once, and says when to retry (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
@@ -295,7 +304,7 @@ describe.concurrent('an unusual Retry-After', () => {
     ['1e99', '1e99', 6],
     ['twice', ['1', '0'], 0],
   ];
-  it.for(cases)('%s: no crash, no hang', async ([, value, code], { open }) => {
+  it.for(cases)('%s: causes no crash and no hang', async ([, value, code], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push({ status: 429, headers: { 'retry-after': value } });
     const run = await scene.submit('--key', 'boat');
@@ -358,13 +367,13 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
   const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
     body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
   });
-  it('InvalidParameterValue: exit 4', async ({ open }) => {
+  it('InvalidParameterValue ends with exit 4', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.always.submit = answer('InvalidParameterValue');
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('RequestLimitExceeded twice: exit 0', async ({ open }) => {
+  it('RequestLimitExceeded twice ends with exit 0', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');
@@ -372,7 +381,7 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
     await scene.expectRerun(0);
     await scene.expectInvariants(1);
   });
-  it('InternalError: exit 7', async ({ open }) => {
+  it('InternalError ends with exit 7', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(created(answer('InternalError')));
     expect((await scene.submit()).json).toMatchObject(unknown);
@@ -387,7 +396,7 @@ describe.concurrent('a handle and an error in one response', () => {
     b: { Error: { Code: 'InternalError', Message: 'quota is nearly used up' } },
     c: { error: { code: 'x', message: 'quota is nearly used up' } },
   };
-  it.for(protocols)('is accepted, with a warning (%s)', async (protocol, { open }) => {
+  it.for(protocols)('are accepted, with a warning (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       const body = JSON.parse(gateway.accept()) as { Response?: object };
@@ -403,7 +412,7 @@ describe.concurrent('a handle and an error in one response', () => {
 });
 
 describe.concurrent('ids of Protocol C', () => {
-  it('a number of 20 digits is polled digit by digit', async ({ open }) => {
+  it('with 20 digits are polled digit by digit', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(`{"id":${gateway.create('12345678901234567891')},"status":"queued"}`);
@@ -415,7 +424,7 @@ describe.concurrent('ids of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('task_id counts if id differs from it', async ({ open }) => {
+  it('are read from task_id if id differs from it', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ id: 'request-77', task_id: gateway.create(), status: 'queued' }));
@@ -434,7 +443,7 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
     'https://example.com/v1beta/models/video-a/operations/op-1',
     'models/video-a/operations/../../../v1/models',
   ];
-  it.for(names)('%s: exit 9, never asked for, never sent again', async (name, { open }) => {
+  it.for(names)('%s: end with exit 9, and are neither queried nor sent again', async (name, { open }) => {
     const scene = await open('a');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ name: gateway.create(name), done: false }));
@@ -454,7 +463,7 @@ describe.concurrent('an endless response', () => {
     ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
     ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
   ];
-  it.for(endless)('%s: exit 7 in bounded memory', async ([, start, more], { open }) => {
+  it.for(endless)('%s: ends with exit 7 in bounded memory', async ([, start, more], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, socket }) => {
       gateway.create();
@@ -474,7 +483,7 @@ describe.concurrent('an endless response', () => {
 });
 
 describe.concurrent('another body under the same --key', () => {
-  it.for(protocols)('is exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
+  it.for(protocols)('ends with exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     await scene.submit('--key', 'boat');
     const other = await scene.here([...scene.gateway.dialect.other, '--key', 'boat']);

@@ -60,7 +60,7 @@ describe.concurrent('"not found" without end', () => {
 });
 
 describe.concurrent('thirty errors of any kind, then success', () => {
-  it.for(protocols)('exits with 0 (%s)', async (protocol, { open }) => {
+  it.for(protocols)('end with exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
     const random = seededRandom(30);
@@ -74,7 +74,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(protocols)('each kind once: exit 0 (%s)', async (protocol, { open }) => {
+  it.for(protocols)('of each kind once end with exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.query.push(...Object.values(troubles));
     const run = await scene.submit('--key', 'boat');
@@ -85,21 +85,24 @@ describe.concurrent('thirty errors of any kind, then success', () => {
 });
 
 describe.concurrent('a 401 while waiting', () => {
-  it.for(protocols)('exit 3, and 0 once the key is good again (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    const { running } = dialects[protocol];
-    scene.gateway.script.query.push(task(running), {
-      status: 401,
-      body: { error: { message: 'invalid key' } },
-    });
-    const run = await scene.submit();
-    const error = { code: 'auth', charged: 'yes', retry: 'resume' };
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 3, error });
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
+  it.for(protocols)(
+    'ends with exit 3, and with exit 0 once the key is valid again (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const { running } = dialects[protocol];
+      scene.gateway.script.query.push(task(running), {
+        status: 401,
+        body: { error: { message: 'invalid key' } },
+      });
+      const run = await scene.submit();
+      const error = { code: 'auth', charged: 'yes', retry: 'resume' };
+      expect(run.json, shown(run)).toMatchObject({ exit_code: 3, error });
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
 
-  it('exit 3, and 0 with another key and the command that was printed', async ({ open }) => {
+  it('ends with exit 3, and with exit 0 with another key and the printed command', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.query.push({ status: 401, body: { error: { message: 'invalid key' } } });
     const run = await scene.submit();
@@ -113,7 +116,7 @@ describe.concurrent('a 401 while waiting', () => {
 
 describe.concurrent('a task that never finishes', () => {
   it.for(protocols)(
-    'exit 8 at the deadline, and the printed command resumes (%s)',
+    'ends with exit 8 at the deadline, and the printed command resumes (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.query = task(dialects[protocol].running);
@@ -186,7 +189,7 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
 });
 
 describe.concurrent('status words of Protocol C', () => {
-  it('an unknown one ten times, and then success: exit 0', async ({ open }) => {
+  it('that are unknown ten times, and then success, end with exit 0', async ({ open }) => {
     const scene = await open('c');
     const odd = task((task_id) => ({ task_id, status: 'simmering' }));
     scene.gateway.script.query.push(...Array.from({ length: 10 }, () => odd));
@@ -197,7 +200,7 @@ describe.concurrent('status words of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('"unknown" right after the submission: exit 0', async ({ open }) => {
+  it('such as "unknown" right after the submission end with exit 0', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.query.push(task((task_id) => ({ task_id, status: 'unknown' })));
     const run = await scene.submit('--key', 'boat');
@@ -208,37 +211,43 @@ describe.concurrent('status words of Protocol C', () => {
 });
 
 describe.concurrent('a status that goes back after success', () => {
-  it.for(protocols)('while the result is fetched: it is fetched anyway (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    const { running, failed } = dialects[protocol];
-    scene.gateway.polls = 0;
-    scene.gateway.script.content.push({ status: 410 }, { status: 410 });
-    const back = [task(running), task(failed)];
-    scene.gateway.script.query.push(
-      task((handle, { gateway }) => gateway.shown(handle)),
-      ...back,
-    );
-    const run = await scene.submit('--key', 'boat');
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
+  it.for(protocols)(
+    'while the result is fetched does not stop the fetch (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const { running, failed } = dialects[protocol];
+      scene.gateway.polls = 0;
+      scene.gateway.script.content.push({ status: 410 }, { status: 410 });
+      const back = [task(running), task(failed)];
+      scene.gateway.script.query.push(
+        task((handle, { gateway }) => gateway.shown(handle)),
+        ...back,
+      );
+      const run = await scene.submit('--key', 'boat');
+      expect(run.json, shown(run)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
+      await scene.expectRerun(0);
+      await scene.expectInvariants(1);
+    },
+  );
 
-  it.for(protocols)('before the result is fetched: success is kept (%s)', async (protocol, { open }) => {
-    const scene = await open(protocol);
-    const { running, failed } = dialects[protocol];
-    scene.gateway.polls = 0;
-    const { job } = await submitted(scene);
-    await scene.here(['jobs', 'wait', job.id, ...fast]);
-    scene.gateway.script.query.push(task(running), task(failed));
-    const json = await scene.here(['video', protocol, 'fetch', job.id, '-o', scene.out, ...fast]);
-    expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
-    await scene.expectInvariants(1);
-  });
+  it.for(protocols)(
+    'before the result is fetched does not undo the success (%s)',
+    async (protocol, { open }) => {
+      const scene = await open(protocol);
+      const { running, failed } = dialects[protocol];
+      scene.gateway.polls = 0;
+      const { job } = await submitted(scene);
+      await scene.here(['jobs', 'wait', job.id, ...fast]);
+      scene.gateway.script.query.push(task(running), task(failed));
+      const json = await scene.here(['video', protocol, 'fetch', job.id, '-o', scene.out, ...fast]);
+      expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 0, job: { state: 'succeeded' } });
+      await scene.expectInvariants(1);
+    },
+  );
 });
 
 describe.concurrent('kill -9 ten times at random', () => {
-  it('the rerun ends with exit 0, with one creation', async ({ open }) => {
+  it('is followed by a rerun that ends with exit 0, with one creation', async ({ open }) => {
     const scene = await open('c');
     let left = 1;
     let kill = (): unknown => undefined;

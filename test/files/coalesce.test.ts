@@ -6,7 +6,7 @@ interface Run {
   fail: (error: Error) => void;
 }
 
-it('runs once for all callers that ask while it runs, starts after they asked, and gives each the outcome', async () => {
+it('coalesce runs once for all calls made during a run, starts after them, and gives each caller the outcome', async () => {
   const runs: Run[] = [];
   const ask = coalesce(() => new Promise<void>((end, fail) => runs.push({ end, fail })));
   const first = ask();

@@ -30,7 +30,7 @@ const sha256 = (...pieces: Uint8Array[]): string =>
   createHash('sha256').update(Buffer.concat(pieces)).digest('hex');
 
 describe.each([Infinity, 4 * mib])(
-  'a file that is hashed while it is written (here up to %s bytes)',
+  'a file hashed while it is written (here up to %s bytes)',
   (maxHashedHere) => {
     it('has the hash of everything written', async () => {
       const file = opened(maxHashedHere);

@@ -11,13 +11,13 @@ afterEach(() => rmSync(root, { recursive: true, force: true }));
 
 const mode = (folder: string): number => statSync(folder).mode & 0o777;
 
-it('makes a folder and its parents for their owner alone, also by many at once', async () => {
+it('makeFolder creates a folder and its parents for their owner only, even if called many times at once', async () => {
   const folder = path.join(root, 'a', 'b', 'c');
   await Promise.all(Array.from({ length: 20 }, () => makeFolder(folder)));
   expect([folder, path.dirname(folder)].map(mode)).toEqual([0o700, 0o700]);
 });
 
-it('leaves a folder that is there as it is, also behind a link', async () => {
+it('makeFolder leaves an existing folder unchanged, even behind a link', async () => {
   chmodSync(root, 0o755);
   await makeFolder(root);
   expect(mode(root)).toBe(0o755);
@@ -26,7 +26,7 @@ it('leaves a folder that is there as it is, also behind a link', async () => {
   expect(mode(path.join(root, 'inner'))).toBe(0o700);
 });
 
-it('makes its name durable, and that of one whose maker may have died before', async () => {
+it("makeFolder makes the folder's name durable, even if the process that created the folder has died", async () => {
   const synced: unknown[] = [];
   await watchDisk(({ name, path: at }, run) => {
     if (name === 'sync') synced.push(at);
@@ -40,7 +40,7 @@ it('makes its name durable, and that of one whose maker may have died before', a
   expect(synced).toEqual([path.join(root, 'a')]);
 });
 
-it('fails, and ends, if no folder can be', async () => {
+it('makeFolder fails and returns if the folder cannot be created', async () => {
   const file = path.join(root, 'file');
   writeFileSync(file, '');
   await expect(makeFolder(file)).rejects.toMatchObject({ code: 'EEXIST' });

@@ -30,8 +30,8 @@ async function opened(lock: OutputLock): Promise<{ path: string; isNew: boolean 
   return { path, isNew };
 }
 
-describe('an output', () => {
-  it('is held by one process at a time, and the next one waits', async () => {
+describe('an output lock', () => {
+  it('is held by one process at a time, and the next process waits', async () => {
     const first = await ctx.lock(as(1));
     const second = ctx.lock(as(2, 1));
     let isHeld = false;
@@ -43,7 +43,7 @@ describe('an output', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('is waited for until the deadline, and until a signal', async () => {
+  it('is waited for until the deadline or a signal', async () => {
     await ctx.lock(as(1));
     const deadline = deadlineIn(1000, ctx.clock);
     await expect(ctx.lock({ ...as(2, 1), deadline })).rejects.toThrow('late');
@@ -51,7 +51,7 @@ describe('an output', () => {
     await expect(ctx.lock({ ...as(2, 1), signal })).rejects.toBe('SIGINT');
   });
 
-  it('goes to one of any number of processes that find its holder dead', async () => {
+  it('goes to exactly one of the processes that find its holder dead', async () => {
     await ctx.lock(as(1));
     const pids = Array.from({ length: 12 }, (_, at) => 100 + at);
     let held = 0;
@@ -69,7 +69,7 @@ describe('an output', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('is begun anew, next to what was left, after one whose lease ran out: it may wake with that open', async () => {
+  it('starts a new file after a holder lost its lease, because that process may resume with the file open', async () => {
     const own = claimantOf(1);
     const first = await ctx.lock({ claimant: { ...own, owner: { ...own.owner, lease: '7' } } });
     const left = await filled(first);
@@ -79,7 +79,7 @@ describe('an output', () => {
     expect(existsSync(left)).toBe(false);
   });
 
-  it('is passed on wherever its holder died', async () => {
+  it('can be acquired wherever its holder died', async () => {
     const lock = await ctx.lock(as(1));
     await filled(lock);
     closeSync((await lock.createScratch()).file);
@@ -96,7 +96,7 @@ describe('an output', () => {
     );
   });
 
-  it('whose holder cannot be seen is not waited for: the next one has names of its own', async () => {
+  it('is not waited for if its holder cannot be checked: the next process uses other file names', async () => {
     const path = await filled(await ctx.lock(as(1)));
     const lock = await ctx.lock({ claimant: claimantOf(2, [], [1]) });
     const own = await opened(lock);
@@ -116,8 +116,8 @@ describe('an output', () => {
   });
 });
 
-describe('a part', () => {
-  it('is found again by a process that makes the same file, and left by one that gives up', async () => {
+describe('a temporary file', () => {
+  it('is found again by a process that makes the same file, and is kept by a process that gives up', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();
@@ -133,14 +133,14 @@ describe('a part', () => {
     expect(await opened(next)).toEqual({ path: ctx.part, isNew: true });
   });
 
-  it('that was not made under the lock is left alone', async () => {
+  it('that was not created under the lock is left alone', async () => {
     await writeFile(ctx.part, 'paid for');
     const lock = await ctx.lock(as(1));
     expect((await opened(lock)).path).toMatch(/film\.mp4\.[\da-f]{8}\.part$/);
     expect(await readFile(ctx.part, 'utf8')).toBe('paid for');
   });
 
-  it('leaves an unknown file alone that has replaced it', async () => {
+  it('is left alone if an unknown file has replaced it', async () => {
     const lock = await ctx.lock(as(1));
     await lock.note({ part: 'film.mp4.part' });
     await writeFile(ctx.part, 'of a browser');
@@ -159,7 +159,7 @@ describe('a part', () => {
     },
   );
 
-  it('with nothing recorded as durable is removed while it is empty, and stays once it has data', async () => {
+  it('without a durable length is removed while it is empty, and is kept once it has data', async () => {
     const first = await ctx.lock(as(1));
     closeSync((await first.openPart()).file);
     const next = await ctx.lock(as(2));
@@ -175,7 +175,7 @@ describe('a part', () => {
   });
 
   it.each(['job 0', 'job 1'])(
-    'that is the output already is removed by the next one (%s)',
+    'that has already become the output is removed by the next process (%s)',
     async (identity) => {
       const { path, file } = await (await ctx.lock(as(1))).openPart();
       writeSync(file, '0123456789');
@@ -186,7 +186,7 @@ describe('a part', () => {
     },
   );
 
-  it('may have others next to it, which end with the lock, or with the next one', async () => {
+  it('may have scratch files next to it, which are removed with the lock or by the next process', async () => {
     const lock = await ctx.lock(as(1));
     const { path, file } = await lock.createScratch();
     closeSync(file);
@@ -201,7 +201,7 @@ describe('a part', () => {
 });
 
 describe('removeLeftovers', () => {
-  it('removes what dead and unseen processes left of the same', async () => {
+  it('removes leftovers of the same result from dead and unknown processes', async () => {
     await filled(await ctx.lock(as(1)));
     await filled(await ctx.lock({ claimant: claimantOf(2, [], [1]) }));
     expect(await readdir(ctx.folder)).toHaveLength(4);
@@ -209,7 +209,7 @@ describe('removeLeftovers', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('removes what a process left that was killed before its claim, or while it tried the folder', async () => {
+  it('removes leftovers of a process that was killed before its claim or while it tested the folder', async () => {
     await writeFile(`${ctx.part}.json`, '');
     await writeFile(testFileOf(ctx.target), '\0');
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3));
@@ -219,7 +219,7 @@ describe('removeLeftovers', () => {
   it.each([
     ['stays where something is in it', 'paid for', []],
     ['stays where its process cannot be seen', '', [1]],
-  ])('takes the log of a part without a note, which %s', async (_, text, unseen) => {
+  ])('removes the log of a temporary file without metadata, which %s', async (_, text, unseen) => {
     const { file } = await (await ctx.lock(as(1))).openPart();
     writeSync(file, text);
     closeSync(file);
@@ -227,7 +227,7 @@ describe('removeLeftovers', () => {
     expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
   });
 
-  it('leaves what is of something else, or of a living process', async () => {
+  it('keeps files of another result or of a living process', async () => {
     await filled(await ctx.lock(as(1)));
     await removeLeftovers(ctx.target, 'job 1', claimantOf(3));
     await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [1]));
@@ -245,7 +245,7 @@ describe('readClaimLog', () => {
     expect(log.latest?.claim).toBe('b');
   });
 
-  it('forgets records of another result', () => {
+  it('ignores records of another result', () => {
     const lines = [claim('a', ''), '{"durable":7,"validator":"v"}', claim('b', 'a', 'y')];
     expect(readClaimLog(lines.join('\n')).metadata).toEqual({ identity: 'y', scratch: [] });
     expect(readClaimLog([...lines.slice(0, 2), claim('b', 'a')].join('\n')).metadata).toMatchObject({
@@ -253,13 +253,13 @@ describe('readClaimLog', () => {
     });
   });
 
-  it('ends on any text at all', () => {
+  it('returns for any text at all', () => {
     fc.assert(fc.property(fc.string(), (text) => void readClaimLog(text)));
     fc.assert(fc.property(fc.json(), (text) => void readClaimLog(`${claim('a', '')}\n${text}`)));
   });
 });
 
-it('a log that has grown too long is not read, and its output gets another name', async () => {
+it('a claim log that has grown too long is not read, and its output gets another name', async () => {
   const lock = await ctx.lock(as(1));
   lock.release();
   await writeFile(`${ctx.part}.json`, '');

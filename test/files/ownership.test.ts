@@ -10,17 +10,17 @@ const stranger = me + 4000;
 beforeEach(() => (folder = mkdtempSync(path.join(tmpdir(), 'mgw-owner-'))));
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
-it('relies on what the user or root made', () => {
+it('mgw trusts files created by the user or root', () => {
   expect(ownerFault({ uid: 1000 }, 1000)).toBeUndefined();
   expect(ownerFault({ uid: 0 }, 1000)).toBeUndefined();
   expect(ownerFault({ uid: 1001 }, 1000)).toBe('belongs to user 1001, and mgw runs as user 1000');
 });
 
-it('trusts no other user as root either', () => {
+it('mgw trusts no other user, even if it runs as root', () => {
   expect(ownerFault({ uid: 1000 }, 0)).toBe('belongs to user 1000, and mgw runs as user 0');
 });
 
-it('looks at who made a link, and at what it leads to', () => {
+it('mgw checks who made a link, and what the link points to', () => {
   const link = path.join(folder, 'link');
   mkdirSync(path.join(folder, 'inner'), { mode: 0o700 });
   symlinkSync(path.join(folder, 'inner'), link);
@@ -30,7 +30,7 @@ it('looks at who made a link, and at what it leads to', () => {
   expect(folderFault(link, me)).toBeUndefined();
 });
 
-it.runIf(me === 0)('refuses a link of another user to its own folder', () => {
+it.runIf(me === 0)("mgw refuses a link of another user to that user's own folder", () => {
   const link = path.join(folder, 'link');
   symlinkSync(folder, link);
   lchownSync(link, stranger, stranger);
@@ -43,7 +43,7 @@ it.each([
   [0o702, 'may be written by every user (mode 0702)'],
   [0o775, undefined],
   [0o700, undefined],
-])('of a folder of mode %o says %s', (mode, fault) => {
+])('a folder of mode %o is reported as %s', (mode, fault) => {
   chmodSync(folder, mode);
   expect(folderFault(folder, me)).toBe(fault);
 });

@@ -84,7 +84,7 @@ const checked = (...args: Parameters<typeof checkOutput>): Promise<void> =>
   Promise.resolve().then(() => checkOutput(...args));
 
 describe('publish', () => {
-  it.each([once, force])('gives the part its name (%o)', async (options) => {
+  it.each([once, force])('gives the temporary file its final name (%o)', async (options) => {
     await publish(part, target, options);
     expect(await readdir(folder)).toEqual(['film.mp4']);
     expect(await readFile(target, 'utf8')).toBe('new');
@@ -107,7 +107,7 @@ describe('publish', () => {
     expect(await readdir(folder)).toEqual(['film.mp4']);
   });
 
-  it('replaces a link with force, and leaves alone what it points to', async () => {
+  it("replaces a link with force, and leaves the link's target alone", async () => {
     const other = join(folder, 'other');
     await writeFile(other, 'other');
     await symlink(other, target);
@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('says what the caller says about money', async () => {
+  it('reports what its caller says about money', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',
@@ -156,7 +156,7 @@ describe('publish', () => {
       },
     ],
     ['is gone', async () => rm(part.path)],
-  ])('publishes nothing if the part %s meanwhile', async (_, change) => {
+  ])('publishes nothing if the temporary file %s in the meantime', async (_, change) => {
     await change();
     for (const options of [once, force])
       await expect(publish(part, target, options)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
@@ -167,7 +167,7 @@ describe('publish', () => {
     [once, 'link'],
     [force, 'rename'],
   ])(
-    'syncs the folder when the file has its name, and before the part is gone (%o)',
+    'syncs the folder after the file has its name and before the temporary file is removed (%o)',
     async (options, put) => {
       disk.done = [];
       await publish(part, target, options);
@@ -176,7 +176,7 @@ describe('publish', () => {
   );
 
   it.each([once, force])(
-    'publishes nothing if another file takes the place of the part at the last moment (%o)',
+    'publishes nothing if another file replaces the temporary file at the last moment (%o)',
     async (options) => {
       disk.before = () => {
         disk.before = undefined;
@@ -188,20 +188,20 @@ describe('publish', () => {
     },
   );
 
-  it('looks at the content if the numbers of the file have changed by themselves', async () => {
+  it('compares the content if the inode numbers of the file have changed by themselves', async () => {
     await utimes(part.path, 1, 1);
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
   });
 
-  it('accepts the very same file, regardless of its writer', async () => {
+  it('accepts an identical file, whoever wrote it', async () => {
     await writeFile(target, 'new');
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
     await publish(part, target, once);
   });
 
-  it('replaces an empty file only if an earlier run had begun to publish there', async () => {
+  it('replaces an empty file only if an earlier run had started to publish there', async () => {
     await writeFile(target, '');
     await expect(publish(part, target, once)).rejects.toMatchObject(existing);
     await publish(part, target, { force: false, isBegun: true });
@@ -211,7 +211,7 @@ describe('publish', () => {
     await expect(publish(other, target, { force: false, isBegun: true })).rejects.toMatchObject(existing);
   });
 
-  it.each([undefined, 'EPERM'])('lets one of many win (links fail with %s)', async (code) => {
+  it.each([undefined, 'EPERM'])('lets one of many processes win (links fail with %s)', async (code) => {
     disk.link = code;
     const parts = await Promise.all(
       Array.from({ length: 20 }, (_, at) => sealed(join(folder, `${at}.part`), `content ${at}`)),
@@ -223,12 +223,12 @@ describe('publish', () => {
     for (const end of ends) if (end.status === 'rejected') expect(end.reason).toMatchObject(existing);
   });
 
-  describe('if the file system knows no links', () => {
+  describe('publish on a file system without links', () => {
     beforeEach(() => {
       disk.link = 'ENOTSUP';
     });
 
-    it('renames', async () => {
+    it('renames the file', async () => {
       await publish(part, target, once);
       expect(await readFile(target, 'utf8')).toBe('new');
       expect(await readdir(folder)).toEqual(['film.mp4']);
@@ -240,14 +240,14 @@ describe('publish', () => {
       expect(await readlink(target)).toBe('nowhere');
     });
 
-    it('gives the name up again if the rename fails', async () => {
+    it('removes the reserved name if the rename fails', async () => {
       disk.rename = 'EIO';
       await expect(publish(part, target, once)).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
       expect(await readdir(folder)).toEqual(['film.mp4.part']);
     });
   });
 
-  it('tells other errors of the disk', async () => {
+  it('passes on other disk errors', async () => {
     disk.link = 'EIO';
     await expect(publish(part, target, once)).rejects.toMatchObject({ code: 'local_io', retry: 'resume' });
   });
@@ -277,7 +277,7 @@ describe('checkOutput', () => {
     expect(await readFile(target, 'utf8')).toBe('old');
   });
 
-  it('refuses a link, also one that leads nowhere', async () => {
+  it('refuses a link, even a dangling one', async () => {
     await symlink('nowhere', target);
     await expect(checked(target, once)).rejects.toMatchObject({ ...refusal, code: 'output_exists' });
     await checked(target, force);
@@ -309,7 +309,7 @@ describe('checkOutput', () => {
     },
   );
 
-  it('refuses a name that leaves no room for the ending of the part', async () => {
+  it('refuses a name that leaves no room for the extension of the temporary file', async () => {
     await expect(checked(join(folder, 'n'.repeat(250)), once)).rejects.toMatchObject({
       ...refusal,
       message: expect.stringContaining('too long') as string,

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { budgetsIn } from '../../src/flows/budgets.ts';
 import { freshFolder } from '../support/servers.ts';
 
-it('the budgets of a folder are its files; a folder that cannot be read is an error, not an empty one', async () => {
+it('the budgets of a folder are its files, and a folder that cannot be read is an error', async () => {
   const folder = join(freshFolder(), 'budgets');
   expect(await budgetsIn(folder)).toEqual([]);
   mkdirSync(folder);

@@ -90,7 +90,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
   });
 
-  test('is fetched again if the file is gone, else the exit code is 9; the same command is the same job', async () => {
+  test('is fetched again if the file is gone, or else exits 9; repeating the command gives the same job', async () => {
     const { user, images, state } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];
@@ -105,7 +105,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('is read from the store if the only file is an object, and not fetched from the gateway again', async () => {
+  test('is read from the store if only an object exists, and is not fetched from the gateway again', async () => {
     const { user, images, state, gateway } = await scene();
     const store = await s3Server();
     Object.assign(user.env, account);
@@ -143,7 +143,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(images()).toHaveLength(2);
   });
 
-  test('without ffmpeg is exit 2, which names the package, and nothing is sent', async () => {
+  test('without ffmpeg exits 2 with the package to install, and sends nothing', async () => {
     const { user, images } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const ran = await user.start([...submit, '--image', '@intro:last'], { env: { PATH: user.cwd } }).result;
@@ -152,7 +152,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
   });
 });
 
-test('a job that has not finished is exit 2 with the command that waits for it, and saves it', async () => {
+test('an unfinished job as an input exits 2 with the command that waits for it and saves it', async () => {
   const { user, images, state } = await scene();
   state.isDone = false;
   await user.run([...submit, '--key', 'intro']);
@@ -163,7 +163,7 @@ test('a job that has not finished is exit 2 with the command that waits for it, 
   expect(images()).toHaveLength(1);
 });
 
-test('a reference that a flag cannot take, or that names nothing, is exit 2', async () => {
+test('a reference that a flag does not support, or that matches nothing, exits 2', async () => {
   const { user, images } = await scene();
   writeFileSync(join(user.cwd, '@intro'), 'no image');
   for (const ref of ['@intro', '@nothing:last', '@intro:middle'])

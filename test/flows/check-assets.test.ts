@@ -106,13 +106,13 @@ describe('a file in the store', () => {
     expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
-  it('is not asked for if the body does not name it as an asset, or nothing uploaded it', async () => {
+  it('is not checked if the body does not name it as an asset, or if no job uploaded it', async () => {
     const store = { describe: () => Promise.reject(new Error('asked')) } as Partial<Store> as Store;
     const names = new Map([[nameOf('png'), '']]);
     await checkUploads(sessionOf(), c, { prompt: nameOf('png'), image: nameOf('jpg') }, store, names);
   });
 
-  it('ends the check at once if the store does not answer, or the command is interrupted', async () => {
+  it('ends the check at once if the store does not respond, or the command is interrupted', async () => {
     const failing = (error: MgwError): Promise<void> => {
       const store = { describe: () => Promise.reject(error) } as Partial<Store> as Store;
       return checkUploads(sessionOf(), c, image, store, new Map([[nameOf('png'), '']]));
@@ -124,7 +124,7 @@ describe('a file in the store', () => {
     await expect(failing(new MgwError('not_found', 'gone'))).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('is requested by its URL if the store is a program, or it is the frame of a video', async () => {
+  it('is requested by its URL if the store is a program, or if the file is the frame of a video', async () => {
     const server = await httpServer((_, response) =>
       response.writeHead(200, { 'content-type': 'image/png' }).end(),
     );
@@ -195,7 +195,7 @@ describe('a URL', () => {
     if (methods.length > 1) expect(server.requests[1]?.headers.range).toBe('bytes=0-0');
   });
 
-  it('is not requested if it is the name of a file in the store, or the body holds the bytes', async () => {
+  it('is not requested if it is the name of a file in the store, or if the body contains the bytes', async () => {
     const server = await httpServer();
     await checkAssetUrls(sessionOf(), c, { image: nameOf('png') });
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];
@@ -203,7 +203,7 @@ describe('a URL', () => {
     expect(server.requests).toEqual([]);
   });
 
-  it('is not asked for again after an interruption', async () => {
+  it('is not requested again after an interruption', async () => {
     const interruption = new AbortController();
     const stopped = new MgwError('pending', 'stopped', { exit: 'interrupted' });
     const server = await httpServer((_, response) => {

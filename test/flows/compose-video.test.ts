@@ -14,13 +14,13 @@ describe('the configured defaults of a video', () => {
     return composeVideo(own, c, { flags }, () => Promise.resolve(undefined));
   };
 
-  it('complete the body that is sent, and not the one that was asked for', async () => {
+  it('are added to the body that is sent, but not to the requested body', async () => {
     const { video } = await compose({ resolution: '720p' });
     expect([video.body['resolution'], video.asked['resolution']]).toEqual(['720p', undefined]);
     expect((await compose({})).video.body).toEqual(video.asked);
   });
 
-  it('for a flag or a protocol that does not exist are refused', async () => {
+  it('are refused for an unknown flag or protocol', async () => {
     await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
     const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
     await expect(stray).rejects.toMatchObject({ code: 'config', next: ['mgw', 'config', 'path'] });

@@ -35,7 +35,7 @@ async function fill(ledger: Ledger): Promise<void> {
   await ledger.claim(names.attempt(next, 2), JSON.stringify(owner));
 }
 
-it('every claim is copied with its confirmation, and what was removed stays removed', async () => {
+it('every claim is copied with its confirmation, and a removed claim stays removed', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   expect([await copyJobs(from, to), await copyJobs(from, to)]).toEqual([1, 0]);
@@ -47,7 +47,7 @@ it('every claim is copied with its confirmation, and what was removed stays remo
   expect(await to.create(gone, [prepared])).toBe(false);
 });
 
-it('a job that is removed meanwhile is not copied', async () => {
+it('a job that is removed during the copy is not copied', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   const before = { ...from, ids: () => Promise.resolve([next, newJobId(now - 1)]) };
@@ -55,7 +55,7 @@ it('a job that is removed meanwhile is not copied', async () => {
   expect(await to.ids()).toEqual([next]);
 });
 
-it('a claim that the target has for another job is a conflict', async () => {
+it('a claim that belongs to another job in the target is a conflict', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   await to.claim('key.boat', 'of another job');
@@ -63,7 +63,7 @@ it('a claim that the target has for another job is a conflict', async () => {
   expect(await to.claimed('key.boat')).toBe('of another job');
 });
 
-it('a record that is there with other events is a conflict', async () => {
+it('a record that has other events in the target is a conflict', async () => {
   const [from, to] = await ledgers();
   await fill(from);
   await to.create(next, [{ ...prepared, key: 'boat' }]);

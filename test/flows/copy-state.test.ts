@@ -27,8 +27,8 @@ async function standing(budget: Budget): Promise<string[]> {
   return [...amounts, limit?.per ?? 'ever'];
 }
 
-describePostgres('a folder that is copied into a database, and back into another folder', (newPlace) => {
-  it('has the same jobs, keys, attempts and budgets, and may be copied again', async () => {
+describePostgres('a folder copied into a database and back into another folder', (newPlace) => {
+  it('has the same jobs, keys, attempts and budgets, and can be copied again', async () => {
     const [one, two] = [join(freshFolder(), 'one'), join(freshFolder(), 'two')];
     const [from, back, shared] = [
       await openFileLedger(one, () => now),
@@ -79,7 +79,7 @@ describePostgres('a folder that is copied into a database, and back into another
     }
   });
 
-  it('is not copied over what became another job meanwhile', async () => {
+  it('is not copied over a key that has another job by then', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);

@@ -24,7 +24,7 @@ beforeEach(async () => {
   id = made.json.job.id;
 });
 
-describe('a job of whose record nothing can be read', () => {
+describe('a job whose record is unreadable', () => {
   beforeEach(() => {
     writeFileSync(pathOf(), 'nothing\n');
   });
@@ -34,15 +34,18 @@ describe('a job of whose record nothing can be read', () => {
     expect((await mgw('jobs', 'ls')).json['jobs']).toMatchObject([{ id, protocol: 'unknown' }]);
   });
 
-  it.each([[['wait']], [['fetch']]])('is refused with exit 2 by jobs %j, whose next works', async (words) => {
-    const asked = gateway.seen.length;
-    const { code, json } = await mgw('jobs', ...words, id);
-    expect(code).toBe(2);
-    expect(JSON.stringify(json)).toContain(`mgw video PROTOCOL fetch ${id}`);
-    expect(JSON.stringify(json)).toContain(`"next":["mgw","jobs","show","${id}"]`);
-    expect((await mgw('jobs', 'show', id)).code).toBe(0);
-    expect(gateway.seen).toHaveLength(asked);
-  });
+  it.each([[['wait']], [['fetch']]])(
+    'is refused with exit 2 by jobs %j, and the suggested command works',
+    async (words) => {
+      const asked = gateway.seen.length;
+      const { code, json } = await mgw('jobs', ...words, id);
+      expect(code).toBe(2);
+      expect(JSON.stringify(json)).toContain(`mgw video PROTOCOL fetch ${id}`);
+      expect(JSON.stringify(json)).toContain(`"next":["mgw","jobs","show","${id}"]`);
+      expect((await mgw('jobs', 'show', id)).code).toBe(0);
+      expect(gateway.seen).toHaveLength(asked);
+    },
+  );
 
   it('is removed by force', async () => {
     expect((await mgw('jobs', 'rm', id, '--force')).code).toBe(0);

@@ -64,7 +64,7 @@ async function run(
 }
 
 describe('an accepted job', () => {
-  it('is not waited for if only its acceptance was asked for', async () => {
+  it('is not waited for if only its acceptance was requested', async () => {
     expect(await run({ ask: 'accept' }, seen('running'))).toMatchObject({
       files: [],
       asked: 0,
@@ -89,7 +89,7 @@ describe('an accepted job', () => {
     });
   });
 
-  it('that has failed is exit 5, and its partial file is removed', async () => {
+  it('that has failed exits 5, and its partial file is removed', async () => {
     const folder = freshFolder();
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
@@ -97,7 +97,7 @@ describe('an accepted job', () => {
     expect(await run({ target }, seen('failed'))).toMatchObject({ error: { exitCode: 5 }, asked: 1 });
   });
 
-  it('whose output exists is saved elsewhere by the next command', async () => {
+  it('whose output exists is saved elsewhere by the suggested command', async () => {
     const path = join(freshFolder(), 'a.mp4');
     writeFileSync(path, 'mine');
     const { error, job } = await run(
@@ -117,7 +117,7 @@ describe('an accepted job', () => {
     expect(error?.job?.handle).toBe('task_1');
   });
 
-  it('whose handle cannot be asked for never ends in success', async () => {
+  it('whose handle cannot be queried never ends in success', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',
     });

@@ -23,7 +23,7 @@ describe('the value of a flag that names a job', () => {
     ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
     ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
     ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
-  ])('%s of --%s', (ref, flag, part) => {
+  ])('%s is valid for --%s', (ref, flag, part) => {
     expect(partOf(ref, flag)).toEqual({ ...part, shown: `--${flag} ${ref}` });
     expect(keyIn(ref)).toBe(part.key);
   });
@@ -32,11 +32,11 @@ describe('the value of a flag that names a job', () => {
     ['@intro', 'reference-audio', 'cannot be used as audio'],
     ['@intro:last', 'reference-video', 'Write @intro instead'],
     ['@intro', 'image', 'Write @intro:last'],
-  ])('%s is nothing for --%s', (ref, flag, words) => {
+  ])('%s is not valid for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
 
-  it('may be anything else, which names no job', () => expect(keyIn('intro')).toBe(''));
+  it('may be any other text, which names no job', () => expect(keyIn('intro')).toBe(''));
 });
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
@@ -81,7 +81,7 @@ describe('the video of an earlier job', () => {
     expect(Buffer.from(await found.read())).toEqual(film);
   });
 
-  it('is not read once another file of the job is all that is left', async () => {
+  it('is not read if only another file of the job is left', async () => {
     const { folder, job, asset } = scene();
     const [old, newest, other] = [join(folder, 'a.mp4'), join(folder, 'b.mp4'), Buffer.from('another film')];
     writeFileSync(old, film);
@@ -104,7 +104,7 @@ describe('the video of an earlier job', () => {
     await expect(frame.read()).rejects.toThrow('changed while the command ran');
   });
 
-  it('of several is the one of its number, wherever it was saved, the newest first', async () => {
+  it('is chosen by its number, wherever it was saved, newest first', async () => {
     const { folder, job, session } = scene();
     const at = (name: string): string => join(folder, name);
     const began: JobEvent = {
@@ -126,7 +126,7 @@ describe('the video of an earlier job', () => {
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
   });
 
-  it('of several may be named by a template with its number', async () => {
+  it('may be chosen by number with a file name from a template', async () => {
     const { folder, job, session } = scene();
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
@@ -139,7 +139,7 @@ describe('the video of an earlier job', () => {
     expect(saved.map((file) => file?.path)).toEqual(paths);
   });
 
-  it('may be an object of the store', async () => {
+  it('may be an object in the store', async () => {
     const { job, session } = scene({ has: (url) => Promise.resolve(url.endsWith('b.mp4')) });
     const made = await job(
       accepted,
@@ -170,7 +170,7 @@ describe('the video of an earlier job', () => {
     ['was not saved', [accepted, success(1)], '', 'has not been saved', ['jobs', 'fetch']],
     ['has fewer videos', [accepted, success(2)], '#3', 'has 2 of them', undefined],
     ['has no video 0', [accepted, success(2)], '#0', 'has 2 of them', undefined],
-  ])('is none if the job %s', async (_, events, end, words, next) => {
+  ])('does not exist if the job %s', async (_, events, end, words, next) => {
     const { job, asset } = scene();
     const made = await job(...events);
     const error: unknown = await asset(made, end).catch((reason: unknown) => reason);
@@ -179,7 +179,7 @@ describe('the video of an earlier job', () => {
     expect((error as { next?: string[] }).next).toEqual(shown);
   });
 
-  it('that has a place to be saved at is fetched to it by the next command', async () => {
+  it('that was never saved is fetched by the suggested command to the planned output', async () => {
     const { job, asset, folder } = scene();
     const began: JobEvent = {
       ...{ type: 'began', run: 'r', owner: { pid: 1, start: '', host: '' } },
@@ -189,7 +189,7 @@ describe('the video of an earlier job', () => {
     await expect(asset(made)).rejects.toMatchObject({ next: ['mgw', 'jobs', 'fetch', made.id] });
   });
 
-  it('is none if the job is speech', async () => {
+  it('does not exist if the job is speech', async () => {
     const { session, asset } = scene();
     const made = await jobWith(await session.ledger(), 'tts', accepted);
     await expect(asset(made)).rejects.toThrow('is speech, not a video');

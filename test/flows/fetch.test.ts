@@ -135,17 +135,17 @@ describe('one query of a job', () => {
     expect(ran[2] ?? {}).toMatchObject(error);
   });
 
-  it('that is not found just after its submission is exit 6, since the gateway may be slow', async () => {
+  it('that is not found just after its submission exits 6, since the gateway may be slow', async () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner: { pid: 1, start: '', host: '' } };
     const [, exit, error] = await ask({ kind: 'missing', failure }, [sending, accepted]);
     expect([exit, error?.charged, error?.retry]).toEqual([6, 'no', 'safe']);
   });
 
-  it('notes the warning of the gateway', async () => {
+  it('prints the warning of the gateway', async () => {
     expect((await ask(seen('running', { warning: 'slow today' })))[3]).toEqual(['slow today']);
   });
 
-  it('asks nothing about a job without a handle', async () => {
+  it('is not sent for a job without a handle', async () => {
     const owner = { pid: 1, start: '', host: '' };
     const sending: JobEvent = { type: 'sending', attempt: 1, owner };
     const unknown: JobEvent = { type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } };
@@ -162,7 +162,7 @@ async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Prot
   return { ...one, ...(protocol && { protocol }) };
 }
 
-describe('fetch without waiting', () => {
+describe('fetch --no-wait', () => {
   const fetched = async (verdict: QueryVerdict, ...events: JobEvent[]): Promise<[MgwError, number]> => {
     const state = freshFolder();
     const { protocol, client, asked } = verdictOf(verdict);
@@ -179,21 +179,21 @@ describe('fetch without waiting', () => {
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
     ['cannot be asked for', { kind: 'again', failure, isWell: true }],
-  ])('is exit 8 with the job after one query if it %s', async (_, verdict) => {
+  ])('exits 8 with the job after one query if the task %s', async (_, verdict) => {
     const [error, asked] = await fetched(verdict, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);
   });
 
-  it('is the error of the query if that fails', async () => {
+  it('exits with the error of the query if the query fails', async () => {
     const [error, asked] = await fetched({ kind: 'unauthorized', failure }, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([3, 'task_1', 1]);
   });
 
-  it('goes on to the result if the task has ended', async () => {
+  it('continues to the result if the task has ended', async () => {
     expect((await fetched(seen('failed', { failure }), accepted))[0].exitCode).toBe(5);
   });
 
-  it('asks nothing first if the success is recorded, or there is no handle', async () => {
+  it('sends no query if the success is recorded, or if there is no handle', async () => {
     const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
     // The one query is that of the download, which the deadline ends.
     expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
@@ -222,7 +222,7 @@ describe('saved speech', () => {
   };
   const wishes = { force: false, deadline: endless };
 
-  it('is copied to another file, which the job then has', async () => {
+  it('is copied to another file, which then belongs to the job', async () => {
     const folder = freshFolder();
     const { deps, job } = await spoken(folder);
     const path = join(folder, 'copy.mp3');
@@ -245,7 +245,7 @@ describe('saved speech', () => {
     await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ code: 'internal' });
   });
 
-  it('is uploaded if the output is an object, once, and leaves no file', async () => {
+  it('is uploaded once if the output is an object, and leaves no file', async () => {
     const { deps: own, job } = await spoken(freshFolder());
     const calls: string[] = [];
     const store = {
@@ -269,7 +269,7 @@ describe('saved speech', () => {
     expect(calls).toEqual(['put s3://media/speech.mp3']);
   });
 
-  it('has nothing to wait for', async () => {
+  it('needs no wait', async () => {
     const { deps, job } = await spoken(freshFolder());
     const done = await waitFor({ job }, endless, deps);
     expect([done.job, done.files, done.isResumed]).toEqual([job, [], true]);

@@ -23,14 +23,14 @@ function install(name: 'ffmpeg' | 'ffprobe', script: string): void {
 }
 
 describe('ffmpeg', () => {
-  it('that is not on the PATH is exit 2 with its package', async () => {
+  it('exits 2 with the package to install if it is not on the PATH', async () => {
     const missing = { code: 'usage', message: expect.stringContaining('apt install ffmpeg') as string };
     await expect(checkFfmpeg()).rejects.toMatchObject(missing);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toMatchObject(missing);
     await expect(probe('/a.mp4', [], signal)).rejects.toMatchObject(missing);
   });
 
-  it('that fails is exit 2 with its words', async () => {
+  it("exits 2 with ffmpeg's message if it fails", async () => {
     install('ffmpeg', 'echo "  no such codec  " >&2; exit 1');
     await expect(checkFfmpeg()).rejects.toMatchObject({ code: 'usage', message: 'ffmpeg -version failed.' });
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow(
@@ -40,7 +40,7 @@ describe('ffmpeg', () => {
     await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
   });
 
-  it('that finds no frame is exit 2; the last frame is looked for in ten seconds too', async () => {
+  it('exits 2 if it finds no frame; the last frame is searched for in ten seconds too', async () => {
     install('ffmpeg', `echo "$*" >> ${folder}/calls`);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
     install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');
@@ -67,7 +67,7 @@ describe('ffprobe', () => {
     await expect(probe('/a.mp4', [], signal)).rejects.toThrow('ffprobe cannot read /a.mp4');
   });
 
-  it('gives the first stream of each kind, and the length', async () => {
+  it('returns the first stream of each kind, and the duration', async () => {
     const streams = ['audio', 'video', 'video'].map((codec_type, index) => ({ codec_type, index }));
     install('ffprobe', `echo '${JSON.stringify({ streams, format: { duration: '4.5' } })}'`);
     expect(await probe('/a.mp4', [], signal)).toEqual({ video: streams[1], audio: streams[0], seconds: 4.5 });

@@ -21,7 +21,7 @@ describe('a job that a REF names', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol is exit 2, with the command for any; one whose protocol is lost takes any', async () => {
+  it('of another protocol exits 2 with the command for any protocol; a job whose protocol is lost works with any', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -36,7 +36,7 @@ describe('a job that a REF names', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
-  it('that is not recorded is exit 2, with the protocols if it may be a handle', async () => {
+  it('that is not recorded exits 2, with the protocols if it may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
       findJobHere('task_9', deps, words).catch((error: unknown) => error);
@@ -44,7 +44,7 @@ describe('a job that a REF names', () => {
     expect(await find('jobs', 'fetch')).toMatchObject({ code: 'usage', protocols: undefined });
   });
 
-  it('whose answer was recorded but not read is read', async () => {
+  it('is read from its response if the response was recorded but not read', async () => {
     const deps = await flowDeps(freshFolder());
     const owner = deadOwner();
     const reply = {
@@ -67,7 +67,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('%s is not that of %s', (own, gateway) => {
+  ])('%s differs from that of %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, ['jobs'])).not.toThrow();
   });
 
@@ -76,7 +76,7 @@ describe('a job of another gateway', () => {
     ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
-  ])('%s is refused; the next command has %j', (own, flags) => {
+  ])('%s is refused, and the suggested command has %j', (own, flags) => {
     expect(() => checkGateway(at(own), 'https://g.example', ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
     );

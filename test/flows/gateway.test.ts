@@ -38,7 +38,7 @@ async function twoGateways(isLost: boolean): Promise<Two> {
 }
 
 it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch']], [['jobs', 'wait']]])(
-  '%j refuses a job of another gateway without a request; its next works',
+  '%j refuses a job of another gateway without a request, and the suggested command works',
   async (words) => {
     const { user, own, other, ref, there } = await twoGateways(false);
     const output = words.includes('fetch') ? ['-o', join(user.cwd, 'out.mp4')] : [];
@@ -58,7 +58,7 @@ it.each([[['video', 'c', 'status']], [['video', 'c', 'fetch']], [['jobs', 'fetch
 );
 
 it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--not-created']]])(
-  'jobs resolve %j refuses a job of another gateway, leaves its doubt, and pays nothing; its next works',
+  'jobs resolve %j refuses a job of another gateway, keeps it in doubt, and pays nothing; the suggested command works',
   async (how) => {
     const { own, other, ref, there, user } = await twoGateways(true);
     await runHere(['config', 'set', 'prices.c.vendor-h3-mini', 'second=1'], user.env);
@@ -83,7 +83,7 @@ it('the library refuses a job of another gateway', async () => {
   expect(other.seen).toHaveLength(0);
 });
 
-it('what only reads the ledger needs no gateway', async () => {
+it('a command that only reads the ledger needs no gateway', async () => {
   const { there, ref, other } = await twoGateways(false);
   for (const args of [
     ['jobs', 'show', ref],
@@ -94,7 +94,7 @@ it('what only reads the ledger needs no gateway', async () => {
   expect(other.seen).toHaveLength(0);
 });
 
-it('--resubmit pays nothing, and leaves the doubt, if the output exists', async () => {
+it('--resubmit pays nothing if the output exists, and keeps the job in doubt', async () => {
   const { user, own, ref } = await twoGateways(true);
   const output = join(user.cwd, 'taken.mp4');
   writeFileSync(output, 'mine');
@@ -105,7 +105,7 @@ it('--resubmit pays nothing, and leaves the doubt, if the output exists', async 
   expect(shown.json.job.state).toBe('unknown');
 });
 
-it('the next of a fetch whose output exists is another name, which works', async () => {
+it('a fetch whose output exists suggests another name, which works', async () => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;
   const output = join(user.cwd, 'taken.mp4');
@@ -118,9 +118,9 @@ it('the next of a fetch whose output exists is another name, which works', async
 });
 
 it.each([
-  ['in a missing folder is the command that creates it', 'new/a.mp4', ['mkdir', '-p', 'new']],
-  ['below a file is its name in the current folder', 'taken/a.mp4', ['-o', 'a.mp4']],
-])('the next of a fetch whose output is %s', async (_, path, expected) => {
+  ['in a missing folder, which is created', 'new/a.mp4', ['mkdir', '-p', 'new']],
+  ['below a file, with its name in the current folder', 'taken/a.mp4', ['-o', 'a.mp4']],
+])('a fetch suggests the right command if its output is %s', async (_, path, expected) => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;
   writeFileSync(join(user.cwd, 'taken'), 'mine');

@@ -23,7 +23,7 @@ async function until(holds: () => boolean): Promise<void> {
 }
 
 it.each(['while its answer is outstanding', 'while it is waited for'])(
-  'a second run of one command with the same output joins the first %s',
+  'a second run of one command with the same output joins the first run %s',
   async (when) => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
     onEnd(() => gateway.close());
@@ -72,7 +72,7 @@ it.each([
   ['its stream, which is cut', 'accepted', [], 9],
   ['the head of its answer', 'sending', [end], 0],
 ] as const)(
-  'a second run of tts with the same output, while the first reads %s, waits and ends alike',
+  'a second run of tts with the same output, while the first run reads %s, waits and ends the same way',
   async (_, event, rest, code) => {
     let finish: (() => void) | undefined;
     const audio = Buffer.from('hello, ');

@@ -36,14 +36,14 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
   return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
 }
 
-it('a file of this machine is its own copy, and no store is needed', async () => {
+it('a local file is its own copy, and no store is needed', async () => {
   const deps = await flowDeps(freshFolder());
   const copies = new LocalCopies(deps, endless);
   expect(await copies.pathOf(fileAt('/films/boat.mp4'))).toBe('/films/boat.mp4');
   await copies.close();
 });
 
-it('the copy of an object has its content, and is gone after close', async () => {
+it('the copy of an object has its content, and is removed on close', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
@@ -55,7 +55,7 @@ it('the copy of an object has its content, and is gone after close', async () =>
   expect(left()).toEqual([]);
 });
 
-it('an object that is gone, or is another one by now, is exit 2, and leaves nothing', async () => {
+it('an object that is gone or was replaced exits 2, and leaves no file', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });
@@ -65,7 +65,7 @@ it('an object that is gone, or is another one by now, is exit 2, and leaves noth
   expect(left()).toEqual([]);
 });
 
-it('recovers the first candidate that the store has, and leaves no copy', async () => {
+it('the first candidate in the store is downloaded, and no copy remains', async () => {
   const { deps, left, asked } = await scene();
   const given: JobFile[] = [];
   const recover = (files: readonly JobFile[]): Promise<object> => {

@@ -72,7 +72,7 @@ describe('the command line', () => {
     expect(posts).toEqual([path]);
   });
 
-  it('asks for and saves a job through its protocol', async () => {
+  it('queries and saves a job through its protocol', async () => {
     await json('video', 'submit', 'a boat', '-m', 'vendor-h4', '-d', '5', '--key', 'k');
     expect(await json('video', 'status', '@k')).toMatchObject({ job: { protocol: 'c', state: 'succeeded' } });
     expect(await json('video', 'fetch', '@k', '-o', 'a.mp4')).toMatchObject({ exit_code: 0 });
@@ -89,7 +89,7 @@ describe('the command line', () => {
     ['a', 'vendor-h4', 'c'],
     ['b', 'veo-3', 'a'],
     ['c', 'veo-3', 'a'],
-  ])('refuses to submit through %s the model %s of %s, and leaves no job', async (given, model, own) => {
+  ])('refuses to submit through %s the model %s of %s, and creates no job', async (given, model, own) => {
     const words = ['submit', "it's a boat", '-m', model];
     const { exit_code: code, error } = await json('video', given, ...words);
     expect(code, JSON.stringify(error)).toBe(2);
@@ -117,7 +117,7 @@ describe('the command line', () => {
   });
 
   it.each([['--seed', '5'], ['--first-frame', 'https://x.example/a.png'], ['--no-audio']])(
-    'refuses %s, which the protocol of the model does not have',
+    'refuses %s, which the protocol of the model does not support',
     async (...flag) => {
       const { error } = await json('video', 'submit', 'a boat', '-m', 'vendor-h4', ...flag);
       expect(error.message).toContain('is not a flag of Protocol C, which serves vendor-h4');
@@ -125,7 +125,7 @@ describe('the command line', () => {
     },
   );
 
-  it('knows the protocol of a dry run without a listing, if it can', async () => {
+  it('determines the protocol of a dry run without the model list, if possible', async () => {
     const { exit_code: code } = await json('video', 'submit', 'a boat', '-m', 'vendor-h3', '--dry-run');
     expect([code, server.requests]).toEqual([0, []]);
   });

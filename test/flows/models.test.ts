@@ -50,8 +50,8 @@ function scene(
 const unsent = (reason: TransportError['reason']): TransportError =>
   new TransportError('unsent', reason, 'no connection');
 
-describe('the models of the key', () => {
-  it('are asked for with the limits of the settings and of the caller, and are remembered', async () => {
+describe('the models of an API key', () => {
+  it('are requested within the time limits of the settings and of the caller, and are cached', async () => {
     const own = scene([says(listing)], { MGW_TIMEOUT: '1m' });
     const models = await fetchModels(own, undefined, { timeoutMs: 7 });
     expect(models.map(({ id }) => id)).toEqual(['veo-3', 'vendor-h4']);
@@ -65,7 +65,7 @@ describe('the models of the key', () => {
     expect(recallModels(await one.settings())).toEqual([]);
   });
 
-  it('are asked for again a few times', async () => {
+  it('are requested again a few times', async () => {
     const own = scene([says({}, 503), unsent('unreachable'), says(listing)]);
     expect(await fetchModels(own)).toHaveLength(2);
     expect(own.calls).toHaveLength(3);
@@ -77,7 +77,7 @@ describe('the models of the key', () => {
     expect(limited.calls).toHaveLength(2);
   });
 
-  it('are refused with the error of the gateway, and when to ask again', async () => {
+  it('are refused with the error of the gateway, and with the time to retry', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
       ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },
@@ -93,8 +93,8 @@ describe('the models of the key', () => {
   });
 });
 
-describe('the remembered models', () => {
-  it('are those of the gateway, as they were listed last', async () => {
+describe('the cached models', () => {
+  it('are the last list of the same gateway', async () => {
     const state = freshFolder();
     const [one, other] = [scene([], {}, state), scene([], { MGW_BASE_URL: 'https://g.example' }, state)];
     const [own, others] = [await one.settings(), await other.settings()];
@@ -112,8 +112,8 @@ describe('the remembered models', () => {
   });
 });
 
-describe('a listing', () => {
-  it('that only serves checks may be unavailable, but not for a certificate', async () => {
+describe('the model list', () => {
+  it('may be unavailable if only checks need it, except for an invalid certificate', async () => {
     const silent = scene([says({}, 503)]);
     expect(await listedModels(silent, 'check')).toBeUndefined();
     expect(silent.calls).toMatchObject([{ timeoutMs: 10_000 }, {}]);
@@ -125,7 +125,7 @@ describe('a listing', () => {
     });
   });
 
-  it('that fills in a field must be there', async () => {
+  it('must be available if it fills in a field', async () => {
     const missing = listedModels(scene([says({}, 503)]), 'fill');
     await expect(missing).rejects.toMatchObject({
       ...{ exitCode: 6, retry: 'safe' },
@@ -138,7 +138,7 @@ describe('a listing', () => {
     expect(await listedModels(scene([says({ error: { message: 'no' } }, 404)]), 'fill')).toBeUndefined();
   });
 
-  it('is fetched once, also by two at a time', async () => {
+  it('is fetched once, even if requested twice at a time', async () => {
     const own = scene([says(listing)]);
     const ask = oneListing(own);
     const [one, other] = await Promise.all([ask('check'), ask('check')]);
@@ -155,7 +155,7 @@ describe('the protocol of a model', () => {
   const find = (model: string, more = {}, own = scene([says(listing)])): Promise<string> =>
     protocolOfModel(own, model, oneListing(own), more).then(({ name }) => name);
 
-  it('is that of the listing, else of the specification; a dry run asks only if it must', async () => {
+  it('is taken from the model list, or else the specification; a dry run fetches the list only if it must', async () => {
     expect(await find('veo-3')).toBe('a');
     expect(await find('vendor-h3')).toBe('c');
     const own = scene([says(listing)]);
@@ -165,7 +165,7 @@ describe('the protocol of a model', () => {
     expect(own.calls).toHaveLength(1);
   });
 
-  it('must be chosen if there are two, or none is known', async () => {
+  it('must be chosen if two protocols serve the model, or if none is known', async () => {
     const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
     await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
     await expect(find('veo-4')).rejects.toMatchObject({
@@ -176,7 +176,7 @@ describe('the protocol of a model', () => {
     await expect(find('veo-4', {}, silent)).rejects.toMatchObject({ protocols: ['a', 'b', 'c'] });
   });
 
-  it('is refused if the listing or the specification has another', () => {
+  it('is refused if it contradicts the model list or the specification', () => {
     const listed = [{ id: 'm', protocols: ['a', 'b'] }];
     expect(() => refuseOtherProtocol(protocols.c, 'm', listed)).toThrow(
       /m is served by Protocols A and B, not by Protocol C/,
@@ -189,7 +189,7 @@ describe('the protocol of a model', () => {
     expect(() => refuseOtherProtocol(protocols.c, 'other', listed)).not.toThrow();
   });
 
-  it('is known from the specification, or from what was listed before', async () => {
+  it('is known from the specification, or from an earlier model list', async () => {
     const own = scene([says(listing)]);
     const settings = await own.settings();
     expect(isKnownToServe(protocols.c, 'vendor-h3', settings)).toBe(true);

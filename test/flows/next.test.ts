@@ -20,7 +20,7 @@ const everything = {
   allowInsecureDatabase: true,
 };
 
-it('the flags that choose the gateway and the ledger are those that were given', () => {
+it('the flags that choose the gateway and the ledger are repeated as given', () => {
   expect(globalArguments({})).toEqual([]);
   expect(globalArguments({ sandbox: false, allowHttp: false, allowInsecureDatabase: false })).toEqual([]);
   expect(globalArguments(everything)).toEqual([
@@ -153,7 +153,7 @@ describe('the next command of a command with -o', () => {
   });
 });
 
-it('a free path has the next number that no file has; a folder or a template has none', () => {
+it('a free path has the next unused number; a folder or a template has no free path', () => {
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>

@@ -57,8 +57,8 @@ function maker(...endings: string[]): (path: string) => Promise<JobFile[]> {
   };
 }
 
-describe('results that are saved as objects', () => {
-  it('are one object of the name, or numbered ones, and no file is left', async () => {
+describe('results saved as objects', () => {
+  it('are one object with the given name, or numbered objects, and no file remains', async () => {
     const { deps, calls, left, job } = await scene();
     const one = await job(success(1));
     const saved = await deliverToObjects(one, 's3://m/a.mp4', options, deps, maker(''));
@@ -82,7 +82,7 @@ describe('results that are saved as objects', () => {
     ]);
   });
 
-  it('that an earlier run uploaded are not made again, and what it left is removed', async () => {
+  it("that an earlier run uploaded are not created again, and that run's leftovers are removed", async () => {
     const { deps, objects, left, job } = await scene();
     const urls = ['s3://m/b-1.mp4', 's3://m/b-2.mp4'];
     const made = await job(success(2), ...urls.map((url): JobEvent => ({ type: 'file', file: fileAt(url) })));
@@ -96,14 +96,14 @@ describe('results that are saved as objects', () => {
     await expect(deliverToObjects(made, 's3://m/b.mp4', options, deps, never)).rejects.toThrow('made again');
   });
 
-  it('of which only some were uploaded are made again', async () => {
+  it('are all fetched again if only some were uploaded', async () => {
     const { deps, objects, job } = await scene();
     objects.add('s3://m/b-1.mp4');
     const made = await job(success(2), { type: 'file', file: fileAt('s3://m/b-1.mp4') });
     expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
   });
 
-  it('tell the store what earlier runs began, of the same object', async () => {
+  it('tell the store which uploads of the same object earlier runs started', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
     const began = ['s3://m/a.mp4', 's3://m/other.mp4'].map((url): JobEvent => ({
@@ -146,7 +146,7 @@ describe('an upload that fails', () => {
     },
   );
 
-  it('for an unknown reason fails with it', async () => {
+  it('for an unknown reason fails with that reason', async () => {
     const bug = new Error('bug');
     const { deps, job } = await scene(() => Promise.reject(bug));
     const made = await job(success(1));
@@ -154,7 +154,7 @@ describe('an upload that fails', () => {
   });
 });
 
-it('the folder of uploads must be usable, before anything is paid', async () => {
+it('the folder for uploads must be usable before anything is paid', async () => {
   const { deps } = await scene();
   writeFileSync(deps.uploadFolder, '');
   await expect(localPath('x-', 's3://m/a.mp4', deps)).rejects.toMatchObject({
@@ -163,7 +163,7 @@ it('the folder of uploads must be usable, before anything is paid', async () => 
   });
 });
 
-it('the local path of a result depends on its URL alone, and keeps the extension', async () => {
+it('the local path of a result depends only on its URL, and keeps the extension', async () => {
   const { deps } = await scene();
   const path = await localPath('x-', 's3://m/a.mp4', deps);
   expect([path, path.endsWith('.mp4')]).toEqual([await localPath('x-', 's3://m/a.mp4', deps), true]);
@@ -176,7 +176,7 @@ describe('speech that is saved as an object', () => {
   const sinkAt = (deps: Deps, url: string, force = false): ObjectSink =>
     new ObjectSink(url, force, deps, { target: join(deps.uploadFolder, 'speech.mp3'), mime: 'audio/mpeg' });
 
-  it('is refused before it is paid if the object exists', async () => {
+  it('is refused before payment if the object exists', async () => {
     const { deps, calls } = await scene();
     await localPath('x-', 's3://m/a.mp3', deps);
     for (const force of [false, true])
@@ -186,7 +186,7 @@ describe('speech that is saved as an object', () => {
     expect(calls).toEqual(['check s3://m/a.mp3 false', 'check s3://m/a.mp3 true']);
   });
 
-  it('is the object of its job that the store has, whatever its id', async () => {
+  it("is the object of its job in the store, whatever the job's id", async () => {
     const { deps, objects } = await scene();
     const urls = [
       's3://m/job_1.mp3',

@@ -23,7 +23,7 @@ it.each([
   else expect(reachProblem(store, gateway)).toContain(problem);
 });
 
-it('there is one store, or none: an address and a program together are refused', async () => {
+it('at most one store can be configured: an address and a program together are refused', async () => {
   const [deps, expiresMs] = [{} as StoreDeps, 60_000];
   expect(await openStore({ expiresMs }, {}, deps)).toBeUndefined();
   const command = ['upload'];
@@ -44,13 +44,13 @@ it('there is one store, or none: an address and a program together are refused',
 const settings = (flags: object, env: object = {}): ReturnType<typeof resolveSettings> =>
   resolveSettings({ flags, env: { ...env }, file: { profiles: {} } });
 
-it('the sandbox that a script is given is used as it is', async () => {
+it('the sandbox given to a script is used unchanged', async () => {
   const opened = await openSandbox(settings({}, { MGW_SANDBOX: 'http://127.0.0.1:7' }), '/nowhere');
   expect([opened.url, opened.key === '']).toEqual(['http://127.0.0.1:7', false]);
   await opened.close();
 });
 
-it('flags limit the account of the sandbox before settings do', () => {
+it('flags override settings for the limits of the sandbox account', () => {
   const env = { MGW_SANDBOX: '1' };
   const own = limitsOf(settings({}, env));
   expect(limitsOf(settings({}, env), { balance: 3, concurrency: 4, perMinute: 5 })).toEqual({
@@ -59,7 +59,7 @@ it('flags limit the account of the sandbox before settings do', () => {
   expect(limitsOf(settings({}, env), { concurrency: 4 })).toEqual({ ...own, concurrency: 4 });
 });
 
-it('why a sandbox does not start is the error of the flag or of the folder', async () => {
+it('a sandbox that does not start reports the error of the flag or of the folder', async () => {
   const [stateDir, { port }] = [freshFolder(), await httpServer()];
   const taken = join(stateDir, 'file');
   writeFileSync(taken, '');

@@ -18,7 +18,7 @@ describe('the price of a submission', () => {
     ['c', '', 'no model (Protocol C)', undefined],
     ['tts', '', 'speech', ['prices.tts', '10k_characters=AMOUNT']],
   ])(
-    'of %s %s that is not known is named as %s, with the command that sets it',
+    'of %s %s that is unknown is named as %s, with the command that sets it',
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];
@@ -27,7 +27,7 @@ describe('the price of a submission', () => {
     },
   );
 
-  it('is that of the settings, times their multipliers; the sandbox has its own', () => {
+  it('comes from the settings, with their multipliers; the sandbox has its own price', () => {
     const order = { protocol: 'c', model: 'vendor-h3', body: { model: 'vendor-h3', duration: 5 } };
     const settings = withPrice('second=2', 'c');
     expect(priceOf(order, settings).cost).toEqual({ at_most: '10' });
@@ -56,7 +56,7 @@ describe('the price of a submission', () => {
 });
 
 describe('the prices of a model', () => {
-  it('are those of the protocols that serve it, each with the cost of a clip', () => {
+  it('are those of its protocols, each with the cost of a clip', () => {
     const settings = withPrice('second=2', 'a', 'c');
     const names = (protocols: string[]): string[] =>
       pricesOfModel({ id: 'm', protocols }, settings).map(({ protocol }) => protocol);
@@ -71,7 +71,7 @@ describe('the prices of a model', () => {
     ]);
   });
 
-  it('of speech are one', () => {
+  it('of speech are a single price', () => {
     const model = { id: speechModel, protocols: [] };
     expect(pricesOfModel(model, real)).toEqual([]);
     expect(pricesOfModel(model, withPrice('10k_characters=2', 'tts'))).toEqual([

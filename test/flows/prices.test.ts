@@ -109,7 +109,7 @@ const parts = fc.record({
   minimum: some(amount),
 });
 
-it('whatever the parts of a price, what is reserved is the bill to the last digit, or more if the request is unclear', async () => {
+it('the reserved amount of any price equals the bill to the last digit, or exceeds it if the request is ambiguous', async () => {
   const gateway = await sandbox();
   const prices = PRICES as Price[];
   const real = [...prices];
@@ -170,7 +170,7 @@ const b = (prompt: string, model: string, ...more: string[]): string[] => [
   ...['video', 'b', 'submit', prompt, '--model', model, '--model-version', '1.0', ...more, '--json'],
 ];
 
-it('with parts, what is reserved, spent and billed is the same to the last digit', async () => {
+it('the reserved, spent and billed amounts of a price with parts are equal to the last digit', async () => {
   const stateDir = freshFolder();
   const gateway = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => gateway.close());
@@ -207,7 +207,7 @@ it('with parts, what is reserved, spent and billed is the same to the last digit
   expect(readBill(stateDir)).toHaveLength(cases.length);
 });
 
-it('a standing budget is never exceeded by submissions with parts at once', async () => {
+it('a standing budget is never exceeded by concurrent submissions with parts', async () => {
   const stateDir = freshFolder();
   const gateway = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => gateway.close());
@@ -223,7 +223,7 @@ it('a standing budget is never exceeded by submissions with parts at once', asyn
   expect(totalOf(readBill(stateDir))).toBeGreaterThan(100);
 });
 
-it('a charge that no price explains is in the bill, and not in what was reserved', async () => {
+it('a charge that no price explains is in the bill, but not in the reserved amount', async () => {
   const state = freshFolder();
   const stateDir = join(state, 'sandbox', 'gateway');
   const gateway = await startSandbox({ stateDir, paceMs: 1, faults: ['extra-charge'] });

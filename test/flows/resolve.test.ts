@@ -22,7 +22,7 @@ function decide(session: Session, ref: string, resolution: Resolution, output?: 
   return resolve(session, ref, resolution, { target, force: false, deadline });
 }
 
-describe('the ways to end a doubt', () => {
+describe('the ways to resolve a job in doubt', () => {
   const waysOf = async (protocol: string, ...events: JobEvent[]): Promise<string[][]> => {
     const session = sessionIn(freshFolder());
     const { id } = await jobWith(await session.ledger(), protocol, sending, ...events);
@@ -61,7 +61,7 @@ describe('speech in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('whose answer was recorded stays in doubt until a person ends it', async () => {
+  it('whose response was recorded stays in doubt until a person resolves it', async () => {
     const session = sessionIn(freshFolder());
     const reply = { status: 200, headers: {}, text: '', complete: false };
     const { id } = await jobWith(await session.ledger(), 'tts', sending, {
@@ -75,7 +75,7 @@ describe('speech in doubt', () => {
 });
 
 describe('a video in doubt', () => {
-  it('whose answer was recorded but not read is what the answer says', async () => {
+  it('whose response was recorded but not read gets its state from that response', async () => {
     const session = sessionIn(freshFolder());
     const reply = {
       status: 200,
@@ -88,7 +88,7 @@ describe('a video in doubt', () => {
     await expect(decide(session, id, notCreated)).rejects.toMatchObject({ code: 'conflict' });
   });
 
-  it('does not adopt what cannot be a handle', async () => {
+  it('refuses to adopt an invalid handle', async () => {
     const session = sessionIn(freshFolder());
     const { id } = await jobWith(await session.ledger(), 'c', sending, unknown);
     await expect(decide(session, id, { how: 'adopted', handle: '../x' })).rejects.toMatchObject({
@@ -98,7 +98,7 @@ describe('a video in doubt', () => {
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
-  it('whose protocol is lost is resolved without one, and not fetched', async () => {
+  it('whose protocol is lost is resolved without a protocol, and not fetched', async () => {
     const session = sessionIn(freshFolder());
     const ledger = await session.ledger();
     const { id } = await jobWith(ledger, lostProtocol, sending, unknown);
@@ -141,7 +141,7 @@ describe('--resubmit', () => {
       { code: 'usage', message: 'It is gone. First resolve the job with --not-created.' },
     ],
     ['cannot be looked for', new MgwError('store', 'No answer.'), { code: 'store', message: 'No answer.' }],
-  ])('leaves the doubt if a file %s', async (_, thrown, expected) => {
+  ])('keeps the job in doubt if a file %s', async (_, thrown, expected) => {
     const store = { url: () => Promise.reject(thrown) } as Partial<Store> as Store;
     const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) });
     const id = await doubtful(session, { request: { model: 'vendor-h3', prompt: 'x', image } });

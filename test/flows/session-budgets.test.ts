@@ -18,7 +18,7 @@ const owner = deadOwner();
 const limit = { amount: decimalOf(5) };
 
 describe('the budgets in which a job has an open reservation', () => {
-  it('are opened once each; one that is damaged is left out', async () => {
+  it('are opened once each, without a damaged one', async () => {
     const state = freshFolder();
     const session = sessionIn(state);
     const opened: string[] = [];
@@ -59,7 +59,7 @@ describe('the budgets in which a job has an open reservation', () => {
 });
 
 describe('the standing budget', () => {
-  it('of --budget-name or the profile must have a limit', async () => {
+  it('named by --budget-name or the profile must have a limit', async () => {
     const session = sessionIn(freshFolder(), {});
     const settings = await session.settings();
     const open = (name: string): ReturnType<typeof session.budget> => session.budget('standing', name);
@@ -81,7 +81,7 @@ describe('the standing budget', () => {
   });
 });
 
-describe('what a batch may still spend', () => {
+describe('the remaining budget of a batch', () => {
   const remainders = async (
     amount: string | undefined,
     name: string | undefined,
@@ -103,7 +103,7 @@ describe('what a batch may still spend', () => {
     return [shown, state];
   };
 
-  it('is that of its own budget and of the standing one, and creates none', async () => {
+  it('considers its own budget and the standing budget, and creates none', async () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
@@ -143,7 +143,7 @@ it('a command or batch pays under its own budget too, if it has one', async () =
   ]);
 });
 
-it('a session within a deadline has it, and so has its client', async () => {
+it('a session with a deadline passes the deadline to its client', async () => {
   const deadline = { remainingMs: () => 7 };
   const within = withinDeadline(sessionIn(freshFolder()), deadline);
   expect(await within.deadline()).toBe(deadline);

@@ -51,7 +51,7 @@ async function scene(): Promise<Scene> {
 }
 
 describe('speech', () => {
-  it('as an object has no sidecar, which is said before it is paid', async () => {
+  it('saved as an object has no sidecar, and says so before it pays', async () => {
     const { server, deps } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
     await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
@@ -71,7 +71,7 @@ describe('speech', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('goes to a file with its sidecar, which must be free', async () => {
+  it('is saved to a file with a sidecar, whose path must be free', async () => {
     const { server, deps, folder } = await scene();
     const output = join(folder, 'a.mp3');
     const done = await speak(composed, wish({ output, sidecar: true }), deps);
@@ -81,7 +81,7 @@ describe('speech', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('goes to a stream, with a note if it cannot be marked there', async () => {
+  it('is written to a stream, with a note if it cannot be marked there', async () => {
     const { deps } = await scene();
     const output = new PassThrough();
     const done = await speak(composed, wish({ output, mark: true }), deps);
@@ -89,7 +89,7 @@ describe('speech', () => {
     expect(deps.notes).toHaveLength(1);
   });
 
-  it('in pieces for a stream keeps them in the state folder, under the name of their text', async () => {
+  it('in pieces for a stream is kept in the state folder, under the name of its text', async () => {
     const { server, deps, folder } = await scene();
     const output = new PassThrough();
     const stateDir = join(folder, 'state');

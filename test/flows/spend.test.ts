@@ -35,7 +35,7 @@ const sending = (at_most?: string): JobEvent => ({
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 const failed: JobEvent = { type: 'finished', state: 'failed', native_status: '' };
 
-it('adds up what jobs cost since a time, by group and in all', async () => {
+it('mgw spend adds up the cost of jobs since a time, by group and in total', async () => {
   const ledger = await ledgerWith(
     { key: 'b', events: [sending('1'), accepted] },
     { key: 'a', at: start + 1, events: [sending('2'), accepted, failed] },
@@ -65,7 +65,7 @@ it('adds up what jobs cost since a time, by group and in all', async () => {
   expect(formatDecimal(exact.total.doubt.known)).toBe('4');
 });
 
-it('gives the evidence for each file that differs from its request, once', async () => {
+it('mgw spend gives the evidence once for each file that differs from its request', async () => {
   const file = (path: string, more: Partial<JobFile> = {}): JobEvent => ({
     type: 'file',
     file: {

@@ -38,14 +38,14 @@ async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Pr
 }
 
 describe('before a video is paid for', () => {
-  it('its objects must be free, each of several, and have no sidecar', async () => {
+  it('its objects must not exist, each of several, and have no sidecar', async () => {
     const target = { kind: 'file', path: 's3://m/a.mp4' } as const;
     expect(await check({ target })).toEqual(['s3://m/a.mp4 false']);
     expect(await check({ target, force: true }, a)).toEqual(['s3://m/a-1.mp4 true', 's3://m/a-2.mp4 true']);
     await expect(check({ target, sidecar: true })).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('its file and its sidecar must be free, in the folder that is made for it', async () => {
+  it('its file and its sidecar must not exist in the folder that is created for it', async () => {
     const folder = freshFolder();
     const path = join(folder, 'a.mp4');
     const target = { kind: 'file', path } as const;
@@ -81,7 +81,7 @@ describe('after a video was accepted', () => {
     return submitVideo(videoOf(c), wanted, deps).catch((error: unknown) => error);
   };
 
-  it('its folder is named by the job', async () => {
+  it('its folder is named after the job', async () => {
     const [folder, made] = [freshFolder(), [] as string[]];
     const ran = await submit(
       (path) => Promise.resolve(void made.push(path)),
@@ -92,7 +92,7 @@ describe('after a video was accepted', () => {
     expect(existsSync(join(folder, job.id))).toBe(false);
   });
 
-  it('a folder that cannot be made is exit 10 with the command that saves it elsewhere', async () => {
+  it('a folder that cannot be created exits 10 with the command that saves elsewhere', async () => {
     const failing = new MgwError('local_io', 'No space.');
     const error = (await submit(() => Promise.reject(failing), '/x/{job}.mp4')) as MgwError;
     expect(error).toMatchObject({ exitCode: 10, charged: 'yes', retry: 'resume' });

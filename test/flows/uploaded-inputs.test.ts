@@ -45,7 +45,7 @@ function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionI
 const before = Date.parse('2025-01-01T00:00:00Z');
 const options = { before, queued: () => Promise.resolve([] as string[]) };
 
-it('each uploaded file has the jobs that use it, also for a frame, the oldest first', async () => {
+it('each uploaded file lists the jobs that use it, even as a frame, oldest first', async () => {
   const { session } = scene(fileOf(a), fileOf(film), fileOf(b));
   const ledger = await session.ledger();
   const one = await use(ledger, { image: a }, accepted);
@@ -89,7 +89,7 @@ describe('an uploaded file', () => {
     expect(await keptFor(...jobs)).toEqual(expected);
   });
 
-  it('is kept if the body of an open job is not in its record, or the record is damaged', async () => {
+  it('is kept if the body of an open job is not in its record, or if the record is damaged', async () => {
     for (const isDamaged of [false, true]) {
       const { session } = scene(fileOf(a));
       const ledger = await session.ledger();
@@ -109,7 +109,7 @@ describe('an uploaded file', () => {
     }
   });
 
-  it('is kept if it may be a frame of an open job, or a row in the queue names it', async () => {
+  it('is kept if it may be a frame of an open job, or if a queued row names it', async () => {
     const { session } = scene(fileOf(a), fileOf(b), fileOf(nameOf('e', 'jpg')), fileOf(film));
     const ledger = await session.ledger();
     await use(ledger, { image: b }, rejected);
@@ -119,7 +119,7 @@ describe('an uploaded file', () => {
     expect([removed.map(({ name }) => name), kept]).toEqual([[b], { newer: 0, job: 2, queue: 1 }]);
   });
 
-  it('is removed, unless a job has begun to use it since', async () => {
+  it('is removed, unless a job has started to use it since', async () => {
     const { session, gone } = scene(fileOf(a), fileOf(b));
     const ledger = await session.ledger();
     const ids: Ledger['ids'] = async () => {

@@ -16,8 +16,8 @@ const read = (path: string): Promise<Uint8Array> =>
 const hasStore = (isSo: boolean): Session =>
   sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(isSo) });
 
-describe('the files that flags name', () => {
-  it('become names of their content, alone and in lists; URLs and other flags stay', async () => {
+describe('the files named by flags', () => {
+  it('become names of their content, alone and in lists; URLs and other flags are unchanged', async () => {
     const flags = {
       image: 'boat.png',
       'reference-image': ['https://a.test/1.png', 'two.png'],
@@ -54,7 +54,7 @@ describe('the files that flags name', () => {
     await expect([...files.values()][0]?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('may be earlier jobs, which the caller knows; Protocol A needs no store for them', async () => {
+  it('may be earlier jobs, which the caller resolves; Protocol A needs no store for them', async () => {
     const asset: EarlierAsset = { name: 'sha256:x.mp4#last', read: () => Promise.resolve(content('png')) };
     const known = new Map([['@intro:last', asset]]);
     const named = await namedFiles(hasStore(false), a, { image: '@intro:last' }, read, known);
@@ -99,7 +99,7 @@ describe('the upload of a submission', () => {
     return { sent: JSON.parse(String(exchange?.body)) as JsonObject, names, notes: session.notes };
   };
 
-  it('puts the URLs in the place of the names, and sends a frame under the hash of its own bytes', async () => {
+  it('replaces names by URLs, and sends a frame under the hash of its own bytes', async () => {
     const body = { model: 'vendor-h3', prompt: png, image: png, last_frame_image_url: frame };
     const { sent, names, notes } = await uploaded(body);
     expect(names).toEqual(['.png boat', '.png a frame']);
@@ -112,13 +112,13 @@ describe('the upload of a submission', () => {
     );
   });
 
-  it('needs the frame of a job at hand, and of a file the store may have it', async () => {
+  it('needs the frame of a job locally, while a file may be in the store', async () => {
     const none: LocalFiles = new Map();
     await expect(uploaded({ image: frame }, none)).rejects.toThrow('is a frame of an earlier job');
     await expect(uploaded({ image: png }, none)).rejects.toThrow('the store does not have it');
   });
 
-  it('is nothing without such names, unless each asset is checked', () => {
+  it('is skipped without such names, unless each asset is checked', () => {
     const session = sessionIn(freshFolder());
     const body = { image: 'https://a.test/1.png', prompt: png };
     expect(uploadFor(session, c, body, files)).toBeUndefined();
@@ -130,7 +130,7 @@ describe('the upload of a submission', () => {
     await expect(uploadFor(session, c, { image: png }, files)?.()).rejects.toMatchObject({ code: 'usage' });
   });
 
-  it('of Protocol A is the bytes in the request', async () => {
+  it('sends the bytes in the request for Protocol A', async () => {
     const image = { bytesBase64Encoded: png, mimeType: 'image/png' };
     const body = { model: 'veo-3', instances: [{ prompt: 'x', image }] };
     const exchange = await uploadFor(sessionIn(freshFolder()), a, body, files)?.();

@@ -45,7 +45,7 @@ const deps = (links: Links): CollectDeps => ({
 });
 
 describe('an item', () => {
-  it('holds no key, no signed address and no place on this machine', async () => {
+  it('contains no key, no signed address and no local path', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'mgw-gallery-'));
     const name = 'a #?%"<b>.mp4';
     mkdirSync(join(folder, 'clips'));
@@ -82,7 +82,7 @@ describe('an item', () => {
     expect(item?.reason).toContain('https://cdn.example.com/a.png?X-Sig=[redacted]&e=1');
   });
 
-  it('links nothing that only an absolute path would lead to', () => {
+  it('has no link that requires an absolute path', () => {
     const links = new Links('/proc/self/nowhere');
     expect(links.to('/usr/share/film.mp4')).toBeUndefined();
   });
@@ -134,14 +134,14 @@ describe('a row that makes a job again', () => {
         parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
       },
     ],
-  ])('of %s asks for the very same', (protocol, request) => {
+  ])('of %s has the same request', (protocol, request) => {
     const redo = redoRow(jobOf(protocol, request, [], 'm/boat/2'), redactor([key]));
     const row = 'row' in redo ? redo.row : {};
     expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });
     expect(composed(row)).toEqual(request);
   });
 
-  it('of speech keeps the WAV that it was saved as', () => {
+  it('of speech keeps the WAV format in which it was saved', () => {
     const request = {
       req_params: {
         text: 'A boat.',
@@ -158,7 +158,7 @@ describe('a row that makes a job again', () => {
     });
   });
 
-  it('is left out of redo.jsonl unless it is marked or rated low enough, and has no seed unless it shall', () => {
+  it('is left out of redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
     const items = ['a', 'b', 'c'].map(
       (each) =>
         ({
@@ -178,13 +178,13 @@ describe('a row that makes a job again', () => {
   });
 });
 
-it('the address of a page holds its view', () => {
+it('the address of a gallery page contains its view', () => {
   const view = { ...plainView, text: 'a boat & #?', rating: '4', open: id };
   expect(viewOf(`#${hashOf(view)}`)).toEqual(view);
   expect(hashOf(plainView)).toBe('');
 });
 
-it('a view holds what fits all of its filters, in its order', () => {
+it('a gallery view contains the items that match all of its filters, in its order', () => {
   const item = (each: string, model: string, prompt: string, tags: string[]): never =>
     ({
       id: each,

@@ -32,31 +32,35 @@ const submit = (key: string, ...more: string[]): string[] => [
 ];
 
 function histories(stateOf: () => Promise<string | undefined>): void {
-  it('a budget grants exactly what fits, whichever processes ask at once', { timeout: slowly }, async () => {
-    const { user, timed } = await world(await stateOf());
-    await user.run(['config', 'set', 'prices.c.vendor-h3', 'video=1']);
-    await user.run(['budget', 'set', 'little', String(limit)]);
-    const reserve = (key: string): Promise<Operation<BudgetInput, boolean | number>> =>
-      timed({ reserve: 1 }, submit(key, '--budget-name', 'little'), ({ code }) => {
-        expect([0, 12]).toContain(code);
-        return code === 0;
-      });
-    const look = (): Promise<Operation<BudgetInput, boolean | number>> =>
-      timed('read', ['budget', 'ls'], ({ json }) => {
-        const [{ spent, reserved }] = json['budgets'] as [{ spent: string; reserved: string }];
-        return Number(spent) + Number(reserved);
-      });
-    const history = await Promise.all([
-      ...['a', 'b'].map(reserve),
-      look(),
-      ...['c', 'd', 'e'].map(reserve),
-      look(),
-    ]);
-    history.push(await look());
-    expect(isLinearizable(history, 0, budgetOf(limit)), JSON.stringify(history)).toBe(true);
-  });
+  it(
+    'a budget grants exactly what fits, whichever processes request it at once',
+    { timeout: slowly },
+    async () => {
+      const { user, timed } = await world(await stateOf());
+      await user.run(['config', 'set', 'prices.c.vendor-h3', 'video=1']);
+      await user.run(['budget', 'set', 'little', String(limit)]);
+      const reserve = (key: string): Promise<Operation<BudgetInput, boolean | number>> =>
+        timed({ reserve: 1 }, submit(key, '--budget-name', 'little'), ({ code }) => {
+          expect([0, 12]).toContain(code);
+          return code === 0;
+        });
+      const look = (): Promise<Operation<BudgetInput, boolean | number>> =>
+        timed('read', ['budget', 'ls'], ({ json }) => {
+          const [{ spent, reserved }] = json['budgets'] as [{ spent: string; reserved: string }];
+          return Number(spent) + Number(reserved);
+        });
+      const history = await Promise.all([
+        ...['a', 'b'].map(reserve),
+        look(),
+        ...['c', 'd', 'e'].map(reserve),
+        look(),
+      ]);
+      history.push(await look());
+      expect(isLinearizable(history, 0, budgetOf(limit)), JSON.stringify(history)).toBe(true);
+    },
+  );
 
-  it('a key names one job, until that is removed', { timeout: slowly }, async () => {
+  it('a key names one job until that job is removed', { timeout: slowly }, async () => {
     const { timed } = await world(await stateOf());
     const send = (): Promise<Operation<'submit' | 'remove', string>> =>
       timed('submit', submit('boat'), ({ code, json }) => {

@@ -134,7 +134,7 @@ async function save(page: Page, button: string, path: string): Promise<void> {
 }
 
 // Without a browser these are told as skipped.
-describe.skipIf(!isThere)('in Chromium, a gallery', () => {
+describe.skipIf(!isThere)('a gallery in Chromium', () => {
   it('plays every video and sound from a file', async () => {
     const page = await open(url);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length === 3);
@@ -158,7 +158,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     expect(faults).toEqual([]);
   });
 
-  it('is filtered, rated and marked by keys, keeps that, and exports rows that run and ratings that are taken in', async () => {
+  it('is filtered, rated and marked by keys, stores that, and exports runnable rows and importable ratings', async () => {
     const first = await open(`${url}#sort=name`);
     await first.keyboard.press('/');
     await first.keyboard.type('PAPER sea');
@@ -211,7 +211,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     ).toBe(true);
   });
 
-  it('runs nothing of what a prompt, a model, a file name or an error says, and lets nothing in', async () => {
+  it('runs no code from a prompt, a model, a file name or an error, and loads nothing from elsewhere', async () => {
     const page = await open(url);
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     for (const secret of [canaryKey, canaryKey.slice(10, 30), '5d41402abc', user.cwd])
@@ -242,7 +242,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     faults.length = 0;
   });
 
-  it('has a badge for a video that differs from its request, and says how in the big view', async () => {
+  it('has a badge for a video that differs from its request, and shows the difference in the detail view', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -265,7 +265,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     expect(faults).toEqual([]);
   });
 
-  it('shows which item a key is about, and leaves the keys to the tile after a click on its tools', async () => {
+  it('shows which item the keys apply to, and returns the keys to the tile after a click on its tools', async () => {
     const page = await open(url);
     const focused = (): Promise<string | undefined> =>
       page.evaluate(() => document.activeElement?.closest<HTMLElement>('.tile')?.dataset['id']);
@@ -282,7 +282,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     await page.close();
   });
 
-  it('of 2,000 jobs is small, is there at once, and holds few decoders while it scrolls', async () => {
+  it('of 2,000 jobs is small, appears at once, and uses few decoders while it scrolls', async () => {
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     const [, json = ''] = /id="data">([^]*?)<\/script>/.exec(html) ?? [];
     const data = JSON.parse(json) as GalleryData;
@@ -318,7 +318,7 @@ describe.skipIf(!isThere)('in Chromium, a gallery', () => {
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length > 4);
   });
 
-  it('that is served shows its files by ranges and saves ratings as they are made, to its own page alone', async () => {
+  it('served by mgw shows its files by ranges, and saves ratings at once, for its own page only', async () => {
     const args = ['bin/mgw.js', '--sandbox', 'jobs', 'gallery', '--batch', 'm', '--serve'];
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {
