@@ -5,7 +5,7 @@ import { backoffMs, pollPauseMs } from '../../src/http/retry.ts';
 const chance = fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true });
 
 describe('backoffMs', () => {
-  it('doubles up to its cap, a quarter either way, and never goes below its floor', () => {
+  it('doubles up to its maximum, with a quarter of jitter, and never goes below its minimum', () => {
     const some = fc.integer({ min: 0, max: 10_000 });
     fc.assert(
       fc.property(
@@ -31,7 +31,7 @@ describe('backoffMs', () => {
 });
 
 describe('pollPauseMs', () => {
-  it('stays between the interval and twice that, however many polls there were', () => {
+  it('stays between the interval and twice the interval, however many polls there were', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 100_000 }),
@@ -46,7 +46,7 @@ describe('pollPauseMs', () => {
     );
   });
 
-  it('grows', () => {
+  it('grows with each poll', () => {
     const pauses = [0, 1, 2, 4, 8].map((polls) => pollPauseMs(polls, 5000, () => 0.5));
     expect(pauses[0]).toBe(5000);
     expect([...pauses].sort((one, other) => one - other)).toEqual(pauses);

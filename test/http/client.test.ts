@@ -51,8 +51,8 @@ async function rawServer(
   });
 }
 
-describe('what goes out', () => {
-  it('is the request as given, below the base path, with its length in bytes and one key', async () => {
+describe('a request', () => {
+  it('is sent as given, below the base path, with its length in bytes and one key', async () => {
     const server = await httpServer(says('{}'));
     await clientFor(`${server.url}/gateway/`).exchange(post, recorded);
     const [seen] = server.requests;
@@ -68,7 +68,7 @@ describe('what goes out', () => {
     expect(JSON.stringify(seen?.headers).split(key)).toHaveLength(2);
   });
 
-  it('bears the key only in the header that was asked for', async () => {
+  it('contains the key only in the required header', async () => {
     const server = await httpServer(says('{}'));
     await clientFor(server.url).exchange(get, { ...call, auth: xApiKey });
     await clientFor(server.url, { key: '' }).exchange(get, call);
@@ -107,8 +107,8 @@ describe('what goes out', () => {
   });
 });
 
-describe('the record ahead of the first byte', () => {
-  it('sends no byte before it is open', async () => {
+describe('the hook before the first byte', () => {
+  it('delays every byte until it has finished', async () => {
     const heard: string[] = [];
     const server = await tcpServer((socket) => {
       socket.on('data', (bytes) => {
@@ -127,7 +127,7 @@ describe('the record ahead of the first byte', () => {
     expect(heard.join('')).toContain('POST /v1/videos');
   });
 
-  it('if it fails, its own error comes back, nothing is sent, and the connection is closed', async () => {
+  it('that fails passes on its own error, sends nothing, and closes the connection', async () => {
     let closed = false;
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
@@ -168,7 +168,7 @@ describe('the record ahead of the first byte', () => {
     expect(asked).toBe(false);
   });
 
-  it('a connection that breaks meanwhile counts as sent', async () => {
+  it('makes the request count as sent if the connection breaks while it runs', async () => {
     const sockets: Socket[] = [];
     const server = await tcpServer((socket) => void sockets.push(socket));
     const onConnected = async (): Promise<void> => {
@@ -180,7 +180,7 @@ describe('the record ahead of the first byte', () => {
     expect(await failure(sent)).toMatchObject({ phase: 'sent', reason: 'broken' });
   });
 
-  it('each such call has a connection of its own, while reads share theirs', async () => {
+  it('uses a new connection for each request, while reads share connections', async () => {
     const server = await httpServer(says('{}'));
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
@@ -193,7 +193,7 @@ describe('the record ahead of the first byte', () => {
     expect(server.connections).toBe(3);
   });
 
-  it('an interruption ends the connecting, and not what comes after it', async () => {
+  it('can be interrupted before the connection is made, but not after', async () => {
     const silent = await tcpServer(() => undefined);
     const controller = new AbortController();
     const patient = clientFor(`https://127.0.0.1:${silent.port}`, { connectTimeoutMs: 120_000 });
@@ -214,7 +214,7 @@ describe('the record ahead of the first byte', () => {
   });
 });
 
-describe('an answer that never comes whole', () => {
+describe('a response that is never complete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
@@ -236,7 +236,7 @@ describe('an answer that never comes whole', () => {
       'a length twice',
       (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),
     ],
-  ])('%s: sent', async (_, say) => {
+  ])('%s: the request counts as sent', async (_, say) => {
     const server = await rawServer(say);
     const patient = { ...recorded, timeoutMs: 120_000 };
     expect(await failure(clientFor(server.url).exchange(post, patient))).toMatchObject({
@@ -246,7 +246,7 @@ describe('an answer that never comes whole', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('none until the timeout: sent, and says how long it waited', async () => {
+  it('that does not arrive within the timeout counts as sent, and the error gives the timeout', async () => {
     const server = await rawServer(() => undefined);
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
@@ -255,7 +255,7 @@ describe('an answer that never comes whole', () => {
     }
   });
 
-  it('given up by the caller: sent', async () => {
+  it('that the caller abandons counts as sent', async () => {
     const controller = new AbortController();
     const server = await rawServer(() => controller.abort('SIGINT'));
     const sent = clientFor(server.url).exchange(post, { ...recorded, signal: controller.signal });
@@ -268,7 +268,7 @@ describe('an answer that never comes whole', () => {
     ['without its last chunk', 'transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n', '{}'],
     ['without a chunk size', 'transfer-encoding: chunked\r\n\r\nzz\r\n{}', '{}'],
     ['of a wrong chunk size', 'transfer-encoding: chunked\r\n\r\n2\r\n{"id":1}', '{"id":1}'],
-  ])('a body %s: the received part, not complete', async (_, rest, text) => {
+  ])('with a body %s keeps the received part as incomplete', async (_, rest, text) => {
     const server = await rawServer((socket) => socket.end(`HTTP/1.1 200 OK\r\n${rest}`));
     expect(await clientFor(server.url).exchange(post, recorded)).toMatchObject({ text, complete: false });
   });
@@ -282,7 +282,7 @@ describe('an answer that never comes whole', () => {
       'an unrequested 100',
       'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n',
     ],
-  ])('an answer with %s to a submission: whole, in whatever packets', async (_, head) => {
+  ])('with %s to a submission is complete, however it is split into packets', async (_, head) => {
     const bytes = Buffer.from(`${head}8\r\n{"id":1}\r\n0\r\n\r\n`);
     for (const cuts of [[bytes], Array.from(bytes, (byte) => Buffer.from([byte]))]) {
       const server = await rawServer((socket) => {
@@ -296,7 +296,7 @@ describe('an answer that never comes whole', () => {
     }
   });
 
-  it('a body without a length whose connection is reset: the received part, not complete', async () => {
+  it('whose connection is reset without a known length keeps the received part as incomplete', async () => {
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 400 Bad Request\r\n\r\n{"error":{}}');
       setTimeout(() => socket.resetAndDestroy(), 30);
@@ -305,7 +305,7 @@ describe('an answer that never comes whole', () => {
     expect(reply).toMatchObject({ status: 400, text: '{"error":{}}', complete: false });
   });
 
-  it('a whole body with something after its end is whole', async () => {
+  it('is complete if the body is followed by extra bytes', async () => {
     const server = await rawServer((socket) =>
       socket.end('HTTP/1.1 422 No\r\ncontent-length: 2\r\n\r\n{}\r\n\r\nHTTP/1.1 200 OK\r\n\r\n'),
     );
@@ -316,7 +316,7 @@ describe('an answer that never comes whole', () => {
       });
   });
 
-  it('a body that stalls until the timeout: the received part, not complete', async () => {
+  it('with a body that stalls until the timeout keeps the received part as incomplete', async () => {
     const server = await rawServer((socket) =>
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"a'),
     );
@@ -324,7 +324,7 @@ describe('an answer that never comes whole', () => {
     expect(reply).toMatchObject({ status: 200, text: '{"a', complete: false });
   });
 
-  it('a body without end: as much as may be kept', async () => {
+  it('with an endless body is kept up to the limit', async () => {
     const server = await rawServer((socket) =>
       endless(socket, 'HTTP/1.1 200 OK\r\n\r\n', 'x'.repeat(10_000)),
     );
@@ -333,14 +333,14 @@ describe('an answer that never comes whole', () => {
     expect(reply.complete).toBe(false);
   });
 
-  it('a response whose head exceeds 64 KiB is refused', async () => {
+  it('is refused if its head exceeds 64 KiB', async () => {
     const server = await rawServer((socket) =>
       socket.write(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(65 * 1024)}\r\ncontent-length: 2\r\n\r\n{}`),
     );
     expect((await failure(clientFor(server.url).exchange(get, call))).message).toMatch(/header/i);
   });
 
-  it('a body of exactly what may be kept is whole, one byte more is not', async () => {
+  it('is complete at exactly the limit, and incomplete one byte above it', async () => {
     const server = await httpServer(says('x'.repeat(1000)));
     const client = clientFor(server.url);
     expect((await client.exchange(get, { ...call, maxBytes: 1000 })).complete).toBe(true);
@@ -360,8 +360,8 @@ function endless(socket: Socket, begin: string, more: string): void {
   go();
 }
 
-describe('an answer as it is read', () => {
-  it('redirects are answers like any other', async () => {
+describe('reading a response', () => {
+  it('treats redirects like other responses', async () => {
     const other = await httpServer();
     for (const status of [301, 302, 303, 307, 308]) {
       const server = await httpServer(says('', status, { location: `${other.url}/x` }));
@@ -373,7 +373,7 @@ describe('an answer as it is read', () => {
     expect(other.connections).toBe(0);
   });
 
-  it('names of headers are in lower case, repeated ones joined, and odd ones harmless', async () => {
+  it('converts header names to lower case, joins repeated headers, and accepts odd ones', async () => {
     const server = await rawServer((socket) =>
       socket.end(
         'HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nset-cookie: a\r\nset-cookie: b\r\n__proto__: x\r\ncontent-length: 0\r\n\r\n',
@@ -390,14 +390,14 @@ describe('an answer as it is read', () => {
     ['X-GZIP', gzipSync(text)],
     ['deflate', deflateSync(text)],
     ['br', brotliCompressSync(text)],
-  ])('%s is undone though it was not asked for', async (coding, bytes) => {
+  ])('undoes %s even if it was not requested', async (coding, bytes) => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-encoding': coding }).end(bytes);
     });
     expect(await clientFor(server.url).exchange(get, call)).toMatchObject({ text, complete: true });
   });
 
-  it('a compressed body that is cut or broken is not complete', async () => {
+  it('marks a compressed body as incomplete if it is cut or damaged', async () => {
     const whole = gzipSync(text);
     const broken = Buffer.from(whole);
     broken.fill(0xff, 20, 30);
@@ -409,7 +409,7 @@ describe('an answer as it is read', () => {
     }
   });
 
-  it('a compression bomb is unpacked as far as may be kept', async () => {
+  it('unpacks a compression bomb only up to the limit', async () => {
     const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024));
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb);
@@ -422,7 +422,7 @@ describe('an answer as it is read', () => {
   });
 
   it.each(['constructor', '__proto__', 'zstd', 'gzip, gzip'])(
-    'a coding %s that is not known is left as it is',
+    'leaves an unknown coding %s unchanged',
     async (coding) => {
       const server = await httpServer(says('{"a":1}', 200, { 'content-encoding': coding }));
       expect(await clientFor(server.url).exchange(get, call)).toMatchObject({
@@ -440,7 +440,7 @@ describe('a stream', () => {
     return Buffer.concat(chunks).toString();
   }
 
-  it('gives the head first and the body as it comes, and its time ends with the head', async () => {
+  it('gives the head first and the body as it arrives, and its timeout ends with the head', async () => {
     const sockets: Socket[] = [];
     const server = await rawServer((socket) => {
       socket.write('HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nfirst');
@@ -452,7 +452,7 @@ describe('a stream', () => {
     expect(await read(body)).toBe('firstlater');
   });
 
-  it('without a head in time, or cut in its body, fails as sent', async () => {
+  it('that gets no head in time, or is cut in its body, fails as sent', async () => {
     const silent = await rawServer(() => undefined);
     expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 1000 }))).toMatchObject({
       phase: 'sent',
@@ -464,7 +464,7 @@ describe('a stream', () => {
   });
 
   // What undici has read by then is all there is: it must neither wait for more, nor take the end for a break.
-  describe('whose connection ends while received data waits for its reader', () => {
+  describe('a stream whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
@@ -495,7 +495,7 @@ describe('a stream', () => {
         `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],
-    ])('with %s: is whole where all of it came', async (_, head, isWhole) => {
+    ])('with %s: is complete if everything arrived', async (_, head, isWhole) => {
       for (const how of ['ended', 'reset'] as const) {
         let end = (): unknown => undefined;
         const server = await rawServer((socket) => {
@@ -542,7 +542,7 @@ describe('a stream', () => {
   });
 });
 
-describe('a call at the deadline of the command', () => {
+describe('a request at the deadline of the command', () => {
   const head = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n';
   const almostOver = { remainingMs: () => 0 };
   const clientAt = async (said: string): Promise<GatewayClient> => {
@@ -553,7 +553,7 @@ describe('a call at the deadline of the command', () => {
   it.each([
     ['read', call],
     ['submission', recorded],
-  ])('a %s is cut, whether the head or the body stalls', async (_, options) => {
+  ])('is a %s that ends, whether the head or the body stalls', async (_, options) => {
     const [silent, stalled] = [await clientAt('HTTP/1.1 200 OK\r\nx: '), await clientAt(`${head}{`)];
     const [error, reply] = await Promise.all([
       failure(silent.exchange(get, { ...options, timeoutMs: 60_000 })),
@@ -564,7 +564,7 @@ describe('a call at the deadline of the command', () => {
     expect(reply).toMatchObject({ text: '{', complete: false });
   });
 
-  it('a stream is cut after its head, too', async () => {
+  it('is a stream that ends even after its head', async () => {
     const client = await clientAt(`${head}{`);
     const { body } = await client.stream(get, { ...call, timeoutMs: 60_000 });
     const read = async (): Promise<void> => {
@@ -575,7 +575,7 @@ describe('a call at the deadline of the command', () => {
   });
 });
 
-it('closing a client ends its idle connections and its open calls', async () => {
+it('closing a client closes its idle connections and its open requests', async () => {
   let open = 0;
   const silent = await tcpServer((socket) => {
     open += 1;

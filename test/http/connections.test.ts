@@ -101,7 +101,7 @@ describe('a failure to connect counts as unsent', () => {
     expect(error.message).toMatch(words);
   });
 
-  it('a handshake without an answer, at the timeout, and nothing is left open', async () => {
+  it('if the handshake gets no response within the timeout, and leaves nothing open', async () => {
     let stillOpen = 0;
     const server = await tcpServer((socket) => {
       stillOpen += 1;
@@ -113,7 +113,7 @@ describe('a failure to connect counts as unsent', () => {
     await expect.poll(() => stillOpen).toBe(0);
   });
 
-  it('an interruption, before it began or while it connects', async () => {
+  it('if it was interrupted, before it began or while it connects', async () => {
     const server = await tcpServer(() => undefined);
     const early = { signals: [undefined, AbortSignal.abort('SIGINT')] };
     expect((await failure(open(`http://127.0.0.1:${server.port}`, early))).phase).toBe('unsent');
@@ -130,7 +130,7 @@ describe('a failure to connect counts as unsent', () => {
 });
 
 describe('certificates', () => {
-  it('an untrusted one: one handshake, no byte of the body, whatever the environment says', async () => {
+  it('that are untrusted end the handshake before any byte of the body, whatever the environment says', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     const client = createClient({
@@ -157,7 +157,7 @@ describe('certificates', () => {
   });
 
   // Node reads NODE_EXTRA_CA_CERTS once, as it starts.
-  it('of an authority that is known: good, expired, not yet valid, of another host, and for an address', async () => {
+  it('of a trusted authority are checked: valid, expired, not yet valid, for another host, and for an address', async () => {
     const authority = newAuthority();
     const day = 86_400_000;
     const at = (ms: number): Date => new Date(Date.now() + ms);
@@ -185,7 +185,7 @@ describe('certificates', () => {
   });
 });
 
-it('a single connection is never made again, even if its server has closed it', async () => {
+it('a single connection is never reopened, even if its server has closed it', async () => {
   let count = 0;
   const server = createHttp((_, response) => response.setHeader('connection', 'close').end('{}'));
   server.on('connection', () => (count += 1));
@@ -276,7 +276,7 @@ describe('a proxy of the environment', () => {
     );
   };
 
-  it.each(['HTTP_PROXY', 'http_proxy'])('%s is gone through, with its credentials', async (name) => {
+  it.each(['HTTP_PROXY', 'http_proxy'])('%s is used, with its credentials', async (name) => {
     const server = await httpServer(says('{"ok":1}'));
     const through = await proxy(server.port);
     vi.stubEnv(name, through.url.replace('//', '//us%40er:p%3Aw@'));
@@ -286,7 +286,7 @@ describe('a proxy of the environment', () => {
     expect(server.requests[0]?.headers).not.toHaveProperty('proxy-authorization');
   });
 
-  it('takes a user without a password, and an address without a scheme', async () => {
+  it('may have a user without a password, or an address without a scheme', async () => {
     const server = await httpServer(says('{}'));
     const through = await proxy(server.port);
     for (const [address, credentials] of [
@@ -299,7 +299,7 @@ describe('a proxy of the environment', () => {
     }
   });
 
-  it('an https target is reached inside the tunnel, and its certificate still counts', async () => {
+  it("tunnels a request to an https target, and the target's certificate is still checked", async () => {
     const server = await tlsServer(selfSigned({ hosts: ['gateway.test'] }));
     const through = await proxy(server.port);
     vi.stubEnv('HTTPS_PROXY', through.url);
@@ -307,20 +307,23 @@ describe('a proxy of the environment', () => {
     expect(through.asked).toMatchObject([{ target: 'gateway.test:443' }]);
   });
 
-  it.each([403, 407, 502])('that refuses with %i: unsent, and says so', async (status) => {
-    const refusing = await proxy(0, status);
-    vi.stubEnv('HTTPS_PROXY', refusing.url);
-    const error = await failure(open('https://gateway.test'));
-    expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
-    expect(error.message).toContain(`refused the tunnel with HTTP ${status}`);
-  });
+  it.each([403, 407, 502])(
+    'that refuses with %i leaves the request unsent, and the error says so',
+    async (status) => {
+      const refusing = await proxy(0, status);
+      vi.stubEnv('HTTPS_PROXY', refusing.url);
+      const error = await failure(open('https://gateway.test'));
+      expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
+      expect(error.message).toContain(`refused the tunnel with HTTP ${status}`);
+    },
+  );
 
   it.each<[string, (socket: Socket) => void]>([
     ['that breaks off', (socket) => socket.resetAndDestroy()],
     ['that speaks no HTTP', (socket) => socket.end('\u0005\u0000')],
     ['that never answers', () => undefined],
     ['whose headers never end', (socket) => endless(socket)],
-  ])('%s: unsent', async (_, answer) => {
+  ])('%s: the request is unsent', async (_, answer) => {
     const odd = await tcpServer((socket) => void socket.once('data', () => answer(socket)));
     vi.stubEnv('HTTPS_PROXY', `http://127.0.0.1:${odd.port}`);
     expect(await failure(open('https://gateway.test', { timeoutMs: 200 }))).toMatchObject({
@@ -328,14 +331,14 @@ describe('a proxy of the environment', () => {
     });
   });
 
-  it('of a kind that is not spoken, or with odd credentials: unsent', async () => {
+  it('of an unsupported kind, or with odd credentials, leaves the request unsent', async () => {
     for (const address of ['socks5://127.0.0.1:9', 'http://%ff:x@127.0.0.1:9']) {
       vi.stubEnv('HTTPS_PROXY', address);
       expect(await failure(open('https://gateway.test'))).toMatchObject({ phase: 'unsent' });
     }
   });
 
-  it('whose own certificate is not valid is not spoken to, whatever the environment says', async () => {
+  it('with an invalid certificate of its own is not used, whatever the environment says', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await tlsServer(selfSigned({ hosts: ['127.0.0.1', 'localhost', 'gateway.test'] }));
     vi.stubEnv('HTTPS_PROXY', `https://user:secret@127.0.0.1:${server.port}`);
@@ -346,7 +349,7 @@ describe('a proxy of the environment', () => {
     expect(server.heard).toEqual([]);
   });
 
-  it('an answer may take longer than the connecting through it', async () => {
+  it('may deliver a response later than the connect timeout', async () => {
     const server = await httpServer(
       (seen, response) => void setTimeout(() => says('{}')(seen, response), 1200),
     );
@@ -354,7 +357,7 @@ describe('a proxy of the environment', () => {
     expect(await ask('http://gateway.test', 1000)).toMatchObject({ status: 200 });
   });
 
-  it('a tunnel that breaks before it is used is no crash', async () => {
+  it('whose tunnel breaks before it is used causes no crash', async () => {
     const through = await tcpServer((socket) => {
       socket.once('data', () => {
         socket.write('HTTP/1.1 200 OK\r\n\r\n');
@@ -366,7 +369,7 @@ describe('a proxy of the environment', () => {
     await expect.poll(() => socket.destroyed).toBe(true);
   });
 
-  it('is never gone through for loopback', async () => {
+  it('is never used for loopback', async () => {
     const server = await httpServer(says('{}'));
     const through = await proxy(server.port);
     vi.stubEnv('HTTP_PROXY', through.url);
@@ -375,7 +378,7 @@ describe('a proxy of the environment', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('is gone through for a name that only looks like loopback', async () => {
+  it('is used for a name that only looks like loopback', async () => {
     const server = await httpServer(says('{}'));
     const through = await proxy(server.port);
     vi.stubEnv('HTTP_PROXY', through.url);
@@ -384,7 +387,7 @@ describe('a proxy of the environment', () => {
   });
 
   it.each(['gateway.test', '*', '.test', 'other.example,gateway.test:80'])(
-    'NO_PROXY=%s is heeded',
+    'is skipped according to NO_PROXY=%s',
     async (value) => {
       const through = await proxy(0);
       vi.stubEnv('HTTP_PROXY', through.url);
@@ -404,7 +407,7 @@ function endless(socket: Socket): void {
   go();
 }
 
-describe('what an answer names', () => {
+describe('an address in a response', () => {
   const within = { within: new URL('https://gateway.example') };
   const nowhere = [{ address: '192.0.2.1', family: 4 }];
   const here = [{ address: '127.0.0.1', family: 4 }];
@@ -435,7 +438,7 @@ describe('what an answer names', () => {
     ['private inside IPv6', [{ address: '::ffff:127.0.0.1', family: 6 }]],
     ['of this link', [{ address: 'fe80::1%eth0', family: 6 }]],
     ['public and private', [{ address: '1.1.1.1', family: 4 }, ...here]],
-  ])('a name that resolves to addresses that are %s is refused after DNS', async (_, addresses) => {
+  ])('that resolves to addresses that are %s is refused after DNS', async (_, addresses) => {
     names.set('gateway.example', nowhere);
     names.set('files.example', addresses);
     const server = await tcpServer(() => undefined);
@@ -444,7 +447,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('allows the base URL itself, and addresses as near as it', async () => {
+  it('is allowed if it is the base URL or has the same reach', async () => {
     names.set('gateway.example', here);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);
@@ -453,7 +456,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(4);
   });
 
-  it('is refused if it is nearer than the base URL leads', async () => {
+  it('is refused if it is more private than the base URL', async () => {
     names.set('gateway.example', office);
     names.set('files.example', here);
     const server = await tcpServer(() => undefined);
@@ -463,7 +466,7 @@ describe('what an answer names', () => {
     expect(server.connections).toBe(0);
   });
 
-  it('is not looked at if nothing is asked of it', async () => {
+  it('is not checked if no check is requested', async () => {
     const server = await tcpServer(() => undefined);
     await open(`http://localhost:${server.port}`);
     expect(server.connections).toBe(1);

@@ -32,7 +32,7 @@ function saying(
 }
 
 describe('a download', () => {
-  it('is the file, its size, hash and type', async () => {
+  it('returns the file, its size, hash and type', async () => {
     const server = await ctx.start(file({ content, etag }));
     const progress: DownloadProgress[] = [];
     const outcome = await ctx.fetch(server.url(), { onProgress: (now) => progress.push(now) });
@@ -41,7 +41,7 @@ describe('a download', () => {
     expect(progress.at(-1)).toMatchObject({ bytes: content.length, total: content.length });
   });
 
-  it('asks for the identity encoding, and sends only the name of the client', async () => {
+  it('requests the identity encoding, and sends only the name of the client', async () => {
     const server = await ctx.start(file({ content }));
     await ctx.fetch(server.url('/a?sign=1'));
     const headers = {
@@ -54,17 +54,17 @@ describe('a download', () => {
     expect(server.asked).toEqual([{ method: 'GET', path: '/a?sign=1', headers }]);
   });
 
-  it('takes a chunked body', async () => {
+  it('accepts a chunked body', async () => {
     const server = await ctx.start((_, socket) => sayChunked(socket, content, true));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('takes a body without any length', async () => {
+  it('accepts a body without any length', async () => {
     const server = await ctx.start(saying('200 OK', {}, content));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('takes a body that comes a byte at a time', async () => {
+  it('accepts a body that arrives a byte at a time', async () => {
     const small = film(700);
     const server = await ctx.start((_, socket) => void drip(socket, small));
     await expectWhole(await ctx.fetch(server.url()), small);
@@ -80,7 +80,7 @@ describe('a download', () => {
       'text/plain',
       undefined,
     ],
-  ])('takes %s', async (_, bytes, type, mime) => {
+  ])('accepts %s', async (_, bytes, type, mime) => {
     const server = await ctx.start(file({ content: bytes, type }));
     const outcome = await ctx.fetch(server.url());
     await expectWhole(outcome, bytes);
@@ -97,7 +97,7 @@ async function drip(socket: Socket, bytes: Buffer): Promise<void> {
   socket.end();
 }
 
-describe('results from the gateway’s own origin', () => {
+describe('downloads from the gateway’s own origin', () => {
   async function fetchedTwice(answer: Answer): Promise<number> {
     const server = await ctx.start(answer);
     const client = createClient({ baseUrl: new URL(server.url('')), key: '', userAgent: 'mgw/test' });
@@ -113,11 +113,11 @@ describe('results from the gateway’s own origin', () => {
 
   const whole = Buffer.concat([Buffer.from(head('200 OK', { 'content-length': content.length })), content]);
 
-  it('come on one connection, one after the other', async () => {
+  it('share one connection, one after the other', async () => {
     expect(await fetchedTwice((_, socket) => socket.write(whole))).toBe(1);
   });
 
-  it('come on another one if that breaks before it has answered', async () => {
+  it('use another connection if the first one breaks before a response', async () => {
     const used = new Set<Socket>();
     const once: Answer = (_, socket) => {
       if (used.has(socket)) return void socket.destroy();
@@ -127,7 +127,7 @@ describe('results from the gateway’s own origin', () => {
     expect(await fetchedTwice(once)).toBe(2);
   });
 
-  it('are requested again if more bytes arrived than announced', async () => {
+  it('are requested again if more bytes arrive than announced', async () => {
     const server = await ctx.start(
       inTurn(saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), file({ content })),
     );
@@ -143,7 +143,7 @@ describe('results from the gateway’s own origin', () => {
   });
 });
 
-describe('a length that is not true', () => {
+describe('a wrong length', () => {
   it.each([
     ['longer than the body', saying('200 OK', { 'content-length': content.length + 10 }, content), 5],
     ['shorter than the body', saying('200 OK', { 'content-length': content.length - 10 }, content), 5],
@@ -151,7 +151,7 @@ describe('a length that is not true', () => {
     ['nothing', saying('200 OK', { 'content-length': 0 }), 4],
     ['of an empty body without a length', saying('200 OK', {}), 4],
     ['two different ones', saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content), 4],
-  ])('%s: tried again, then exit 9', async (what, answer, tries) => {
+  ])('%s: is retried, then exits 9', async (what, answer, tries) => {
     const server = await ctx.start(answer);
     const exit = what === 'two different ones' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
@@ -162,27 +162,27 @@ describe('a length that is not true', () => {
     ['inside a box', 100_000],
     ['inside the first box', 15],
     ['between two boxes', boxEnds[0] ?? 0],
-  ])('a body without a length that ends early %s is fetched again', async (_, end) => {
+  ])('such as a body without a length that ends early %s is fetched again', async (_, end) => {
     const cut = saying('200 OK', {}, content.subarray(0, end));
     const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('a file whose boxes never add up is fetched twice, then exit 9 and nothing is left', async () => {
+  it('in the boxes of the file is fetched twice, then exits 9 and leaves nothing', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('a file that is nothing but the brand of an MP4 is fetched twice, then exit 9', async () => {
+  it('of a file that is only the brand of an MP4 is fetched twice, then exits 9', async () => {
     const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('a chunked body that is cut is fetched again', async () => {
+  it('of a chunked body that is cut is fetched again', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, 90_000), false),
@@ -205,14 +205,14 @@ describe('text in place of the file', () => {
     ['HTML that is said to be a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML that is said to be bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('%s: exit 9, asked once, nothing left', async (_, type, body) => {
+  ])('%s: exits 9 after one request, and leaves nothing', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(1);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it("the gateway's own message is shown, without control characters", async () => {
+  it("is shown as the gateway's own message, without control characters", async () => {
     const words = JSON.stringify({ error: { message: 'gone \u001b[2J away' } });
     const server = await ctx.start(saying('200 OK', { 'content-type': 'application/json' }, words));
     await expect(ctx.fetch(server.url())).rejects.toThrow('gone \\u{1b}[2J away');
@@ -223,7 +223,7 @@ describe('text in place of the file', () => {
     ['404 Not Found', 'application/json'],
     ['400 Bad Request', 'text/plain'],
     ['503 Service Unavailable', 'application/json'],
-  ])('a %s in %s may say that the file is not ready', async (status, type) => {
+  ])('such as a %s in %s may mean that the file is not ready', async (status, type) => {
     const server = await ctx.start(saying(status, { 'content-type': type }, json));
     const notReady = ({ text }: { text: string }): boolean => text.includes('not completed');
     expect(await ctx.fetch(server.url(), { notReady })).toMatchObject({
@@ -233,7 +233,7 @@ describe('text in place of the file', () => {
     expect(server.asked).toHaveLength(1);
   });
 
-  it('such a response may be compressed', async () => {
+  it('may be compressed', async () => {
     const headers = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
     const server = await ctx.start(saying('200 OK', headers, gzipSync(json)));
     const notReady = ({ text }: { text: string }): boolean => text === json;
@@ -247,7 +247,7 @@ describe('text in place of the file', () => {
       { 'content-type': 'application/json', 'content-encoding': 'gzip' },
       gzipSync(Buffer.alloc(1 << 26)),
     ],
-  ])('%s is read no further than is told', async (_, headers, block) => {
+  ])('such as %s is read only up to the limit', async (_, headers, block) => {
     let sent = 0;
     const server = await ctx.start((_asked, socket) => {
       socket.write(head('200 OK', headers));
@@ -268,7 +268,7 @@ describe('text in place of the file', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
-    'a %s-coded file is not inflated: exit 9',
+    'such as a %s-coded file is not unpacked, and exits 9',
     async (coding) => {
       const server = await ctx.start(
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
@@ -280,9 +280,9 @@ describe('text in place of the file', () => {
   );
 });
 
-describe('a status that is not 200', () => {
+describe('a download status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    '%d is for the caller to ask for a fresh address',
+    '%d makes the caller request a fresh address',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -294,14 +294,14 @@ describe('a status that is not 200', () => {
     },
   );
 
-  it.each([408, 425, 429, 500, 502, 503, 504, 202])('%d is asked again', async (status) => {
+  it.each([408, 425, 429, 500, 502, 503, 504, 202])('%d is retried', async (status) => {
     const no = saying(`${status} Later`, { 'content-length': 0 });
     const server = await ctx.start(inTurn(no, no, no, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.asked).toHaveLength(4);
   });
 
-  it('ends with exit 6 if it does not change', async () => {
+  it('exits 6 if it does not change', async () => {
     const server = await ctx.start(saying('503 Busy', { 'content-length': 0 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       exitCode: 6,
@@ -321,7 +321,7 @@ describe('a status that is not 200', () => {
     expect(ctx.clock.pauses).toEqual([20_000]);
   });
 
-  it('ends at once if Retry-After is a day, and says so', async () => {
+  it('exits at once if Retry-After is a day, and says so', async () => {
     const server = await ctx.start(saying('429 Busy', { 'retry-after': 86_400 }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'rate_limited',
@@ -339,8 +339,8 @@ describe('a status that is not 200', () => {
   });
 });
 
-describe('a connection that cannot be made', () => {
-  it('is tried again, then exit 6', async () => {
+describe('a download without a connection', () => {
+  it('is retried, then exits 6', async () => {
     const server = await ctx.start(() => undefined);
     const url = server.url();
     await server.stop();
@@ -348,7 +348,7 @@ describe('a connection that cannot be made', () => {
     expect(ctx.clock.pauses).toHaveLength(3);
   });
 
-  it('is tried again if it breaks before the answer', async () => {
+  it('is retried if the connection breaks before the response', async () => {
     const reset: Answer = (_, socket) => void socket.resetAndDestroy();
     const server = await ctx.start(inTurn(reset, reset, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -370,23 +370,23 @@ describe('an address that is not fetched', () => {
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('%j: exit 9 and not a trace', async (url) => {
+  ])('%j: exits 9 without a request', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 });
 
-describe('the key', () => {
+describe('the key in a download', () => {
   const key = 'Bearer sk-secret';
 
-  it('goes to the gateway itself, and to another port of its loopback host', async () => {
+  it('is sent to the gateway itself, and to another port of its loopback host', async () => {
     const server = await ctx.start(file({ content }));
     for (const base of [server.url('/'), 'http://127.0.0.1:1'])
       await ctx.fetch(server.url(), { gateway: gatewayAt(base) }, { key: 'own-site' });
     expect(server.header('authorization')).toEqual([key, key]);
   });
 
-  it('goes in the header that the protocol has for it', async () => {
+  it('is sent in the header of the protocol', async () => {
     const server = await ctx.start(file({ content }));
     const gateway = { ...gatewayAt(), auth: { header: 'X-Api-Key', scheme: '' } };
     await ctx.fetch(server.url(), { gateway }, { key: 'own-site' });
@@ -400,7 +400,7 @@ describe('the key', () => {
     expect(JSON.stringify(server.asked)).not.toContain('secret');
   });
 
-  it('does not go to another site, which is named in the error if it requires a key', async () => {
+  it('is not sent to another site, which is named in the error if it requires a key', async () => {
     const server = await ctx.start(saying('401 Who', {}, '{"message":"who are you"}'), 'localhost');
     const url = server.url('/film.mp4', 'localhost');
     const origin = new URL(url).origin;
@@ -414,13 +414,13 @@ describe('the key', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is requested again if it was sent and was refused', async () => {
+  it('is left out of a second request if it was sent and refused', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
 });
 
-describe('a redirect', () => {
+describe('a redirect of a download', () => {
   const to = (location: string, status = 302): Answer =>
     saying(`${status} Moved`, { location, 'content-length': 0 });
 
@@ -430,7 +430,7 @@ describe('a redirect', () => {
     expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
   });
 
-  it('takes the key to the own site only, hop by hop', async () => {
+  it('passes the key on to the same site only, checked at each redirect', async () => {
     const foreign = await ctx.start(
       (asked, socket) => to(`http://127.0.0.1:${own.port}/back`)(asked, socket),
       'localhost',
@@ -447,14 +447,14 @@ describe('a redirect', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('requests a file again from a host that refuses it, without trusting the host', async () => {
+  it('to a host that refuses it is requested again, without trusting the host', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
 
   it.each(['sk-secret', '%73k-secret', Buffer.from('sk-secret').toString('hex')])(
-    'to a foreign address that holds the key (%s) is not followed, nor is such an address fetched',
+    'to a foreign address that contains the key (%s) is not followed, and such an address is not fetched',
     async (held) => {
       const foreign = await ctx.start(file({ content }), 'localhost');
       const address = foreign.url(`/x?sig=${held}`, 'localhost');
@@ -492,17 +492,17 @@ describe('a redirect', () => {
     },
   );
 
-  it('without a place to go is requested again', async () => {
+  it('without a target is requested again', async () => {
     const server = await ctx.start(saying('302 Moved', {}));
     expect(await ctx.fetch(server.url())).toMatchObject({ kind: 'expired' });
   });
 });
 
-describe('the time to wait', () => {
+describe('the deadline of a download', () => {
   it.each([
     ['of a connection that is silent', 150_000],
     ['of an answer that does not come', 0],
-  ])('ends the download with exit 8, and keeps what is there (%s)', async (_, sent) => {
+  ])('ends the download with exit 8, and keeps the received part (%s)', async (_, sent) => {
     const server = await ctx.start(
       inTurn((_asked, socket) => {
         if (sent === 0) return;
@@ -522,7 +522,7 @@ describe('the time to wait', () => {
     expect(server.header('range')[1] ?? '').toMatch(sent === 0 ? /^$/ : /^bytes=[1-9]\d*-$/);
   });
 
-  it('cuts the pause between two tries', async () => {
+  it('shortens the pause between two tries', async () => {
     const server = await ctx.start(saying('503 Busy', { 'retry-after': 200 }));
     const clock = new TestClock(1000);
     const fetching = ctx.fetch(server.url(), {
@@ -535,8 +535,8 @@ describe('the time to wait', () => {
   });
 });
 
-describe('an interruption', () => {
-  it('ends the download with its reason and keeps what is there', async () => {
+describe('an interruption of a download', () => {
+  it('ends the download with its reason and keeps the received part', async () => {
     const server = await ctx.start(
       inTurn((_, socket) => {
         socket.write(head('200 OK', { etag, 'content-length': content.length }));
@@ -554,7 +554,7 @@ describe('an interruption', () => {
     expect(server.header('range')[1]).toMatch(/^bytes=[1-9]\d*-$/);
   });
 
-  it('before anything makes no request', async () => {
+  it('before the first request sends nothing', async () => {
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url(), { signal: AbortSignal.abort('SIGINT') })).rejects.toBe('SIGINT');
     expect(server.asked).toEqual([]);

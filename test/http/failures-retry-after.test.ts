@@ -33,7 +33,7 @@ describe('retryAfter', () => {
     expect(retryAfter({ 'retry-after': value }, undefined, now)).toBe(ms);
   });
 
-  it('of retry-after-ms is milliseconds, and the longer of two counts', () => {
+  it('uses milliseconds for retry-after-ms, and the longer of two values', () => {
     expect(retryAfter({ 'retry-after-ms': '250' })).toBe(250);
     expect(retryAfter({ 'retry-after-ms': 'x' })).toBeUndefined();
     expect(retryAfter({ 'retry-after-ms': '250', 'retry-after': '1' })).toBe(1000);

@@ -124,7 +124,7 @@ describe('readFailure', () => {
     expect(readFailure(reply(status, body)).code).toBe(code);
   });
 
-  it('tells the words, the code, the call and the wait', () => {
+  it('returns the message, the code, the request id and the wait', () => {
     const body = { error: { message: 'slow down (request id: 2026112001)', type: 'x', code: 'limit' } };
     expect(readFailure(reply(429, body, { 'retry-after': '7' }))).toEqual({
       code: 'rate_limited',
@@ -145,19 +145,19 @@ describe('readFailure', () => {
     expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows no text');
   });
 
-  it('finds the id of a call at the end of long words, and none in place of it', () => {
+  it('finds a request id at the end of a long message, and ignores it in place of the message', () => {
     const words = `${'(request id: '.repeat(2000)}x) y ${'z'.repeat(5000)}`;
     expect(readFailure(reply(500, envelope(`${words} (request id: 2026)`))).requestId).toBe('2026');
     expect(readFailure(reply(500, envelope(words))).requestId).toBeUndefined();
   });
 
-  it('keeps to a bound whatever length an answer has', () => {
+  it('limits its result, whatever the length of a response', () => {
     const body = { error: { message: 'x'.repeat(1_000_000), code: 'y'.repeat(1_000_000) } };
     const { message, nativeCode } = readFailure(reply(400, body));
     expect([message.length, nativeCode?.length]).toEqual([4000, 200]);
   });
 
-  it('reads anything without throwing', () => {
+  it('reads any response without throwing', () => {
     const text = fc.oneof(fc.json(), fc.string({ unit: anyCharacter }));
     fc.assert(
       fc.property(fc.integer({ min: 100, max: 599 }), text, (status, body) => {
@@ -195,7 +195,7 @@ describe('messageIn', () => {
     expect(messageIn(body)).toBe(message);
   });
 
-  it('bounds the depth of JSON inside JSON', () => {
+  it('limits the depth of JSON inside JSON', () => {
     let message = 'end';
     for (let depth = 0; depth < 12; depth += 1) message = JSON.stringify({ message });
     expect(messageIn({ message })).toContain('end');

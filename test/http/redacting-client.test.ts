@@ -41,21 +41,21 @@ async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-it.each([200, 401, 502])('an answer under %i comes without the key, in body and headers', async (status) => {
+it.each([200, 401, 502])('a response under %i never contains the key, in body or headers', async (status) => {
   const reply = await (await mirror(status)).exchange(get, call);
   expect(reply.text).toBe('you sent Bearer [redacted] ([redacted])');
   expect(reply.headers['x-request-id']).toBe('[redacted]');
   expect(reply.complete).toBe(true);
 });
 
-it('redacts a streamed refusal too, and breaks off at the same point', async () => {
+it('a streamed refusal is redacted too, and ends at the same point', async () => {
   const whole = await (await mirror(403)).stream(get, call);
   expect(await textOf(whole.body)).toBe('you sent Bearer [redacted] ([redacted])');
   const broken = await (await mirror(403, 60)).stream(get, call);
   await expect(textOf(broken.body)).rejects.toMatchObject({ phase: 'sent' });
 });
 
-it('a stream of success passes as it is, and says how to clean what is made of it', async () => {
+it('a successful stream is unchanged, and has a function that redacts text made from it', async () => {
   const answer = await (await mirror(200)).stream(get, call);
   const text = await textOf(answer.body);
   expect(text).toContain(key);

@@ -70,13 +70,13 @@ describe('a read', () => {
     ['a balance used up', [429, { error: { code: 'insufficient_quota', message: 'no' } }], 429],
     ['a model that is missing', [503, { error: { code: 'model_not_found', message: 'no' } }], 503],
     ['a wait of more than five minutes', [429, {}, { 'retry-after': '301' }], 429],
-  ])('is not repeated after %s: that would not help', async (_, outcome, status) => {
+  ])('is not repeated after %s, because that would not help', async (_, outcome, status) => {
     const tried = tries([outcome]);
     expect((await tried.result).status).toBe(status);
     expect(tried.calls).toBe(1);
   });
 
-  it('gives the last answer whatever it is, and fails if none came', async () => {
+  it('returns the last response whatever it is, and fails if there was none', async () => {
     const busy = tries([[503], [503], [503]], { retries: 2 });
     expect((await busy.result).status).toBe(503);
     expect(busy.calls).toBe(3);
@@ -87,13 +87,13 @@ describe('a read', () => {
     expect(silent.calls).toBe(3);
   });
 
-  it('is made once if no retry is wanted', async () => {
+  it('is made once if retries are disabled', async () => {
     const tried = tries([[500]], { retries: 0 });
     expect((await tried.result).status).toBe(500);
     expect([tried.calls, tried.pauses]).toEqual([1, []]);
   });
 
-  it('waits longer each time, and never shorter than it was asked to', async () => {
+  it('waits longer each time, and never less than requested', async () => {
     const tried = tries([[500], [500], [500], [429, {}, { 'retry-after': '60' }], good]);
     await tried.result;
     const [first = 0, second = 0, third = 0, asked = 0] = tried.pauses;
@@ -113,7 +113,7 @@ describe('a read', () => {
   it.each<[string, Outcome]>([
     ['no answer', broken],
     ['an answer', [500]],
-  ])('ends at once if it is interrupted, whatever came (%s)', async (_, outcome) => {
+  ])('ends at once if it is interrupted, whatever the response (%s)', async (_, outcome) => {
     for (const retries of [0, 5]) {
       const tried = tries([outcome], { signal: AbortSignal.abort('SIGINT'), retries });
       await expect(tried.result).rejects.toBe('SIGINT');
@@ -121,7 +121,7 @@ describe('a read', () => {
     }
   });
 
-  it('passes on errors that are not of the connection', async () => {
+  it('passes on errors other than connection errors', async () => {
     await expect(tries([new RangeError('a bug')]).result).rejects.toThrow(RangeError);
   });
 

@@ -11,7 +11,7 @@ const cloud = gateway('https://api.gateway.example.com');
 const local = gateway('http://127.0.0.1:8080');
 const office = gateway('https://10.1.2.3');
 
-describe('mayGetKey', () => {
+describe('the API key', () => {
   it.each([
     ['the same origin', 'https://api.gateway.example.com/v1/videos/1/content', cloud],
     ['the same origin, port written out', 'https://api.gateway.example.com:443/file', cloud],
@@ -88,7 +88,7 @@ describe('checkTarget', () => {
     ['https://10.9.9.9/a.mp4', office],
     ['https://minio/a.mp4', office],
     ['http://169.254.7.7/a.mp4', gateway('http://169.254.7.7:80')],
-  ])('lets %s pass', async (address, to) => {
+  ])('allows %s', async (address, to) => {
     expect((await checkTarget(address, to)).href).toBe(address);
   });
 
@@ -148,13 +148,13 @@ describe('checkTarget', () => {
     expect((await checkTarget('https://f.net/a', cloud, new URL('http://f.net/a'))).protocol).toBe('https:');
   });
 
-  it('shows neither a signature nor a password', async () => {
+  it('shows neither a signature nor a password in its error', async () => {
     expect(await why('ftp://f.net/a?sign=SECRET')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a')).not.toContain('SECRET');
     expect(await why('https://u:SECRET@f.net/a b')).not.toContain('SECRET');
   });
 
-  it('throws nothing but its own error, and never lets a private literal pass', async () => {
+  it('throws only its own error, and never allows a private literal', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.oneof(

@@ -34,7 +34,7 @@ async function prepared(ledger: Ledger, deps: Parameters<typeof run>[0]): Promis
 }
 
 describe('another attempt', () => {
-  it('is not made if the refusal of the first one could not be recorded', async () => {
+  it('is not made if the refusal of the first attempt could not be recorded', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(busy);
     const deps = await depsFor(server.url, state);
@@ -55,7 +55,7 @@ describe('another attempt', () => {
     await expect(late).rejects.toMatchObject({ exitCode: 8, charged: 'maybe' });
   });
 
-  it('is left to another process that has begun it meanwhile', async () => {
+  it('is left to another process that has started it in the meantime', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(busy);
     const deps = await depsFor(server.url, state, { owner: currentOwner() });
@@ -80,7 +80,7 @@ describe('another attempt', () => {
     ['a 502 that is cut', broken, true, 7, 1],
     ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
     ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
-  ])('under submit.retry_5xx after %s', async (_, answer, retry5xx, exit, requests) => {
+  ])('with submit.retry_5xx after %s', async (_, answer, retry5xx, exit, requests) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(answer);
     expect(await run(await depsFor(server.url, state, { retry5xx }))).toMatchObject({ exit });
@@ -105,12 +105,12 @@ describe('an attempt that cannot be recorded', () => {
   });
 });
 
-describe('an attempt without a recorded answer', () => {
+describe('an attempt without a recorded response', () => {
   it.each<[string, Owner, number]>([
     ['of a dead process', deadOwner(), 7],
     ['of a process that cannot be seen', afar, 7],
     ['of a process that is alive', currentOwner(), 8],
-  ])('%s is sent by no one else', async (_, owner, exit) => {
+  ])('%s is not sent by another process', async (_, owner, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const job = await prepared(deps.ledger, deps);
@@ -148,8 +148,8 @@ describe('a damaged record', () => {
   });
 });
 
-describe('two persons who end one doubt at once', () => {
-  it('do not end the attempt that the first of them has begun since', async () => {
+describe('two people who resolve one job at the same time', () => {
+  it('do not end the attempt that was started after the first resolution', async () => {
     const { ledger, ...deps } = await depsFor('http://127.0.0.1:9', freshFolder());
     const { id } = await prepared(ledger, { ...deps, ledger });
     await ledger.append(id, { type: 'sending', attempt: 1, owner: deadOwner() });

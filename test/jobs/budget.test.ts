@@ -93,7 +93,7 @@ describe('a payment under a budget', () => {
     expect(await settled(budget)).toEqual({ spent: '0.8', reserved: '0' });
   });
 
-  it('says in the record what it costs and under what it was reserved, before the first byte', async () => {
+  it('records its cost and its reservations before the first byte', async () => {
     let seen: Promise<unknown> | undefined;
     const server = await httpServer((_, response) => {
       seen = jobsOf(deps.ledger).then(([job]) => deps.ledger.events(job?.id ?? ''));
@@ -111,7 +111,7 @@ describe('a payment under a budget', () => {
     );
   });
 
-  it('of which no price is known is not made: exit 12', async () => {
+  it('without a known price is refused with exit 12', async () => {
     const server = await httpServer();
     const { deps } = await payer(server.url, freshFolder(), { cost: '' });
     const refused = await buy(deps);
@@ -123,14 +123,14 @@ describe('a payment under a budget', () => {
   it.each([
     ['is refused', 422, 4],
     ['is turned away for now', 429, 6],
-  ])('gives its amount back if it %s', async (_, status, exit) => {
+  ])('releases its amount if it %s', async (_, status, exit) => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit });
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('is refused if the budget has lost its limit meanwhile, with the command that sets one', async () => {
+  it('is refused if the budget has lost its limit, with the command that sets one', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
@@ -145,13 +145,13 @@ describe('a payment under a budget', () => {
     });
   });
 
-  it('gives its amount back if no connection is made', async () => {
+  it('releases its amount if no connection is made', async () => {
     const { deps, budget } = await payer(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     expect(await buy(deps)).toMatchObject({ exit: 6 });
     expect(shown(await budget.state())).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('leaves it reserved if its answer was lost, until a person says what became of it', async () => {
+  it('keeps its reservation if its response was lost, until a person resolves it', async () => {
     const server = await httpServer((_, response) => {
       creates(server);
       response.destroy();
@@ -288,7 +288,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual(standing);
   });
 
-  it('gives nothing back while it may be alive, or if another one has claimed the attempt', async () => {
+  it('releases nothing while it may be alive, or if another process has claimed the attempt', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, amount] = [job?.id ?? '', parseAmount('0.4')];
@@ -303,7 +303,7 @@ describe('a process that dies', () => {
     expect(await settled(claimed.budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('gives it back, whatever is known of its process, once another one has had the job accepted', async () => {
+  it('has its amount released, whatever is known of the process, once another process has had the job accepted', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
@@ -315,7 +315,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('gives it back if it had claimed the attempt and died before it sent', async () => {
+  it('has its amount released if it had claimed the attempt and died before it sent', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const [id, owner] = [job?.id ?? '', deadOwner()];
@@ -324,7 +324,7 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0' });
   });
 
-  it('gives it back although an attempt without a budget is in doubt, but not one whose record is lost', async () => {
+  it('has its amount released although an attempt without a budget is in doubt, unless the record is lost', async () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const id = job?.id ?? '';
@@ -339,14 +339,14 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('gives nothing back if the record of the job is gone', async () => {
+  it('has nothing released if the record of the job is gone', async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('makes room for the next one, which asks before it is refused', async () => {
+  it('makes room for the next payment, which checks before it is refused', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

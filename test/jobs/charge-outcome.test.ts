@@ -106,7 +106,7 @@ describe('the outcome of a reservation', () => {
     expect(await chargeOutcome(ledgerOf(world), reservation)).toBe(outcome);
   });
 
-  it('of a job whose next attempt is claimed by the caller is known', async () => {
+  it('is known for a job whose next attempt is claimed by the caller', async () => {
     const ledger = ledgerOf({ events: [], life: 'alive' });
     expect([
       await chargeOutcome(ledger, reservation),
@@ -114,7 +114,7 @@ describe('the outcome of a reservation', () => {
     ]).toEqual(['open', 'none']);
   });
 
-  it('counts as spent if the job is removed, unless nothing was paid; other jobs keep theirs', async () => {
+  it('is spent if the job is removed, unless nothing was paid; other jobs keep their outcome', async () => {
     const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome> => {
       const outcomes: ChargeOutcome[] = [];
       const settle = async (outcomeOf?: OutcomeOf): Promise<void> => {
@@ -129,7 +129,7 @@ describe('the outcome of a reservation', () => {
     expect(await settledBy({ events: [] }, 'job_other')).toBe('open');
   });
 
-  it('names its job before the dot', () => {
+  it('is found by the job id before the dot', () => {
     expect([jobOfReservation('job_1.ab.c'), jobOfReservation('job_1')]).toEqual(['job_1', 'job_1']);
   });
 });

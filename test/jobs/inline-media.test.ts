@@ -52,8 +52,8 @@ async function filled(index: number, text: string): Promise<string> {
   return sink.path ?? '';
 }
 
-describe('a sink', () => {
-  it('makes a file with its size and hash, and tells how much has come', async () => {
+describe('a media sink', () => {
+  it('creates a file with its size and hash, and reports its progress', async () => {
     const path = await filled(0, 'abc');
     expect(media.file(0)).toMatchObject({
       path,
@@ -66,7 +66,7 @@ describe('a sink', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('has no file before it was closed, nor while a later poll writes it again', async () => {
+  it('has no file before it is closed, or while a later poll writes it again', async () => {
     const former = await filled(0, 'first');
     const again = await media.openSink(0);
     expect(media.file(0)).toBeUndefined();
@@ -85,7 +85,7 @@ describe('a sink', () => {
     lock.release();
   });
 
-  it('says exit 10 if the folder is gone', async () => {
+  it('exits 10 if the folder is gone', async () => {
     rmSync(folder, { recursive: true });
     await expect(media.openSink(0)).rejects.toMatchObject({ code: 'local_io', exitCode: 10, charged: 'yes' });
     lock.release();

@@ -15,8 +15,8 @@ const lost = (): never => {
   throw new MgwError('unreachable', 'stopped for too long', { retry: 'safe' });
 };
 
-describe('a process that others may have found dead', () => {
-  it('sends nothing, and says so of the attempt that is on record', async () => {
+describe('a process that other processes may have declared dead', () => {
+  it('sends nothing, and says so about the recorded attempt', async () => {
     let posts = 0;
     const server = await httpServer((_, reply) => {
       posts += 1;

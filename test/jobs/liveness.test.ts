@@ -53,14 +53,14 @@ it('a job whose process on another machine renews its lease gets a second take, 
   expect(deps.notes.at(-1)).toContain(`second take of ${first}`);
 });
 
-it('the wait for a lease ends at the deadline: exit 8, and nothing is sent', async () => {
+it('the wait for a lease ends at the deadline with exit 8, and nothing is sent', async () => {
   const { deps, created } = await second(Infinity);
   const ran = await run(deps, orderOf({ deadline: deadlineIn(5000, deps.clock) }));
   expect(ran).toMatchObject({ exit: 8, error: { code: 'pending' } });
   expect(created()).toBe(1);
 });
 
-it('a new take that is asked for does not wait', async () => {
+it('a requested new take does not wait', async () => {
   const { deps, created } = await second(Infinity);
   expect(await run(deps, orderOf({ fresh: true }))).toMatchObject({ exit: 0, isResumed: false });
   expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);
@@ -70,7 +70,7 @@ it.each<[string, Answer, object, number]>([
   ['that was accepted blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
   ['that was refused does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],
 ])(
-  'a job whose process died before it read the answer, and %s an agent under another key',
+  'a job whose process died before it read the response, and %s an agent under another key',
   async (_, answer, ran, posts) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(answer);

@@ -100,14 +100,14 @@ async function marked(bytes: Buffer): Promise<{ bytes?: Buffer; notes: string[];
 
 const made = (await marked(clip)).bytes ?? Buffer.alloc(0);
 
-it('adds the mark at the end, and nothing to a file that has it', async () => {
+it('a mark is added at the end, and not added to a file that has one', async () => {
   expect(made.subarray(0, clip.length).equals(clip)).toBe(true);
   expect(made.subarray(clip.length).toString()).toContain(term);
   expect(await marked(made)).toMatchObject({ notes: [] });
   expect((await marked(made)).bytes).toBeUndefined();
 });
 
-it('merges the mark into XMP that is there, and moves nothing', async () => {
+it('a mark is merged into existing XMP without moving anything', async () => {
   for (const bytes of [withFirst(tool), Buffer.concat([clip, tool])]) {
     const { bytes: merged = Buffer.alloc(0), path } = await marked(bytes);
     const at = bytes.indexOf(xmpId) - 4;
@@ -135,22 +135,25 @@ it.each([
   ['of which the tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
   ['of which the tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
   ['of which the tag names another source', tag(3, other), 'cannot be merged'],
-])('leaves a file as it is %s', async (_, bytes, why) => {
+])('a mark leaves a file unchanged %s', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
 });
 
-it.each(Object.entries(tagged))('adds a frame to an MP3 that %s, and no second one', async (_, source) => {
-  const { bytes: made = Buffer.alloc(0), notes } = await marked(source);
-  expect(notes).toEqual([]);
-  expect(made.subarray(-speech.length).equals(speech)).toBe(true);
-  expect(made.toString('latin1').split(term)).toHaveLength(2);
-  expect(await marked(made)).toMatchObject({ notes: [] });
-  expect((await marked(made)).bytes).toBeUndefined();
-});
+it.each(Object.entries(tagged))(
+  'a mark adds a frame to an MP3 that %s, and no second one',
+  async (_, source) => {
+    const { bytes: made = Buffer.alloc(0), notes } = await marked(source);
+    expect(notes).toEqual([]);
+    expect(made.subarray(-speech.length).equals(speech)).toBe(true);
+    expect(made.toString('latin1').split(term)).toHaveLength(2);
+    expect(await marked(made)).toMatchObject({ notes: [] });
+    expect((await marked(made)).bytes).toBeUndefined();
+  },
+);
 
 it.runIf(hasExiftool && hasFfmpeg)(
-  'programs read the mark of an MP3, and nothing else has changed',
+  'a mark of an MP3 is readable by programs, and nothing else has changed',
   async () => {
     const copies = await Promise.all(Object.values(tagged).map(marked));
     const args = ['-j', '-UserDefinedText', '-Title', ...copies.map(({ path }) => path)];
@@ -170,7 +173,7 @@ it.runIf(hasFfmpeg)('ffmpeg decodes a marked file without a warning', async () =
   for (const each of [made, merged]) expect(ffmpeg(each, [], ['-f', 'null']).complaints).toBe('');
 });
 
-it.runIf(hasExiftool)('exiftool reads the mark, and what was there before', async () => {
+it.runIf(hasExiftool)('exiftool reads the mark and the earlier metadata', async () => {
   for (const [bytes, creator] of [
     [clip, undefined],
     [Buffer.concat([clip, tool]), 'boat maker'],

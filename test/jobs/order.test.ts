@@ -18,7 +18,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('takes the loopback names for one, and leaves the API key out', () => {
+  it('treats the loopback names as one, and ignores the API key', () => {
     const [local, ...others] = ['http://localhost:1/x', 'http://127.0.0.1:1/x/', 'http://[::1]:1/x'];
     for (const gateway of others)
       expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));
@@ -27,7 +27,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('differs with anything that is paid for', () => {
+  it('differs if anything that is paid for differs', () => {
     const all = [
       print({ p: 'a' }),
       print({ p: 'b' }),
@@ -41,10 +41,10 @@ describe('a fingerprint', () => {
   });
 });
 
-describe('a fingerprint of what was asked for', () => {
+describe('a fingerprint of the requested body', () => {
   const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g');
 
-  it('knows nothing of what a default or the listing put in', () => {
+  it('ignores what a default or the model list added', () => {
     const asked = { ModelName: 'Lite' };
     expect(of({ ...asked, ModelVersion: '2' }, asked)).toBe(of({ ...asked, ModelVersion: '1' }, asked));
     expect(of({ ...asked, ModelVersion: '1' }, asked)).toBe(of(asked));
@@ -52,10 +52,10 @@ describe('a fingerprint of what was asked for', () => {
   });
 });
 
-describe('the body on record', () => {
+describe('the recorded body', () => {
   const hash = { sha256: expect.stringMatching(/^[0-9a-f]{64}$/) as string };
 
-  it('is the body, or has the hash of each long text in one that is too large', () => {
+  it('is the body, or contains the hash of each long text if the body is too large', () => {
     const fits = { prompt: 'x'.repeat(256 * 1024 - 13) };
     expect(recordedBody(fits)).toEqual({ request: fits });
     const [prompt, short] = [`${fits.prompt}é`, 'y'.repeat(16 * 1024)];
@@ -64,7 +64,7 @@ describe('the body on record', () => {
     expect(recordedBody(over)).toEqual({ request: { ...over, instances: [instance] }, elided: true });
   });
 
-  it('has no key in it, and is then not the body to send again', () => {
+  it('contains no key, and then cannot be sent again', () => {
     const redact = (text: string): string => text.replaceAll('sk-1', '[redacted]');
     expect(recordedBody({ a: ['say sk-1'], 'sk-1': 1, b: 2 }, redact)).toEqual({
       request: { a: ['say [redacted]'], '[redacted]': 1, b: 2 },
@@ -72,7 +72,7 @@ describe('the body on record', () => {
     });
   });
 
-  it('is the hash of one that has too much next to long texts', () => {
+  it('is a hash if the body is too large even without its long texts', () => {
     const list = Array.from({ length: 20 }, () => 'z'.repeat(16 * 1024));
     expect(recordedBody({ list })).toEqual({ request: { ...hash, bytes: 327_750 }, elided: true });
   });

@@ -61,9 +61,9 @@ function pruned(options: { keys?: boolean; dryRun?: boolean } = {}): Promise<Pru
 
 describe('prune removes', () => {
   it.each<[string, JobEvent[], Made?]>([
-    ['what succeeded and was delivered', delivered],
-    ['what failed', failed],
-    ['what was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
+    ['a job that succeeded and was delivered', delivered],
+    ['a job that failed', failed],
+    ['a job that was rejected', [...sent, { type: 'rejected', attempt: 1, error }]],
     ['a handle that was imported and has ended', succeeded.slice(2), { fingerprint: '' }],
     ['speech that was rejected', [...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' }],
   ])('%s', async (_, events, made) => {
@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.fateOf(id)).toBe('removed');
   });
 
-  it('jobs with a key, only with --keys, and then the key names no job', async () => {
+  it('jobs with a key only with --keys, and then the key names no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -82,23 +82,23 @@ describe('prune removes', () => {
     expect(await namedJob(ledger, 'boat-1')).toBeUndefined();
   });
 
-  it('nothing if it is only to tell', async () => {
+  it('nothing in a dry run', async () => {
     const id = await make(delivered);
     expect(await pruned({ dryRun: true })).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeDefined();
   });
 });
 
-describe('prune keeps, with --keys too,', () => {
+describe('prune keeps, even with --keys,', () => {
   it.each<[string, KeepReason, (JobEvent | undefined)[], Made?]>([
-    ['what is not old enough', 'newer', delivered, { age: 29 }],
-    ['what is as old as the limit', 'newer', delivered, { age: 30 }],
-    ['what was never sent', 'open', []],
-    ['what is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
-    ['what is being sent', 'open', sent],
-    ['what is in progress', 'open', accepted],
-    ['what has a damaged record', 'open', [...delivered, undefined]],
-    ['what was not delivered', 'undelivered', succeeded],
+    ['a job that is not old enough', 'newer', delivered, { age: 29 }],
+    ['a job that is as old as the limit', 'newer', delivered, { age: 30 }],
+    ['a job that was never sent', 'open', []],
+    ['a job that is in doubt', 'open', [...sent, { type: 'unknown', attempt: 1, error }]],
+    ['a job that is being sent', 'open', sent],
+    ['a job that is in progress', 'open', accepted],
+    ['a job that has a damaged record', 'open', [...delivered, undefined]],
+    ['a job that was not delivered', 'undelivered', succeeded],
     [
       'what was delivered to one of two commands',
       'undelivered',
@@ -137,7 +137,7 @@ describe('prune keeps, with --keys too,', () => {
     expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { newer: 1 } });
   });
 
-  it('a job on which a process begins to work just before it is removed', async () => {
+  it('a job on which a process starts to work just before it is removed', async () => {
     const id = await make(failed);
     const began: JobEvent = { type: 'began', run: 's', owner: currentOwner(), ...goal };
     const lifeOf = ledger.lifeOf.bind(ledger);
@@ -160,13 +160,13 @@ describe('prune keeps, with --keys too,', () => {
     expect(existsSync(path)).toBe(true);
   });
 
-  it('no speech that broke off if a later take of it was paid for', async () => {
+  it('no incomplete speech if a later take of it was paid for', async () => {
     const first = await make(failed, { protocol: 'tts', age: 61 });
     const second = await make(delivered, { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, second] });
   });
 
-  it('speech that broke off if an earlier take was paid for, or a later one was not', async () => {
+  it('incomplete speech if an earlier take was paid for, or a later take was not', async () => {
     const first = await make(delivered, { protocol: 'tts', age: 62 });
     const broken = await make(failed, { protocol: 'tts', age: 61 });
     const refused = await make([...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' });

@@ -23,7 +23,7 @@ async function make(time: number, protocol: string, handle?: string): Promise<st
 }
 
 describe('a ref', () => {
-  it('is a job id or a part that only one has', async () => {
+  it('is a job id or a unique part of one', async () => {
     const [one, two] = [await make(1, 'a'), await make(2 ** 40, 'a')];
     expect((await findJob(deps.ledger, one))?.id).toBe(one);
     expect((await findJob(deps.ledger, two.slice(-10)))?.id).toBe(two);
@@ -33,7 +33,7 @@ describe('a ref', () => {
     expect(await findJob(deps.ledger, one.slice(4, 7))).toBeUndefined();
   });
 
-  it('is @last, of a protocol if one is given', async () => {
+  it('is @last, of one protocol if a protocol is given', async () => {
     await expect(findJob(deps.ledger, '@last')).rejects.toMatchObject({ exitCode: 2 });
     const [first, second] = [await make(1, 'a'), await make(2, 'b')];
     expect((await findJob(deps.ledger, '@last'))?.id).toBe(second);
@@ -64,14 +64,14 @@ describe('a ref', () => {
     },
   );
 
-  it('is a handle also if the index is lost', async () => {
+  it('is a handle even if the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
     await make(2, 'a', 'task_2');
     rmSync(join(state, 'index.log'));
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 
-  it('in the form of mgw’s own ids is a job here, or unknown', async () => {
+  it('in the form of mgw’s own ids is a recorded job, or unknown', async () => {
     for (const ref of ['job_zzz', 'job_', '@nothing'])
       await expect(findJob(deps.ledger, ref)).rejects.toMatchObject({ exitCode: 2 });
   });
@@ -84,7 +84,7 @@ describe('a handle from elsewhere', () => {
     return depsFor(server.url, state);
   };
 
-  it('becomes a job that was accepted once the gateway shows that it knows it', async () => {
+  it('becomes an accepted job once the gateway confirms it', async () => {
     const there = await answers(says({ task_id: 'task_9', status: 'processing' }));
     const job = await importHandle('task_9', c, there);
     expect(job).toMatchObject({ protocol: 'c', handle: 'task_9', state: 'running', base_url: 'test' });
@@ -95,7 +95,7 @@ describe('a handle from elsewhere', () => {
     ['not found', says({ code: 'task_not_exist', message: 'task_not_exist', data: null }, 400), 9],
     ['no news', says({ code: 'success', data: null }), 9],
     ['a refused key', says({ error: { message: 'Invalid token' } }, 401), 3],
-  ])('leaves no job if the gateway answers: %s', async (_, answer, exitCode) => {
+  ])('creates no job if the gateway responds: %s', async (_, answer, exitCode) => {
     const there = await answers(answer);
     await expect(importHandle('task_9', c, there)).rejects.toMatchObject({ exitCode });
     expect(await there.ledger.ids()).toEqual([]);

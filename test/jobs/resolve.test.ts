@@ -52,7 +52,7 @@ describe('a job in doubt', () => {
       });
   });
 
-  it('is rejected, or sent again, as a person decides', async () => {
+  it('is rejected or sent again, as a person decides', async () => {
     expect(await resolveJob(deps.ledger, await make(...lost), { how: 'not-created' })).toMatchObject({
       state: 'rejected',
     });
@@ -61,7 +61,7 @@ describe('a job in doubt', () => {
     });
   });
 
-  it('whose record is damaged is not sent from that record, and may be ended otherwise', async () => {
+  it('whose record is damaged is not sent from that record, and can be resolved in other ways', async () => {
     const made = await make();
     appendFileSync(join(state, 'jobs', `${made.id}.jsonl`), '{"damaged":true}\n');
     const job = await again(made.id);
@@ -75,7 +75,7 @@ it.each<[string, JobEvent[]]>([
   ['prepared', []],
   ['sending', lost.slice(0, 1)],
   ['rejected', [{ type: 'rejected', attempt: 1, error }]],
-])('a job that is %s has no doubt to end', async (_, events) => {
+])('a job that is %s cannot be resolved', async (_, events) => {
   const job = await make(...events);
   const resolutions: Resolution[] = [
     { how: 'adopted', handle: 't' },

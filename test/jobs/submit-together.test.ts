@@ -33,7 +33,7 @@ function meetBeforeBeginning(runs: readonly TestDeps[]): void {
 }
 
 describe('one key', () => {
-  it('of two runs at once one sends, and both get its job', async () => {
+  it('used by two runs at once is sent by one, and both get its job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const both = await Promise.all(
@@ -48,7 +48,7 @@ describe('one key', () => {
   it.each([
     ['is sent', 0],
     ['is not sent by its process', 6],
-  ])('is left to the process that began it first, until it %s', async (_, exit) => {
+  ])('is left to the process that started it first, until it %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
     const first = await depsFor(server.url, state, alive);
@@ -107,7 +107,7 @@ describe('one key', () => {
     return deps;
   }
 
-  it('two concurrent bodies under one key: one is sent, the other gets an error with the difference', async () => {
+  it('with two bodies at once: one is sent, and the other gets an error with the difference', async () => {
     for (let round = 0; round < 5; round += 1) {
       const [server, state] = [await httpServer(), freshFolder()];
       const orders = ['a boat', 'a ship'].map((prompt) =>
@@ -123,7 +123,7 @@ describe('one key', () => {
     }
   });
 
-  it('another body under an existing key: exit 2 and nothing sent', async () => {
+  it('with another body exits 2 and sends nothing', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     const other = orderOf({ key: 'k', body: { model: 'vendor-h3', prompt: 'b' } });
@@ -134,7 +134,7 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('whose record is lost: exit 7 and nothing sent, until a person ends it', async () => {
+  it('whose record is lost exits 7 and sends nothing until a person resolves it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const { job } = await run(deps, orderOf({ key: 'k' }));
@@ -157,7 +157,7 @@ describe('one key', () => {
     expect(server.created).toBe(2);
   });
 
-  it('a run that claims a key and dies before it creates the job leaves the key to the same submission', async () => {
+  it('is free for the same submission after a run that claimed it died before it created the job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key: 'k' });
@@ -173,7 +173,7 @@ describe('one key', () => {
     ['a living process', currentOwner(), 2],
     ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
   ])(
-    'that %s claimed for another submission without creating it has an exit code of its own',
+    'that %s claimed for another submission without creating it has its own exit code',
     async (_, owner, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);
@@ -187,7 +187,7 @@ describe('one key', () => {
   );
 });
 
-it('an interruption while another process claims a key: 130, nothing sent', async () => {
+it('an interruption while another process claims a key exits 130 and sends nothing', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const holder = { job: newJobId(1), fingerprint: 'another', owner: currentOwner() };
@@ -198,7 +198,7 @@ it('an interruption while another process claims a key: 130, nothing sent', asyn
 });
 
 describe('one job', () => {
-  it('two reruns of a dead run send once between them', async () => {
+  it('is sent once by two reruns of a dead run', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 429), says({}, 429));
     await run(await depsFor(server.url, state, { retries: 1 }));
@@ -212,7 +212,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('a run waits for another that is sending, as long as it may', async () => {
+  it('makes a run wait for another run that is sending, as long as the deadline allows', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -231,7 +231,7 @@ describe('one job', () => {
     expect(server.created).toBe(1);
   });
 
-  it('a refusal that another run gets while this one waits binds this one too', async () => {
+  it('is rejected for a waiting run too if another run is refused', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const held: (() => void)[] = [];
     server.answers.push((_, response) => {
@@ -247,7 +247,7 @@ describe('one job', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('an old refusal does not end a run that could not connect at first', async () => {
+  it('with an old refusal does not end a run that could not connect at first', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'k' });
     server.answers.push(says({ error: { message: 'no' } }, 422));
@@ -295,7 +295,7 @@ describe('a claim without its event', () => {
     return [server, state, job?.id ?? ''];
   }
 
-  it('of a dead process is passed over: nothing was sent', async () => {
+  it('of a dead process is skipped, because nothing was sent', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const both = await Promise.all(
       [1, 2].map(async () => run(await depsFor(server.url, state, alive), orderOf({ key: 'k' }))),
@@ -308,7 +308,7 @@ describe('a claim without its event', () => {
     ['of a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, false],
     ['of a process whose start is not known', { ...currentOwner(), pid: process.ppid, start: '' }, false],
     ['of a dead process whose event was lost', deadOwner(), true],
-  ])('%s makes the job unknown, and a person can end that', async (_, owner, isConfirmed) => {
+  ])('%s makes the job unknown, and a person can resolve it', async (_, owner, isConfirmed) => {
     const [server, state, id] = await claimedOnly(owner, isConfirmed);
     const order = orderOf({ key: 'k' });
     const deps = await depsFor(server.url, state);
@@ -321,7 +321,7 @@ describe('a claim without its event', () => {
     expect(server.created).toBe(1);
   });
 
-  it('of a process that went on before it died is no doubt', async () => {
+  it('of a process that continued before it died causes no doubt', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const deps = await depsFor(server.url, state);
     const ledger: Ledger = {
@@ -370,7 +370,7 @@ describe('a claim without its event', () => {
   });
 
   it.each(['alive', 'dead'] as const)(
-    'of a process that removes the job, and is %s then, lets its key make another one',
+    'of a process that removes the job, and is %s then, frees the key for another job',
     async (life) => {
       const remover = { ...deadOwner(), host: 'elsewhere' };
       const [server, state, id] = await claimedOnly(remover);
@@ -401,7 +401,7 @@ describe('a claim without its event', () => {
 });
 
 describe('interruptions', () => {
-  it('before a connection is made: 130, nothing sent', async () => {
+  it('before a connection is made exit 130 and send nothing', async () => {
     const server = await tcpServer(() => deps.soft.abort('SIGINT'));
     const deps = await depsFor(`https://127.0.0.1:${server.port}`, freshFolder());
     expect(await run(deps)).toMatchObject({
@@ -412,7 +412,7 @@ describe('interruptions', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('between the connection and its record: 130, nothing recorded', async () => {
+  it('between the connection and its record exit 130 and record nothing', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const send: Order['send'] = async (_, __, options) => {
       deps.soft.abort('SIGINT');
@@ -426,7 +426,7 @@ describe('interruptions', () => {
     });
   });
 
-  it('in a pause between tries: 143 for SIGTERM', async () => {
+  it('in a pause between tries exit 143 for SIGTERM', async () => {
     const server = await httpServer(says({}, 429));
     const deps = await depsFor(server.url, freshFolder());
     deps.clock.onSleep = () => deps.soft.abort('SIGTERM');
@@ -438,7 +438,7 @@ describe('interruptions', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('while an answer is outstanding: it is waited for', async () => {
+  it('while a response is pending wait for it', async () => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder());
     const later: Answer = (_, response) => {
@@ -449,7 +449,7 @@ describe('interruptions', () => {
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_0001' } });
   });
 
-  it('a second one gives the answer up: unknown', async () => {
+  it('that are repeated give up the response, and the job is unknown', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     server.answers.push(() => {

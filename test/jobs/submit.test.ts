@@ -23,8 +23,8 @@ import { depsFor, fakeClock, jobsOf, jobText, key, orderOf, run, type Ran } from
 
 const large = { model: 'vendor-h3', prompt: 'x'.repeat(400_000) };
 
-describe('if no connection can be made', () => {
-  it('refused twice, then well: one job, one creation', async () => {
+describe('a submission without a connection', () => {
+  it('is retried, and makes one job and one creation once a connection succeeds', async () => {
     const port = await closedPort();
     const clock = fakeClock();
     clock.onSleep = async (count) => {
@@ -36,7 +36,7 @@ describe('if no connection can be made', () => {
     expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
-  it('always refused: exit 6, the job stays prepared, and the rerun sends it', async () => {
+  it('exits 6 in the end, the job stays prepared, and the rerun sends it', async () => {
     const [port, state] = [await closedPort(), freshFolder()];
     const url = `http://127.0.0.1:${port}`;
     const deps = await depsFor(url, state, { retries: 3 });
@@ -54,7 +54,7 @@ describe('if no connection can be made', () => {
     expect(server.created).toBe(1);
   });
 
-  it('says that it is unreachable, not rate-limited, if the wait ends first', async () => {
+  it('reports an unreachable gateway, not a rate limit, if the wait ends first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));
     expect(failed).toMatchObject({ exit: 6, error: { code: 'unreachable', retry: 'safe' } });
@@ -64,14 +64,14 @@ describe('if no connection can be made', () => {
   it.each([
     ['http://no-such-host.invalid', 'a name without an address'],
     ['https://127.0.0.1:', 'a handshake without an answer'],
-  ])('%s: exit 6 and nothing sent (%s)', async (base) => {
+  ])('to %s exits 6 and sends nothing (%s)', async (base) => {
     const silent = await tcpServer(() => undefined);
     const url = base.endsWith(':') ? `${base}${silent.port}` : base;
     const deps = await depsFor(url, freshFolder(), { connectTimeoutMs: 150, retries: 1 });
     expect(await run(deps)).toMatchObject({ exit: 6, job: { state: 'prepared', record: { attempts: 0 } } });
   });
 
-  it('a reset inside the TLS handshake is tried again; no byte of the body went out', async () => {
+  it('is retried after a reset inside the TLS handshake, before any byte of the body', async () => {
     const heard: Buffer[] = [];
     const server = await tcpServer((socket) => {
       socket.once('data', (hello) => {
@@ -97,30 +97,33 @@ describe('a connection that breaks after it was made', () => {
       },
       1,
     ],
-  ])('%s: exit 7, the rerun sends nothing, and an adopted handle ends it', async (_, breaks, creations) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(breaks(server));
-    const deps = await depsFor(server.url, state);
-    const lost = await run(deps);
-    expect(lost).toMatchObject({ exit: 7, job: { state: 'unknown' } });
-    expect(lost.error).toMatchObject({ code: 'submit_unknown', charged: 'maybe', retry: 'never' });
-    expect((await run(await depsFor(server.url, state))).exit).toBe(7);
-    expect(server.connections).toBe(1);
-    expect(server.created).toBe(creations);
-    if (lost.job === undefined) throw new Error('no job');
-    await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
-    expect(await run(await depsFor(server.url, state))).toMatchObject({
-      exit: 0,
-      isResumed: true,
-      job: { handle: 'task_0001' },
-    });
-    expect(server.requests).toHaveLength(1);
-  });
+  ])(
+    '%s: exits 7, the rerun sends nothing, and an adopted handle resolves it',
+    async (_, breaks, creations) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(breaks(server));
+      const deps = await depsFor(server.url, state);
+      const lost = await run(deps);
+      expect(lost).toMatchObject({ exit: 7, job: { state: 'unknown' } });
+      expect(lost.error).toMatchObject({ code: 'submit_unknown', charged: 'maybe', retry: 'never' });
+      expect((await run(await depsFor(server.url, state))).exit).toBe(7);
+      expect(server.connections).toBe(1);
+      expect(server.created).toBe(creations);
+      if (lost.job === undefined) throw new Error('no job');
+      await resolveJob(deps.ledger, lost.job, { how: 'adopted', handle: 'task_0001' });
+      expect(await run(await depsFor(server.url, state))).toMatchObject({
+        exit: 0,
+        isResumed: true,
+        job: { handle: 'task_0001' },
+      });
+      expect(server.requests).toHaveLength(1);
+    },
+  );
 
   it.each([
     ['before it reads', 0],
     ['after some of the body', 70_000],
-  ])('%s: exit 7, and the rerun does not even connect', async (_, readFirst) => {
+  ])('%s: exits 7, and the rerun does not even connect', async (_, readFirst) => {
     const state = freshFolder();
     const server = await tcpServer((socket) => {
       if (readFirst === 0) return void setTimeout(() => socket.resetAndDestroy(), 20);
@@ -137,7 +140,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.connections).toBe(1);
   });
 
-  it('silence until the request timeout: exit 7, with the timeout in the words', async () => {
+  it('and is silent until the request timeout exits 7, and the message gives the timeout', async () => {
     const server = await httpServer(() => void server.create());
     const ran = await run(await depsFor(server.url, freshFolder(), { requestTimeoutMs: 150 }));
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' } });
@@ -145,7 +148,7 @@ describe('a connection that breaks after it was made', () => {
     expect(server.created).toBe(1);
   });
 
-  it('accepts a response that arrives in pieces within the timeout', async () => {
+  it('is different from a response that arrives in pieces within the timeout, which is accepted', async () => {
     const server = await httpServer((_, response) => {
       const text = JSON.stringify({ task_id: server.create() });
       response.writeHead(200);
@@ -160,7 +163,7 @@ describe('a connection that breaks after it was made', () => {
   });
 });
 
-describe('answers that prove nothing', () => {
+describe('responses that prove nothing', () => {
   const cut: Answer = (_, response) => {
     response.writeHead(200, { 'content-length': '100' });
     response.write('{"task_', () => response.destroy());
@@ -177,7 +180,7 @@ describe('answers that prove nothing', () => {
       says({ error: 'busy?' }, status),
       'busy?',
     ]),
-  ])('%s: exit 7, the raw answer is kept, the rerun sends nothing', async (_, answer, kept) => {
+  ])('%s: exit 7, the raw response is kept, and the rerun sends nothing', async (_, answer, kept) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((seen, response) => {
       server.create();
@@ -221,7 +224,7 @@ describe('answers that prove nothing', () => {
         more();
       },
     ],
-  ])('%s: exit 7, and only a part of it is recorded', async (_, floods) => {
+  ])('%s: exit 7, and only a part of the response is recorded', async (_, floods) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push((__, response) => floods(response));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
@@ -230,7 +233,7 @@ describe('answers that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('any error after the first byte leaves it open, whatever it is', async () => {
+  it('such as any error after the first byte leave the job in doubt', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -244,15 +247,15 @@ describe('answers that prove nothing', () => {
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
-  it('an unknown content coding is no crash', async () => {
+  it('such as one with an unknown content coding cause no crash', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
   });
 });
 
-describe('answers with a handle', () => {
-  it('a body that is cut right after the handle gives it', async () => {
+describe('responses with a handle', () => {
+  it('give the handle even if the body is cut right after it', async () => {
     const server = await httpServer((_, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write(`{"task_id":"${server.create()}"`, () => response.destroy());
@@ -263,7 +266,7 @@ describe('answers with a handle', () => {
     });
   });
 
-  it('a handle next to an error is accepted, with a warning', async () => {
+  it('are accepted with a warning if they also contain an error', async () => {
     const server = await httpServer(says({ task_id: 'task_9', error: { message: 'half of it broke' } }));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle: 'task_9' } });
@@ -273,14 +276,14 @@ describe('answers with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('%s is %s, and the job is found by it', async (body, handle) => {
+  ])('%s are %s, and the job is found by the handle', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
     expect((await findJob(deps.ledger, handle))?.handle).toBe(handle);
   });
 
-  it('the record holds the answer without the key, and the request went out as asked', async () => {
+  it('are recorded without the key, and the request was sent as required', async () => {
     const server = await httpServer(
       says({ task_id: 'task_1', echo: `Bearer ${key}` }, 200, { 'x-echo': key }),
     );
@@ -292,7 +295,7 @@ describe('answers with a handle', () => {
     expect(JSON.parse(server.requests[0]?.body ?? '')).toEqual(orderOf().body);
   });
 
-  it('an answer too long to be recorded whole is not recorded as whole', async () => {
+  it('that are too long to be recorded whole are not marked as whole', async () => {
     const server = await httpServer(says({ filler: 'x'.repeat(80_000), task_id: 'task_1' }));
     const state = freshFolder();
     expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, job: { handle: 'task_1' } });
@@ -311,7 +314,7 @@ describe('refusals', () => {
     [413, 4, 'invalid_request'],
     [415, 4, 'invalid_request'],
     [422, 4, 'invalid_request'],
-  ])('%i: exit %i, nothing accepted, and the rerun asks again', async (status, exit, code) => {
+  ])('with %i exit %i, create nothing, and the rerun sends again', async (status, exit, code) => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no' } }, status));
     expect(await run(await depsFor(server.url, state))).toMatchObject({
@@ -323,23 +326,26 @@ describe('refusals', () => {
     expect(server.created).toBe(1);
   });
 
-  it.each([307, 308])('%i to another host: exit 4, names it, and never speaks to it', async (status) => {
-    const other = await httpServer();
-    const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
-    const ran = await run(await depsFor(server.url, freshFolder()));
-    expect(ran.exit).toBe(4);
-    expect(ran.error?.message).toContain(`127.0.0.1:${other.port}`);
-    expect(other.connections).toBe(0);
-  });
+  it.each([307, 308])(
+    'with %i to another host exit 4, name the host, and never contact it',
+    async (status) => {
+      const other = await httpServer();
+      const server = await httpServer(says('', status, { location: `${other.url}/v1/videos` }));
+      const ran = await run(await depsFor(server.url, freshFolder()));
+      expect(ran.exit).toBe(4);
+      expect(ran.error?.message).toContain(`127.0.0.1:${other.port}`);
+      expect(other.connections).toBe(0);
+    },
+  );
 
-  it.each([301, 302, 303])('%i to another host: exit 7, and never speaks to it', async (status) => {
+  it.each([301, 302, 303])('with %i to another host exit 7, and never contact it', async (status) => {
     const other = await httpServer();
     const server = await httpServer(says('', status, { location: other.url }));
     expect((await run(await depsFor(server.url, freshFolder()))).exit).toBe(7);
     expect(other.connections).toBe(0);
   });
 
-  it('Protocol B tells by its code under HTTP 200', async () => {
+  it('of Protocol B have their code under HTTP 200', async () => {
     const body = { ModelName: 'Vendor', ModelVersion: '1', Prompt: 'a boat' };
     const error = (Code: string): Answer =>
       says({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r1' } });
@@ -358,13 +364,13 @@ describe('refusals', () => {
   });
 });
 
-describe('busy', () => {
+describe('a busy gateway', () => {
   const busy = [429, 503].flatMap((status) => [
     [status, {}, 0] as const,
     [status, { 'retry-after': '7' }, 7000] as const,
   ]);
   it.each(busy)(
-    '%i three times with %j: one creation, gaps of at least %i ms',
+    'with %i three times and %j: one creation, pauses of at least %i ms',
     async (status, headers, gap) => {
       const server = await httpServer();
       server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
@@ -376,7 +382,7 @@ describe('busy', () => {
     },
   );
 
-  it('429 without end: exit 6 after the tries, nothing accepted; the rerun sends', async () => {
+  it('with 429 forever: exit 6 after the retries, nothing accepted, and the rerun sends', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -389,7 +395,7 @@ describe('busy', () => {
     expect(server.created).toBe(1);
   });
 
-  it('a Retry-After beyond the wait: exit 6 at once, and says when', async () => {
+  it('with a Retry-After beyond the wait: exit 6 at once, with the time to retry', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -404,7 +410,7 @@ describe('busy', () => {
     ['text', () => 'soon'],
     ['1e99', () => '1e99'],
     ['twice', () => ['3', '5']],
-  ])('Retry-After is %s: no crash, no hang, one creation at most', async (what, value) => {
+  ])('with the Retry-After %s: no crash, no hang, at most one creation', async (what, value) => {
     const server = await httpServer();
     server.answers.push(says({}, 429, { 'retry-after': value() }));
     const deps = await depsFor(server.url, freshFolder());
@@ -417,7 +423,7 @@ describe('busy', () => {
 });
 
 describe('the same command again', () => {
-  it('resumes a job whose run died after its acceptance, and makes a second take of a successful one', async () => {
+  it('resumes a job whose run died after its acceptance, and makes a second take of a successful job', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const first = await run(deps);
@@ -436,7 +442,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is another submission if gateway or body differ, and the same with another API key', async () => {
+  it('is another submission if gateway or body differ, but not if the API key differs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
     await run(await depsFor(server.url, state), orderOf({ body: { model: 'vendor-h3', prompt: 'b' } }));
@@ -447,7 +453,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(3);
   });
 
-  it('is blocked by a doubt, with a key or without one, under any API key, and not under two names', async () => {
+  it('is blocked by a job in doubt, with or without a key, under any API key, but not under two keys', async () => {
     for (const [first, second, exit] of [
       [undefined, 'k', 7],
       ['k', undefined, 7],
@@ -474,7 +480,7 @@ describe('the same command again', () => {
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
     ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
-  ])('whose claim is damaged and has no job is in doubt, which %s ends', async (_, key, other, way) => {
+  ])('whose claim is damaged and has no job is in doubt, which %s resolves', async (_, key, other, way) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const order = orderOf({ key });
@@ -490,7 +496,7 @@ describe('the same command again', () => {
       expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
   });
 
-  it('under a key whose claim and index were lost finds the job in the jobs', async () => {
+  it('finds the job of a key whose claim and index were lost by reading the jobs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     rmSync(join(state, 'claims'), { recursive: true });
@@ -502,7 +508,7 @@ describe('the same command again', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('checks the output before it pays, and not if there is nothing to pay', async () => {
+  it('checks the output before it pays, but not if there is nothing to pay', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ beforeSending: () => Promise.reject(new TypeError('it exists')) });
     await expect(run(await depsFor(server.url, state), order)).rejects.toThrow('it exists');
@@ -512,7 +518,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(1);
   });
 
-  it('follows what a person decided about a lost submission', async () => {
+  it('follows the decision of a person about a lost submission', async () => {
     for (const how of ['not-created', 'resubmit'] as const) {
       const [server, state] = [await httpServer(), freshFolder()];
       server.answers.push((_, response) => response.destroy());
@@ -546,7 +552,7 @@ describe('an event that cannot be recorded', () => {
     return { server, state, first };
   }
 
-  it('of the acceptance: exit 10 with the handle, which the rerun reads from the answer', async () => {
+  it('of the acceptance: exit 10 with the handle, which the rerun reads from the response', async () => {
     const { first, server, state } = await without('accepted');
     expect(first).toMatchObject({ exit: 10, error: { charged: 'yes', retry: 'never' } });
     expect(first.error?.handle).toBe('task_0001');
@@ -580,7 +586,7 @@ describe('an event that cannot be recorded', () => {
     }
   });
 
-  it('of the acceptance, of which the disk says that it is: exit 10 with the handle', async () => {
+  it('of the acceptance, although the disk has stored it: exit 10 with the handle', async () => {
     const server = await httpServer();
     const { ledger, ...deps } = await depsFor(server.url, freshFolder());
     const append: typeof ledger.append = (id, event) =>
@@ -592,7 +598,7 @@ describe('an event that cannot be recorded', () => {
   it.each<[JobEvent['type'], Answer, number, string]>([
     ['rejected', says({ error: { message: 'no' } }, 422), 4, 'no'],
     ['unknown', says('<html>'), 7, 'maybe'],
-  ])('of what was %s: the exit code is that of the answer', async (type, answer, exit, charged) => {
+  ])('of type %s: the exit code is that of the response', async (type, answer, exit, charged) => {
     const { first } = await without(type, answer);
     expect(first).toMatchObject({ exit, error: { charged } });
   });

@@ -7,7 +7,7 @@ import { depsFor, jobsOf, orderOf, run } from './harness.ts';
 const alive = { owner: currentOwner() };
 const exists = new MgwError('output_exists', 'boat.mp4 exists');
 
-it('takes on the job of its key if another process put the result there meanwhile', async () => {
+it('a run takes on the job of its key if another process has saved the result in the meantime', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const other = await depsFor(server.url, state, alive);
   const beforeSending = async (): Promise<void> => {
@@ -23,37 +23,43 @@ it('takes on the job of its key if another process put the result there meanwhil
 it.each([
   ['before this one looks at the output', true],
   ['after this one has looked at the output', false],
-])('joins a run with the same output that delivers it %s, and pays nothing', async (_, isSeen) => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  const other = await depsFor(server.url, state, alive);
-  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-  const beforeSending = async (): Promise<void> => {
-    await (await run(other, orderOf({ goal }))).delivered?.();
-    if (isSeen) throw exists;
-  };
-  const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
-  const [job] = await jobsOf(other.ledger);
-  expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
-  expect(server.requests).toHaveLength(1);
-  await ran.delivered?.();
-  expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
-});
+])(
+  'a run joins another run with the same output that delivers it %s, and pays nothing',
+  async (_, isSeen) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const other = await depsFor(server.url, state, alive);
+    const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+    const beforeSending = async (): Promise<void> => {
+      await (await run(other, orderOf({ goal }))).delivered?.();
+      if (isSeen) throw exists;
+    };
+    const ran = await run(await depsFor(server.url, state, alive), orderOf({ goal, beforeSending }));
+    const [job] = await jobsOf(other.ledger);
+    expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
+    expect(server.requests).toHaveLength(1);
+    await ran.delivered?.();
+    expect(await run(other, orderOf({ goal }))).toMatchObject({ exit: 0, isResumed: false });
+  },
+);
 
 it.each([
   ['after the command began', 1, 1],
   ['before the command began', -1, 2],
-])('takes a delivery to the same output, %s, into account before its first look', async (_, ms, requests) => {
-  const [server, state] = [await httpServer(), freshFolder()];
-  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
-  const other = await depsFor(server.url, state, alive);
-  await (await run(other, orderOf({ goal }))).delivered?.();
-  const startedAt = other.clock.now() - ms;
-  const ran = await run(await depsFor(server.url, state, { ...alive, startedAt }), orderOf({ goal }));
-  expect(ran).toMatchObject({ exit: 0, isResumed: requests === 1 });
-  expect(server.requests).toHaveLength(requests);
-});
+])(
+  'a run considers a delivery to the same output, %s, before it first reads the ledger',
+  async (_, ms, requests) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+    const other = await depsFor(server.url, state, alive);
+    await (await run(other, orderOf({ goal }))).delivered?.();
+    const startedAt = other.clock.now() - ms;
+    const ran = await run(await depsFor(server.url, state, { ...alive, startedAt }), orderOf({ goal }));
+    expect(ran).toMatchObject({ exit: 0, isResumed: requests === 1 });
+    expect(server.requests).toHaveLength(requests);
+  },
+);
 
-it('is refused if another file exists there, and nothing is recorded', async () => {
+it('a run is refused if another file exists at its output, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state);
   const order = orderOf({ key: 'boat', beforeSending: () => Promise.reject(exists) });

@@ -18,11 +18,11 @@ describe('pathsAt', () => {
     expect(pathsAt({ kind: 'file', path }, job, count, asked)).toEqual(paths);
   });
 
-  it('names the file in a folder after the job, and gives absolute paths', () => {
+  it('names the file in a folder after the job, and returns absolute paths', () => {
     expect(pathsAt({ kind: 'folder', path: 'out' }, job, 1)).toEqual([resolve('out', 'job_1.mp4')]);
   });
 
-  it('gives every file a name of its own in the folder of the target, whatever the target is called', () => {
+  it('gives every file its own name in the folder of the target, whatever the target is called', () => {
     const name = fc.string({ minLength: 1 }).filter((text) => !/[/\0]|^\.\.?$/.test(text));
     fc.assert(
       fc.property(name, fc.integer({ min: 1, max: 12 }), (text, count) => {
@@ -34,6 +34,6 @@ describe('pathsAt', () => {
   });
 });
 
-it('numbered leaves a single file alone', () => {
+it('a template that numbers files leaves a single file unnumbered', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
 });

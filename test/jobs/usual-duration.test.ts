@@ -67,12 +67,12 @@ async function job(
   return made;
 }
 
-it('is the median of earlier jobs of the model', async () => {
+it('the usual duration is the median of earlier jobs of the model', async () => {
   for (const seconds of [100, 3000, 120, 90, 130]) await job(seconds);
   expect(await usualMs(ledger, await job(undefined))).toBe(120_000);
 });
 
-it('ignores failures, other models and gateways, and jobs queried hours later', async () => {
+it('the usual duration ignores failures, other models and gateways, and jobs queried hours later', async () => {
   await job(50);
   await job(1, { state: 'failed' });
   await job(2, { model: 'other' });
@@ -81,11 +81,11 @@ it('ignores failures, other models and gateways, and jobs queried hours later', 
   expect(await usualMs(ledger, await job(undefined))).toBe(50_000);
 });
 
-it('is undefined without earlier jobs', async () => {
+it('the usual duration is undefined without earlier jobs', async () => {
   expect(await usualMs(ledger, await job(undefined))).toBeUndefined();
 });
 
-it('reads the newest records only, however many there are', async () => {
+it('the usual duration is computed from the newest records only, however many there are', async () => {
   for (let i = 0; i < 50; i += 1) await job(i < 10 ? 1000 : 20);
   const current = await job(undefined);
   const read: string[] = [];
@@ -98,7 +98,7 @@ it('reads the newest records only, however many there are', async () => {
   expect(read).toHaveLength(100);
 });
 
-it('prefers jobs of the same size', async () => {
+it('the usual duration prefers jobs of the same size', async () => {
   const size = (duration: number): Made => ({ request: { duration, prompt: `a boat ${jobs}` } });
   for (const seconds of [40, 42, 44]) await job(seconds, size(5));
   for (const seconds of [90, 92, 94]) await job(seconds, size(10));

@@ -82,7 +82,7 @@ const missing = says({ error: { message: 'task not found' } }, 404);
 const times = <T>(count: number, value: T): T[] => Array.from({ length: count }, () => value);
 const posts = ({ server }: Scene): number => server.requests.filter(({ method }) => method === 'POST').length;
 
-describe('how often it asks', () => {
+describe('a wait polls', () => {
   it('after 5 s first, then at intervals that grow from 5 to 10 s', async () => {
     const at = await scene();
     at.server.answers.push(...times(40, running), completed);
@@ -116,7 +116,7 @@ describe('how often it asks', () => {
     expect(at.deps.clock.pauses[2]).toBeGreaterThanOrEqual(90_000);
   });
 
-  it('more and more seldom while answers fail, up to a limit, and as before once one comes', async () => {
+  it('less often while responses fail, up to a limit, and as before once one succeeds', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, says({}, 502)), ...times(3, running), completed);
     await waitFor(at);
@@ -126,7 +126,7 @@ describe('how often it asks', () => {
     expect(Math.max(...pauses.slice(11))).toBeLessThanOrEqual(10_000);
   });
 
-  it('proportionally seldom if a short interval was requested', async () => {
+  it('proportionally less often if a short interval was requested', async () => {
     const at = await scene();
     at.server.answers.push(...times(30, says('busy', 503)), completed);
     await waitFor(at, c, { intervalMs: 100 });
@@ -134,7 +134,7 @@ describe('how often it asks', () => {
   });
 });
 
-describe('what ends the wait', () => {
+describe('a wait ends with', () => {
   it('success, with its result', async () => {
     const at = await scene();
     at.server.answers.push(running, completed);
@@ -162,7 +162,7 @@ describe('what ends the wait', () => {
     });
   });
 
-  it('the deadline: exit 8 with one last look there, and the next wait goes on', async () => {
+  it('the deadline: exit 8 after one last poll, and the next wait continues', async () => {
     const at = await scene();
     at.server.answers.push(...times(1000, running));
     const deadline = deadlineIn(61_234, at.deps.clock);
@@ -177,7 +177,7 @@ describe('what ends the wait', () => {
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('a deadline that is past: exit 8 without a look, or with one if the job is not new', async () => {
+  it('a deadline in the past: exit 8 without a poll, or with one if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(running);
     const deadline = deadlineIn(-1, at.deps.clock);
@@ -187,7 +187,7 @@ describe('what ends the wait', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('each poll is cut by the deadline of the wait, exit 8', async () => {
+  it('a poll that is cut by the deadline: exit 8', async () => {
     const at = await scene();
     const leftMs: (number | undefined)[] = [];
     const { client } = at.deps;
@@ -217,21 +217,18 @@ describe('what ends the wait', () => {
     expect(at.deps.clock.monotonic()).toBe(end);
   });
 
-  it.each([-24, -1, 1, 24])(
-    'a clock that is set by %i hours: the wait is as long as asked',
-    async (hours) => {
-      const at = await scene();
-      at.server.answers.push(...times(1000, running));
-      const { clock } = at.deps;
-      clock.onSleep = (count) => (count === 2 ? clock.set(hours * 60 * minutes) : undefined);
-      const deadline = deadlineIn(61_234, clock);
-      const end = clock.monotonic() + 61_234;
-      expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
-      expect(clock.monotonic()).toBe(end);
-    },
-  );
+  it.each([-24, -1, 1, 24])('the requested duration if the clock is set by %i hours', async (hours) => {
+    const at = await scene();
+    at.server.answers.push(...times(1000, running));
+    const { clock } = at.deps;
+    clock.onSleep = (count) => (count === 2 ? clock.set(hours * 60 * minutes) : undefined);
+    const deadline = deadlineIn(61_234, clock);
+    const end = clock.monotonic() + 61_234;
+    expect((await failure(waitFor(at, c, { deadline }))).exitCode).toBe(8);
+    expect(clock.monotonic()).toBe(end);
+  });
 
-  it.each([401, 403])('%i: exit 3, and with a good key the next wait succeeds', async (status) => {
+  it.each([401, 403])('%i: exit 3, and the next wait succeeds with a valid key', async (status) => {
     const at = await scene();
     at.server.answers.push(running, says({ error: { message: 'bad key' } }, status));
     expect(await failure(waitFor(at))).toMatchObject({
@@ -246,7 +243,7 @@ describe('what ends the wait', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('an interruption in a pause: 130, and the job goes on', async () => {
+  it('an interruption in a pause: exit 130, and the job continues', async () => {
     const at = await scene();
     at.server.answers.push(...times(10, running));
     at.deps.clock.onSleep = (count) => {
@@ -260,7 +257,7 @@ describe('what ends the wait', () => {
     });
   });
 
-  it('an interruption while an answer is outstanding: 143 at once', async () => {
+  it('an interruption while a response is pending: exit 143 at once', async () => {
     const at = await scene();
     at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
     expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
@@ -268,13 +265,13 @@ describe('what ends the wait', () => {
 });
 
 describe('a task that is not found', () => {
-  it('three times after the submission, then running: 0', async () => {
+  it('three times after the submission, and then runs, ends with 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('three times while the clock is set forward by a day, then running: 0', async () => {
+  it('three times while the clock is set forward by a day, and then runs, ends with 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     at.deps.clock.onSleep = (count) => (count === 1 ? at.deps.clock.set(24 * 60 * minutes) : undefined);
@@ -282,7 +279,7 @@ describe('a task that is not found', () => {
   });
 
   it.each([0, -24])(
-    'without end: exit 9 once 60 s have passed, without a POST (clock set by %i hours)',
+    'forever ends with 9 after 60 s, without a POST (clock set by %i hours)',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(100, missing));
@@ -300,7 +297,7 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('that was started elsewhere, at unknown time: exit 9 at once', async () => {
+  it('that was started elsewhere at an unknown time ends with 9 at once', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
@@ -308,7 +305,7 @@ describe('a task that is not found', () => {
   });
 });
 
-describe('what does not end the wait', () => {
+describe('a wait continues after', () => {
   const troubles: Answer[] = [
     says({}, 429),
     says({ error: 'x' }, 500),
@@ -325,7 +322,7 @@ describe('what does not end the wait', () => {
     },
   ];
 
-  it('thirty troubles of any kind, then finished: 0', async () => {
+  it('thirty errors of any kind, until the task finishes', async () => {
     const at = await scene();
     at.server.answers.push(...troubles, ...troubles, ...troubles, completed);
     expect((await waitFor(at)).exit).toBe(0);
@@ -333,7 +330,7 @@ describe('what does not end the wait', () => {
     expect(posts(at)).toBe(0);
   });
 
-  it('troubles that go on are told, each once, and the last one if the wait ends', async () => {
+  it('repeated errors, each reported once, with the last one reported if the wait ends', async () => {
     const at = await scene();
     const refused = says({ error: { message: 'bad param' } }, 400);
     at.server.answers.push(says('', 502), running, ...times(1000, refused));
@@ -345,7 +342,7 @@ describe('what does not end the wait', () => {
     expect(at.deps.notes).toEqual([`${at.job.id}: the status query failed (bad param); trying again.`]);
   });
 
-  it('a gateway that says nothing: each look ends at its timeout', async () => {
+  it('a gateway that does not respond: each poll ends at its timeout', async () => {
     const at = await sceneOf(c, 'task_0001', { requestTimeoutMs: 400 });
     at.server.answers.push(
       () => undefined,
@@ -356,7 +353,7 @@ describe('what does not end the wait', () => {
     expect(at.server.requests).toHaveLength(3);
   });
 
-  it('an unknown status word, and one that says unknown', async () => {
+  it('an unknown status word, and the status "unknown"', async () => {
     const at = await scene();
     const word = (status: string): Answer => says({ task_id: 'task_0001', status });
     at.server.answers.push(word('unknown'), ...times(10, word('simmering')), completed);
@@ -368,7 +365,7 @@ describe('what does not end the wait', () => {
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that goes back after success: success is kept, and its result asked for again', async () => {
+  it('a status that goes back after success: the success is kept, and the result is requested again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);
@@ -382,7 +379,7 @@ describe('what does not end the wait', () => {
 
 describe('Protocol A', () => {
   it.each(['https://elsewhere.example/x', '../../etc', 'models/m/operations/a?b'])(
-    'a handle %s cannot be asked for: exit 9, no request',
+    'cannot query a handle %s: exit 9, no request',
     async (handle) => {
       const at = await sceneOf(a, handle);
       expect(await failure(waitFor(at, a))).toMatchObject({ exitCode: 9, charged: 'yes' });
@@ -404,7 +401,7 @@ describe('Protocol A', () => {
     next(0);
   }
 
-  it('media inside the answer may take longer than a request, as long as they come', async () => {
+  it('may send media inside the response for longer than a request timeout, as long as data arrives', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 1500 });
     at.server.answers.push((_, response) => inPieces(inline, 20, 100, response));
     const seen = await waitFor(at, a);
@@ -412,7 +409,7 @@ describe('Protocol A', () => {
     expect(at.server.requests).toHaveLength(1);
   });
 
-  it('media that stall, and an answer that trickles without any, are given up and asked for again', async () => {
+  it('media that stall, or a response that arrives slowly without media, are aborted and requested again', async () => {
     const at = await sceneOf(a, operation, { requestTimeoutMs: 500 });
     at.server.answers.push(
       (_, response) => void response.write(inline.slice(0, 40_000)),
@@ -437,7 +434,7 @@ describe('Protocol A', () => {
   it.each([
     ['an answer with 15 MiB of text', 15, 'observation'],
     ['no more than 16 MiB of an endless one', 64, 'again'],
-  ])('%s is read', async (_, mebibytes, kind) => {
+  ])('reads %s', async (_, mebibytes, kind) => {
     const { deps } = await sceneOf(a, operation);
     let sent = 0;
     const body = async function* (): AsyncGenerator<Uint8Array> {
@@ -452,7 +449,7 @@ describe('Protocol A', () => {
   });
 });
 
-it('what cannot be recorded ends the wait as paid and to be resumed', async () => {
+it('an event that cannot be recorded ends the wait as paid and resumable', async () => {
   const at = await scene();
   at.server.answers.push(running);
   const ledger: Ledger = {

@@ -53,7 +53,7 @@ describe('the chain of a name', () => {
   };
   const claims = { 'key.k': holder('j1'), 'take.j1': holder('j2'), 'take.j2': holder('j3') };
 
-  it('goes from job to job to the first free name, or to the last that is wanted', async () => {
+  it('continues from job to job to the first free name, or to the requested job', async () => {
     const ledger = ledgerOf(claims, [jobOf('j2')], { j1: 'removed', j3: 'lost' });
     const links = ['key.k j1 removed', 'take.j1 j2 there', 'take.j2 j3 lost'];
     expect(await walk(ledger)).toEqual([...links, { name: 'take.j3', isFree: true }]);
@@ -61,7 +61,7 @@ describe('the chain of a name', () => {
     expect(await walk(ledgerOf({}))).toEqual([{ name: 'key.k', isFree: true }]);
   });
 
-  it('goes on at a damaged claim with the next job of the name, if there is one', async () => {
+  it('continues at a damaged claim with the next job of the name, if there is one', async () => {
     const jobs = [jobOf('j0', { key: 'other' }), jobOf('j1'), jobOf('j2'), jobOf('j3', { key: 'other' })];
     const damaged = { ...claims, 'take.j1': '', 'take.j2': 'nonsense' };
     const ledger = ledgerOf(damaged, jobs);
@@ -85,7 +85,7 @@ describe('the chain of a name', () => {
     ]);
   });
 
-  it('names a job that is made between two looks', async () => {
+  it('includes a job that is created between two reads', async () => {
     let looks = 0;
     const ledger = {
       read: () => Promise.resolve((looks += 1) > 1 ? jobOf('j1') : undefined),
@@ -96,7 +96,7 @@ describe('the chain of a name', () => {
 });
 
 describe('the names of a job without claims', () => {
-  it('are claimed after those of the jobs that have them', async () => {
+  it('are claimed after those of the jobs that have claims', async () => {
     const claims: Record<string, string> = {};
     const ledger = ledgerOf(claims);
     const [one, two] = [jobOf('j1', { attempts: 2, sentBy: { pid: 9 } }), jobOf('j2')];
@@ -113,7 +113,7 @@ describe('the names of a job without claims', () => {
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
   });
 
-  it('are its attempt alone if its fingerprint is lost or it has none; a damaged claim ends the search', async () => {
+  it('are its attempt only if its fingerprint is lost or missing; a damaged claim ends the search', async () => {
     const claims: Record<string, string> = { 'key.k': 'nonsense' };
     const ledger = ledgerOf(claims);
     for (const fingerprint of ['', lostFingerprint])

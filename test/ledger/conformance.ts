@@ -31,7 +31,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   };
 
   describe('a job', () => {
-    it('is returned as recorded, also after the ledger is opened again', async () => {
+    it('is returned as recorded, even after the ledger is opened again', async () => {
       const { ledger, open, id } = await made(accepted);
       await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
       const job = await (await open()).read(id);
@@ -41,7 +41,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(job?.created_at).toBe(new Date(now).toISOString());
     });
 
-    it('is created once, is gone once removed, and what is no id names none', async () => {
+    it('is created once, is gone once removed, and an invalid id names no job', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
       expect(await ledger.fateOf(id)).toBe('there');
@@ -54,7 +54,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     });
 
-    it('keeps every text exact, and the times of events that bear one', async () => {
+    it('keeps every text exact, and the times of events that have one', async () => {
       const { ledger, id } = await made();
       const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
       const at = '2026-01-02T03:04:05.678Z';
@@ -70,7 +70,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.read(other)).toMatchObject({ state: 'unknown', created_at: at });
     });
 
-    it('has its events in the order in which they were added, from however many sides at once', async () => {
+    it('has its events in the order in which they were added, from any number of writers at once', async () => {
       const { ledger, open, id } = await made(accepted);
       const others = await Promise.all([open(), open(), open()]);
       const counts = Array.from({ length: 25 }, (_, index) => index);
@@ -89,7 +89,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.read(id)).toMatchObject({ native_status: seen.at(-1), record: { damaged: 0 } });
     });
 
-    it('has another version after each event, and none once it is removed', async () => {
+    it('has another version after each event, and no version once it is removed', async () => {
       const { ledger, id } = await made(accepted);
       const versions = [await ledger.version(id)];
       await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -100,7 +100,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
-    it('is left out of a list if it is known to have succeeded, and nothing else is', async () => {
+    it('is left out of a list if it is known to have succeeded, and no other job is', async () => {
       const { ledger, open, id } = await made(accepted);
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared, accepted]);
@@ -123,7 +123,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect((await ledger.listed()).slice()).toEqual(sorted);
     });
 
-    it('is listed no more once it is removed, and again when it is restored', async () => {
+    it('is no longer listed once it is removed, and is listed again when it is restored', async () => {
       const { ledger, id } = await made();
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared]);
@@ -140,7 +140,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await ledger.append(other, { type: 'accepted', handle: 'again' });
     });
 
-    it('is never created once its id is forbidden, which that of a job cannot be', async () => {
+    it('is never created once its id is forbidden, and the id of a job cannot be forbidden', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
       expect(await ledger.fateOf(other)).toBe('unmade');
@@ -161,7 +161,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.fateOf(other)).toBe('lost');
     });
 
-    it('gets an id higher than all before it, though the clock goes back', async () => {
+    it('gets an id higher than all earlier ones, even if the clock goes back', async () => {
       const { ledger } = await made();
       const first = await ledger.newId(2 ** 41);
       await ledger.create(first, [prepared]);
@@ -194,7 +194,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       for (const name of names) expect(await ledger.claimed(name)).toBe(name.slice(0, 6).trim());
     });
 
-    it('has one winner of any number', async () => {
+    it('is won by exactly one of any number of processes', async () => {
       const { ledger, open } = await made();
       const all = [ledger, await open(), await open()];
       const tries = Array.from({ length: 50 }, (_, index) =>
@@ -206,7 +206,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
     });
   });
 
-  describe('a value', () => {
+  describe('a value in the index', () => {
     const make = async (ledger: Ledger, time: number): Promise<string> => {
       const id = newJobId(time);
       const handle = `task_of_${id}`;
@@ -217,7 +217,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       return id;
     };
 
-    it('gives its jobs in the order in which they were made, the last one first', async () => {
+    it('returns its jobs in the order of creation, newest first', async () => {
       const { ledger } = await made();
       const ids = [await make(ledger, 3), await make(ledger, 1), await make(ledger, 2)];
       expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
@@ -225,7 +225,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.lookup('handle', 'boat')).toEqual([]);
     });
 
-    it('gives a handle that was accepted later', async () => {
+    it('returns the job of a handle that was accepted later', async () => {
       const { ledger, id } = await made();
       await ledger.append(id, { type: 'accepted', handle: 'late' });
       expect(await ledger.lookup('handle', 'late')).toEqual([id]);
@@ -233,7 +233,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a process', () => {
-    it('is alive to itself and to others while it is at it, with what it began', async () => {
+    it('is alive to itself and to others while it runs, with what it has started', async () => {
       const { ledger, open, id } = await made();
       const lease = await ledger.lease();
       lease.assertLease();
@@ -244,7 +244,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       }
     });
 
-    it('that cannot be seen from here is neither alive nor dead', async () => {
+    it('that cannot be checked from here is neither alive nor dead', async () => {
       const { ledger } = await made();
       const owner = { pid: 7, start: '1', host: 'elsewhere' };
       expect(await ledger.lifeOf(owner)).toBe('unknown');

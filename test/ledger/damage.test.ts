@@ -172,7 +172,7 @@ const runs = [
 describe.each(runs)('a run with the key $key that died $stage.name', ({ stage, key }) => {
   const order = orderOf({ key });
 
-  it('is not sent again while its records are whole', async () => {
+  it('is not sent again while its records are intact', async () => {
     const left = await leave(stage, order);
     putBack(left);
     await expectNothingSent(left, stage, order, 'whole');
@@ -186,7 +186,7 @@ describe.each(runs)('a run with the key $key that died $stage.name', ({ stage, k
     await expectNothingSentWith(await leave(stage, order), stage, order, flips);
   });
 
-  it('is not sent again with something else in place of any record', async () => {
+  it('is not sent again with other content in place of any record', async () => {
     const left = await leave(stage, order);
     const odd: ((path: string) => void)[] = [
       (path) => writeFileSync(path, ''),

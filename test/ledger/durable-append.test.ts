@@ -37,7 +37,7 @@ async function failAt(name: DiskOperation['name'], code: string): Promise<void> 
   });
 }
 
-describe('a line that is appended', () => {
+describe('an appended line', () => {
   it.each<[string, string, AppendOptions, string]>([
     ['to a whole line', 'one\n', {}, 'one\ntwo\n'],
     ['to nothing', '', {}, 'two\n'],
@@ -52,7 +52,7 @@ describe('a line that is appended', () => {
     expect([text(), sizes.before.size, sizes.after.size]).toEqual([after, before.length, after.length]);
   });
 
-  it('to a missing file fails, unless it creates it', async () => {
+  it('to a missing file fails, unless it may create the file', async () => {
     await expect(appendFile(path, 'one\n')).rejects.toMatchObject({ code: 'ENOENT' });
     await appendFile(path, 'one\n', { creates: true });
     expect([text(), statSync(path).mode & 0o777]).toEqual(['one\n', 0o600]);
@@ -66,7 +66,7 @@ describe('a line that is appended', () => {
     await expect(appendFile(join(folder, 'link'), 'x')).rejects.toMatchObject({ code: 'ELOOP' });
   });
 
-  it('in part only is an error', async () => {
+  it('written only in part is an error', async () => {
     writeFileSync(path, '');
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, half }, run) => (name === 'write' && half ? half() : run()));
@@ -74,7 +74,7 @@ describe('a line that is appended', () => {
   });
 });
 
-it('a file is read from an offset; what is missing is undefined, and a folder has no bytes', () => {
+it('a file is read from an offset; a missing file is undefined, and a folder has no bytes', () => {
   writeFileSync(path, 'one two');
   expect(readTail(path, () => 4)?.tail.toString()).toBe('two');
   expect(readTail(path, ({ size }) => size + 3)?.tail.length).toBe(0);
@@ -85,8 +85,8 @@ it('a file is read from an offset; what is missing is undefined, and a folder ha
   expect(() => readBytes(join(folder, 'link'))).toThrow(expect.objectContaining({ code: 'ELOOP' }));
 });
 
-describe('a file that is created', () => {
-  it('is not there if its content could not be written, or its folder not be synced', async () => {
+describe('a created file', () => {
+  it('does not exist if its content could not be written or its folder could not be synced', async () => {
     await failAt('write', 'EIO');
     await expect(createFile(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
     expect(readdirSync(folder)).toEqual([]);
@@ -102,7 +102,7 @@ describe('a file that is created', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('is never replaced, and one that is replaced stays if that fails', async () => {
+  it('is never replaced, and replacing a file leaves the old one if it fails', async () => {
     await createFile(path, 'one');
     await expect(createFile(path, 'two')).rejects.toMatchObject({ code: 'EEXIST' });
     expect(await createExclusively(path, 'two')).toBe(false);
@@ -114,7 +114,7 @@ describe('a file that is created', () => {
     expect([text(), readdirSync(folder)]).toEqual(['two', ['file']]);
   });
 
-  it('counts as created if the link exists although an error says otherwise', async () => {
+  it('counts as created if the link exists although the call reported an error', async () => {
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name }, run) => {
       if (name !== 'link') return run();
@@ -126,7 +126,7 @@ describe('a file that is created', () => {
   });
 });
 
-it('a test may act before each change', async () => {
+it('a test can run code before each change to the disk', async () => {
   const steps: string[] = [];
   beforeEachStep((change, at) => void steps.push(`${change} ${at === path}`));
   onEnd(() => beforeEachStep(undefined));

@@ -42,7 +42,7 @@ it.each<[string, (path: string) => Promise<unknown>, string[]]>([
     (path) => replaceFile(path, 'text'),
     ['open file.tmp', 'write file.tmp', 'sync file.tmp', 'rename file', 'sync folder'],
   ],
-])('%s is durable on return, and its content before its name', async (_, act, operations) => {
+])('%s is durable on return, with its content before its name', async (_, act, operations) => {
   expect(await operationsOf(freshFolder(), act)).toEqual(operations);
 });
 
@@ -56,7 +56,7 @@ it('createExclusively makes the file of another process durable', async () => {
   expect(operations).toContain('sync folder');
 });
 
-it('appendFile syncs what it wrote unless it need not be durable', async () => {
+it('appendFile syncs its data unless durability is not required', async () => {
   const folder = freshFolder();
   writeFileSync(join(folder, 'file'), 'a line\n');
   const append = (isDurable?: boolean): Promise<string[]> =>
@@ -65,7 +65,7 @@ it('appendFile syncs what it wrote unless it need not be durable', async () => {
   expect(await append(false)).toEqual(['open file', 'write file']);
 });
 
-it('appendFile fails if its file is removed meanwhile, with what it wrote', async () => {
+it('appendFile fails if the file with its data is removed in the meantime', async () => {
   const path = join(freshFolder(), 'file');
   writeFileSync(path, 'a line\n');
   onEnd(() => watchDisk(undefined));

@@ -13,8 +13,8 @@ const lost: JobEvent = {
 };
 const log = [accepted, lost].map((event) => encodeEvent(event, now)).join('');
 
-describe('a log', () => {
-  it('gives back every event with its time', () => {
+describe('an event log', () => {
+  it('returns every event with its time', () => {
     fc.assert(
       fc.property(
         fc.array(fc.string({ unit: anyCharacter }), { maxLength: 5 }),
@@ -34,7 +34,7 @@ describe('a log', () => {
     );
   });
 
-  it('that is torn in its last line has lost that line only, closed off since or not', () => {
+  it('that is torn in its last line has lost only that line, whether it was closed off or not', () => {
     const whole = encodeEvent(accepted, now);
     for (let cut = whole.length; cut < log.length; cut += 1) {
       const torn = log.slice(0, cut);
@@ -44,7 +44,7 @@ describe('a log', () => {
     }
   });
 
-  it('without a single whole line has lost its beginning', () => {
+  it('without a single complete line has lost its beginning', () => {
     const whole = encodeEvent(accepted, now);
     for (let cut = 0; cut < whole.length; cut += 1) {
       expect(decodeEvents(whole.slice(0, cut))).toEqual([undefined]);
@@ -82,7 +82,7 @@ describe('a log', () => {
     ]);
   });
 
-  it('does not count the mark that two processes set on one torn line', () => {
+  it('does not count the mark that two processes write on one torn line', () => {
     expect(decodeEvents(`${log}${tornEnd}${encodeEvent(accepted, now)}`)).toHaveLength(3);
   });
 });

@@ -65,7 +65,7 @@ function filesUnder(folder: string): string[] {
 }
 
 describe('a job', () => {
-  it('has another version after each event, and after whatever else becomes of its record', async () => {
+  it('has another version after each event, and after any other change of its record', async () => {
     const { ledger, id, path } = await made(accepted);
     const versions = [await ledger.version(id)];
     await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
@@ -79,7 +79,7 @@ describe('a job', () => {
     expect(versions[3]).toBeUndefined();
   });
 
-  it('is read as other processes have changed it, and not read if nothing changed', async () => {
+  it('is read again if other processes have changed it, and not read if nothing changed', async () => {
     const { ledger, state, id, path } = await made();
     const other = await openFileLedger(state, () => now);
     const read = async (): Promise<unknown> => {
@@ -112,7 +112,7 @@ describe('a job', () => {
     expect(await ledger.read(id)).toBeUndefined();
   });
 
-  it('is its owner’s alone: files 0600, folders 0700', async () => {
+  it('is readable by its owner only: files 0600, folders 0700', async () => {
     const { ledger, state, id } = await made();
     await ledger.append(id, accepted);
     await ledger.claim('key.boat', `${id} f1`);
@@ -130,7 +130,7 @@ describe('a job', () => {
       expect(statSync(folder).mode & 0o777, folder).toBe(0o700);
   });
 
-  it('keeps what is appended after a torn line', async () => {
+  it('keeps events that are appended after a torn line', async () => {
     const { ledger, id, path } = await made();
     appendFileSync(path, '{"v":1,"type":"obser');
     expect((await ledger.read(id))?.state).toBe('prepared');
@@ -161,7 +161,7 @@ describe('a job', () => {
 });
 
 describe('a job', () => {
-  it('counts as damaged if it cannot be read, but not if this process has too many files open', async () => {
+  it('counts as damaged if it cannot be read, but not if this process has too many open files', async () => {
     const { ledger, path, id } = await made(sending());
     const events = await ledger.events(id);
     appendFileSync(path, 'more');
@@ -192,7 +192,7 @@ describe('in place of a job’s file', () => {
     ['a FIFO', (path) => expect(spawnSync('mkfifo', [path]).status).toBe(0)],
     ['a folder', (path) => mkdirSync(path)],
   ];
-  it.each(odd)('%s is an unknown job, and touches no other', async (_, put) => {
+  it.each(odd)('%s is an unknown job, and affects no other job', async (_, put) => {
     const { ledger, id, path } = await made(accepted);
     const other = newJobId(now + 1);
     await ledger.create(other, [prepared, accepted]);
@@ -209,7 +209,7 @@ describe('in place of a job’s file', () => {
     expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
   });
 
-  it('a link is not written through, whatever it leads to', async () => {
+  it('a link is not written through, whatever it points to', async () => {
     const { ledger, id, path, state } = await made(accepted);
     const elsewhere = join(state, 'elsewhere');
     renameSync(path, elsewhere);
@@ -246,7 +246,7 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
 });
 
 describe('a claim', () => {
-  it('is kept inside its folder', async () => {
+  it('is stored inside its folder', async () => {
     const { ledger, state } = await made();
     await ledger.claim('first', '');
     const before = filesUnder(join(state, 'claims')).length;
@@ -254,7 +254,7 @@ describe('a claim', () => {
     expect(filesUnder(join(state, 'claims'))).toHaveLength(before + 3);
   });
 
-  it('leaves nothing else behind, won or lost', async () => {
+  it('leaves nothing else behind, whether won or lost', async () => {
     const { ledger, state } = await made();
     await Promise.all(Array.from({ length: 5 }, (_, index) => ledger.claim('send', `p${index}`)));
     expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
@@ -289,23 +289,20 @@ describe('a claim', () => {
     expect(seen[0]).toBe('sync jobs');
   });
 
-  it.each(['EIO', 'EEXIST'])(
-    'is won if its link took effect and was said to have failed: %s',
-    async (code) => {
-      const { ledger } = await made();
-      onEnd(() => watchDisk(undefined));
-      await watchDisk(({ name }, run) => {
-        const result = run();
-        if (name === 'link') throw Object.assign(new Error(code), { code });
-        return result;
-      });
-      expect(await ledger.claim('send', 'mine')).toBeUndefined();
-      await watchDisk(undefined);
-      expect(await ledger.claim('send', 'other')).toBe('mine');
-    },
-  );
+  it.each(['EIO', 'EEXIST'])('is won if its link exists although the call failed: %s', async (code) => {
+    const { ledger } = await made();
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name }, run) => {
+      const result = run();
+      if (name === 'link') throw Object.assign(new Error(code), { code });
+      return result;
+    });
+    expect(await ledger.claim('send', 'mine')).toBeUndefined();
+    await watchDisk(undefined);
+    expect(await ledger.claim('send', 'other')).toBe('mine');
+  });
 
-  it('is confirmed for other processes too', async () => {
+  it('is confirmed to other processes too', async () => {
     const { ledger, state } = await made();
     const other = await openFileLedger(state, () => now);
     for (const name of ['sent', 'unsent']) await ledger.claim(name, 'mine');
@@ -369,7 +366,7 @@ describe('an index', () => {
         writeFileSync(count, '+++++');
       },
     ],
-  ])('that is %s is completed from the jobs, also before a line is added', async (_, damage) => {
+  ])('that is %s is completed from the jobs, even before a line is added', async (_, damage) => {
     for (const adds of [false, true]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
@@ -406,7 +403,7 @@ describe('an index', () => {
     }
   });
 
-  it('finds every job however often it is asked, also among lines that are torn or run together', async () => {
+  it('finds every job however often it is read, even among torn or merged lines', async () => {
     const { ledger, state } = await made();
     const path = join(state, 'index.log');
     const ids: string[] = [];
@@ -424,7 +421,7 @@ describe('an index', () => {
 });
 
 describe('claims whose folder was lost', () => {
-  it('are made again from the jobs, by any number of processes with one result', async () => {
+  it('are created again from the jobs, with one result for any number of processes', async () => {
     const { ledger, state, id } = await made();
     const ids = [id, newJobId(now + 1), newJobId(now + 2), newJobId(now + 3)];
     for (const each of ids.slice(1, 3)) await ledger.create(each, [prepared]);
@@ -440,7 +437,7 @@ describe('claims whose folder was lost', () => {
 });
 
 describe('ids', () => {
-  it('sort by their time, and have the form that is asked of them', () => {
+  it('sort by their time, and have the specified form', () => {
     const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
     const ids = times.map((at) => newJobId(at));
     expect([...ids].sort()).toEqual(ids);
@@ -448,7 +445,7 @@ describe('ids', () => {
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 
-  it('of a folder are the jobs alone, newest first', async () => {
+  it('of a folder are the jobs only, newest first', async () => {
     const { ledger, state, id } = await made();
     const newer = newJobId(now + 1000);
     await ledger.create(newer, [prepared]);
@@ -462,7 +459,7 @@ describe('a folder that cannot be used', () => {
   it.each([
     ['a file', (path: string) => writeFileSync(path, '')],
     ['a link to nowhere', (path: string) => symlinkSync('/nowhere/at/all', path)],
-  ])('%s: exit 10, naming it', async (_, put) => {
+  ])('%s: exits 10 and names it', async (_, put) => {
     const state = join(freshFolder(), 'state');
     put(state);
     await expect(openFileLedger(state, () => now)).rejects.toMatchObject({
@@ -518,7 +515,7 @@ it('eight processes with 200 appends each lose nothing, and each claim has one w
 // A file system of its own, so small that it fills up in the middle of a line.
 const canMount = process.platform === 'linux' && process.getuid?.() === 0;
 it.skipIf(!canMount)(
-  'a disk that fills up costs the last line only, and goes on once there is room',
+  'a full disk costs only the last line, and the ledger continues once there is space',
   async () => {
     const disk = mkdtempSync(join(tmpdir(), 'mgw-small-'));
     const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'none', disk]).status === 0;

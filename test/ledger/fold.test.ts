@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('does not know whether a process runs, if it is not told', () => {
+it('a job does not know whether its process runs if nothing checks that', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -74,7 +74,7 @@ const history = fc.array(anyEvent, { maxLength: 25 });
 
 const step = fc.tuple(history, anyEvent);
 
-describe('whatever is written, in whatever order', () => {
+describe('whatever events are written, in whatever order,', () => {
   it('a handle is never lost and never replaced', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
@@ -100,7 +100,7 @@ describe('whatever is written, in whatever order', () => {
     );
   });
 
-  it('returns to a state that can be sent only after a refusal of the last attempt, or by a person', () => {
+  it('a job can be sent again only after a refusal of the last attempt, or by decision of a person', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const before = fold(...events);
@@ -115,7 +115,7 @@ describe('whatever is written, in whatever order', () => {
     );
   });
 
-  it('damage without a handle is unknown until a person decides', () => {
+  it('damage without a handle is unknown until a person resolves it', () => {
     fc.assert(
       fc.property(history, (events) => {
         const job = fold(...events);
@@ -139,7 +139,7 @@ describe('whatever is written, in whatever order', () => {
     );
   });
 
-  it('attempts never go down, and a started one is counted', () => {
+  it('the number of attempts never goes down, and a started attempt is counted', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const after = fold(...events, next).record.attempts;
@@ -192,21 +192,21 @@ describe('a submission', () => {
     expect(late.record.pendingReply).toBeUndefined();
   });
 
-  it('an answer is pending until something is said about it', () => {
+  it('a response is pending until an event records its meaning', () => {
     expect(fold(sending(1), { type: 'reply', attempt: 1, reply }).record.pendingReply).toEqual(reply);
     expect(
       fold(sending(1), { type: 'reply', attempt: 1, reply }, accepted()).record.pendingReply,
     ).toBeUndefined();
   });
 
-  it('what a person settled after the damage holds, and new damage counts again', () => {
+  it('a resolution after the damage counts, and new damage counts again', () => {
     expect(fold(sending(1), 'damage', { type: 'resolved', how: 'not-created' }).state).toBe('rejected');
     expect(fold('damage', { type: 'resolved', how: 'not-created' }, 'damage').state).toBe('unknown');
   });
 });
 
 describe('the outcome of a job', () => {
-  it('a failure that the gateway takes back is gone', () => {
+  it('does not include a failure that the gateway takes back', () => {
     const job = fold(
       accepted(),
       { type: 'finished', state: 'failed', native_status: 'FAIL', error },
@@ -215,7 +215,7 @@ describe('the outcome of a job', () => {
     expect(job).toMatchObject({ state: 'running', progress: 40, error: undefined, finished_at: undefined });
   });
 
-  it('keeps the newest record of each file', () => {
+  it('includes the newest record of each file', () => {
     const file = (path: string, bytes: number): JobEvent => ({
       type: 'file',
       file: { path, bytes, sha256: 'x' },
@@ -228,7 +228,7 @@ describe('the outcome of a job', () => {
     expect(job.fetched_at).toBe(at);
   });
 
-  it('remembers what the commands that pay wanted, which of them got it, and who is still at it', () => {
+  it('includes what each paying command wanted, which got it, and which is still running', () => {
     const submit = { command: 'submit', owner } as const;
     const job = fold(
       { type: 'began', run: 'r1', ...submit, ask: 'file', output: '/a' },
@@ -247,13 +247,13 @@ describe('the outcome of a job', () => {
   });
 });
 
-it('is not a job without a readable beginning', () => {
+it('a record without a readable beginning is not a job', () => {
   const event: RecordedEvent = { ...accepted(), at };
   for (const lines of [[], [undefined], [event], [undefined, { ...prepared, at }]])
     expect(foldJob(id, lines)).toBeUndefined();
 });
 
-it('asks once whether a process is alive: one that ends in between is neither, and its job would be paid for again', () => {
+it('a job checks once whether a process is alive, because a change in between would pay for the job again', () => {
   const answers: Life[] = ['alive', 'dead', 'dead'];
   const job = foldJob(id, [{ ...prepared, at }], () => answers.shift() ?? 'dead');
   const other = { ...owner, pid: 8 };
@@ -265,7 +265,7 @@ it('asks once whether a process is alive: one that ends in between is neither, a
   ]);
 });
 
-describe('what the events say', () => {
+describe('a job built from its events', () => {
   const cost = { at_most: '2' };
   const history: JobEvent[] = [
     { type: 'began', run: 'r1', owner, command: 'submit', ask: 'file', output: '/a' },
@@ -376,14 +376,14 @@ describe('what the events say', () => {
       {},
       { goals: [{ command: 'submit', ask: 'file', output: '/a' }] },
     ],
-  ])('%s is in the job', (_, events, job, record) => {
+  ])('has the data %s', (_, events, job, record) => {
     const folded = fold(...history, ...events);
     for (const [name, value] of Object.entries(job)) expect(folded[name as keyof Job], name).toEqual(value);
     for (const [name, value] of Object.entries(record))
       expect(folded.record[name as keyof Job['record']], name).toEqual(value);
   });
 
-  it('keeps what it began with', () => {
+  it('keeps its first values', () => {
     const first = { ...prepared, model: 'm', key: 'k', tags: ['t'], request: { a: 1 }, elided: true };
     const job = foldJob(id, [
       { ...first, at },
@@ -398,7 +398,7 @@ describe('what the events say', () => {
     expect(fold('damage', 'damage').record.damaged).toBe(2);
   });
 
-  it('takes an output as the path that it was in the folder of the run, and "-" as standard output', () => {
+  it('has its output as a path in the folder of the run, and "-" as standard output', () => {
     const began = (output?: string): JobEvent =>
       ({
         ...{ type: 'began', run: String(output), owner, ask: 'file' },

@@ -24,7 +24,7 @@ const listed = (lines: IndexLines, leaveOutSucceeded = false): string[] => [
   ...lines.ids(leaveOutSucceeded).slice(),
 ];
 
-describe('the lines of an index', () => {
+describe('index lines', () => {
   it('have one length, whatever their value', () => {
     const lengths = ['', 'x', 'ü'.repeat(1000)].map((value) => indexLine(entry('handle', a, value)).length);
     expect(new Set(lengths)).toEqual(new Set([44]));
@@ -32,7 +32,7 @@ describe('the lines of an index', () => {
     expect([lines.length, lines.count]).toEqual([88, 2]);
   });
 
-  it('are found by their kind and value, in their order, before and after the table is built', () => {
+  it('are found by kind and value, in order, before and after the table is built', () => {
     const lines = linesOf(made(a), made(b, 'g'), entry('handle', b, 'f'), made(c));
     for (let search = 0; search < 20; search += 1) {
       expect(lines.find('fingerprint', 'f')).toEqual([a, c]);
@@ -53,7 +53,7 @@ describe('the lines of an index', () => {
     expect(lines.find('fingerprint', 'f')).toEqual([b]);
   });
 
-  it('list the jobs that were not removed, the highest first', () => {
+  it('list the jobs that were not removed, highest id first', () => {
     const lines = linesOf(made(a), made(b), entry('removed', a), made(c), entry('succeeded', b));
     expect(listed(lines)).toEqual([c, b]);
     expect(listed(lines, true)).toEqual([c]);
@@ -65,7 +65,7 @@ describe('the lines of an index', () => {
     expect(listed(linesOf())).toEqual([]);
   });
 
-  it('decode an id when it is read', () => {
+  it('decode an id only when it is read', () => {
     const found = linesOf(made(a), made(b), made(c)).ids(false);
     expect([found.length, found.at(0), found.at(-1), found.at(3)]).toEqual([3, c, a, undefined]);
     expect(found.slice(1, 2)).toEqual([b]);
@@ -76,7 +76,7 @@ describe('the lines of an index', () => {
     expect(old.at(0)).toBe(a);
   });
 
-  it('sort ids that differ anywhere', () => {
+  it('sort ids that differ in any character', () => {
     const letters = '0123456789abcdefghjkmnpqrstvwxyz';
     const base = 'job_00000000000000';
     for (let place = 4; place < base.length; place += 1) {
@@ -86,7 +86,7 @@ describe('the lines of an index', () => {
     }
   });
 
-  it('say whether a job has a kind, and which id is the highest of the last thousand', () => {
+  it('report whether a job has a kind, and the highest id of the last thousand', () => {
     const lines = linesOf(made(b), entry('handle', b, 't'), made(a));
     expect([lines.has('handle', b), lines.has('handle', a), lines.has('succeeded', b)]).toEqual([
       true,
@@ -98,7 +98,7 @@ describe('the lines of an index', () => {
     expect(lines.highest).toBe(a);
   });
 
-  it('that are torn or damaged are left out, and those after them are not', () => {
+  it('that are torn or damaged are skipped, and the lines after them are not', () => {
     const whole = indexLine(made(b));
     for (let cut = 0; cut < whole.length - 1; cut += 1) {
       const torn = linesOf(made(a), `${whole.slice(0, cut)}\n`, made(c));

@@ -146,7 +146,7 @@ const pairs = (Object.keys(commands) as Name[]).flatMap((one) =>
 );
 
 describe('at each change that a process makes,', () => {
-  it.each(pairs)('one that %s is passed by one that %s', async (one, other) => {
+  it.each(pairs)('one that %s can be overtaken by one that %s', async (one, other) => {
     for (let at = 1, steps = 1; at <= steps; at += 1) {
       const world = await newWorld();
       let passed: Ended | undefined;
@@ -173,7 +173,7 @@ describe('at each change that a process makes,', () => {
   });
 });
 
-it('a job that is removed while another process is about to send it is not paid for, or is kept', async () => {
+it('a job that is removed while another process is about to send it is either not paid for or kept', async () => {
   const sends: Command = async (deps) =>
     (await run(deps, orderOf({ ...unsent, deadline: deadlineIn(500, deps.clock) }))).exit;
   let [at, steps] = [0, 0];

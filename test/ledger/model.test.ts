@@ -297,7 +297,7 @@ async function walk(key: string | undefined, steps: Iterable<Command>): Promise<
   }
 }
 
-it.each([undefined, 'boat'])('a job goes if its model goes (key: %s)', async (key) => {
+it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)', async (key) => {
   const walks = fc.commands(commands, { size: 'small', maxCommands: 14 });
   await fc.assert(
     fc.asyncProperty(walks, (steps) => walk(key, steps)),
@@ -307,7 +307,7 @@ it.each([undefined, 'boat'])('a job goes if its model goes (key: %s)', async (ke
 
 // Random walks come here too rarely: a claim without its event is left at three calls of fourteen.
 it.each(['unsent', 'accepts'] as const)(
-  'wherever a process that sends a refused job again dies, the next one goes on (%s)',
+  'wherever a process that resends a refused job dies, the next process continues (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -15,12 +15,12 @@ const owner = { pid: 7, start: '1', host: 'here', instance: 'i', lease: '3' };
 const now = 1_795_000_000_000;
 
 describe('a job id', () => {
-  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('has its time, and is of one form: %i', (time) => {
+  it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('contains its time, and has one form: %i', (time) => {
     const id = newJobId(time);
     expect([timeOf(id), jobIdForm.test(id)]).toEqual([time, true]);
   });
 
-  it('is higher than the last one, even if the clock was set back', () => {
+  it('is higher than the last id, even if the clock was set back', () => {
     let last = newJobId(now);
     for (const time of [now - 5000, now, now + 5000]) {
       const id = newJobId(time, last);
@@ -32,7 +32,7 @@ describe('a job id', () => {
   });
 });
 
-it('a name says what is claimed', () => {
+it('a claim name says what is claimed', () => {
   expect(names.first({ fingerprint: 'f' })).toBe('take.f');
   expect(names.first({ key: 'k', fingerprint: 'f' })).toBe('key.k');
   expect([names.after('j'), names.attempt('j', 2)]).toEqual(['take.j', 'send.j.2']);
@@ -46,7 +46,7 @@ it.each([
   expect(claimName(name)).toBe(file);
 });
 
-it('the file of a long name is its hash', () => {
+it('the file name of a long claim name is its hash', () => {
   const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimName);
   expect(one).toMatch(/^long-[\da-f]{64}$/);
   expect(one).not.toBe(other);
@@ -55,7 +55,7 @@ it('the file of a long name is its hash', () => {
 describe('the content of a claim', () => {
   const holder = { job: 'j', fingerprint: 'f', owner };
 
-  it('is read as it was written, with what its owner has', () => {
+  it('is read as it was written, with the data of its owner', () => {
     expect(readHolder(holderText(holder))).toEqual(holder);
     expect(readOwner(JSON.stringify(owner))).toEqual(owner);
     const bare = { pid: 7, start: '', host: '' };

@@ -14,7 +14,7 @@ describe('a process', () => {
     expect(currentOwner()).toEqual(currentOwner());
   });
 
-  it('is gone once it has ended, on another machine, and after a number that none can have', () => {
+  it('is dead once it has ended, on another machine, or with an impossible pid', () => {
     const own = currentOwner();
     for (const gone of [
       deadOwner(),
@@ -27,7 +27,7 @@ describe('a process', () => {
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is gone if its number belongs to another by now', () => {
+  it.skipIf(!hasProc)('is dead if its pid belongs to another process by now', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
@@ -50,7 +50,7 @@ describe('a process', () => {
     expect(lifeOf(owner)).toBe('dead');
   });
 
-  it.skipIf(!hasProc)('is told apart by the time of ps on systems without /proc', () => {
+  it.skipIf(!hasProc)('is identified by the start time from ps on systems without /proc', () => {
     const args = ['-o', 'lstart=', '-p', String(process.ppid)];
     const start = execFileSync('ps', args, { encoding: 'utf8' }).trim();
     const parent = { ...currentOwner(), pid: process.ppid, instance: undefined, start };
@@ -62,7 +62,7 @@ describe('a process', () => {
     ]);
   });
 
-  it('is dead if this process has its id, start and boot but is another one', () => {
+  it('is dead if this process has its pid, start and boot but is another process', () => {
     expect(lifeOf({ ...currentOwner(), instance: 'of the snapshot' })).toBe('dead');
   });
 

@@ -16,7 +16,7 @@ const titles: Record<ProtocolName, readonly [string, string]> = {
 // What the listing fills in may be left out.
 const filled = ['ModelVersion'];
 
-it('the types of bodies are what the schemas that check them say (vitest --update writes them)', async () => {
+it('the body types match the schemas that check them (vitest --update writes the types)', async () => {
   const types = await Promise.all(
     Object.entries<Protocol>(protocols).map(async ([name, protocol]) => {
       const { schema } = await protocol.checks();

@@ -70,8 +70,8 @@ async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
 
-describe('a video', () => {
-  it('is submitted, waited for and fetched, each by a call of its own', async () => {
+describe('the library: a video', () => {
+  it('is submitted, waited for and fetched in separate calls', async () => {
     const client = clientOf();
     const { job, resumed, files } = await client.submit(boat);
     expect({ ...job, resumed, files }).toMatchObject({ protocol: 'c', handle: 'task_0001', resumed: false });
@@ -91,7 +91,7 @@ describe('a video', () => {
     expect(JSON.parse(readFileSync(`${output}.json`, 'utf8'))).toMatchObject({ job: job.id });
   });
 
-  it('that differs from its request is an error if the call is strict, is kept, and is not paid for again', async () => {
+  it('that differs from its request is an error in strict mode, is kept, and is not paid for again', async () => {
     gateway.served.content = Buffer.from(
       renderVideo({ prompt: 'a boat', seconds: 2, width: 96, height: 64 }),
     );
@@ -112,7 +112,7 @@ describe('a video', () => {
     });
   });
 
-  it('tells each change while it is watched', async () => {
+  it('is watched through each change', async () => {
     gateway.polls = 3;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -121,7 +121,7 @@ describe('a video', () => {
     expect(states).toEqual(['queued', 'running', 'succeeded']);
   });
 
-  it('is not watched any more by a loop that was left, and goes on', async () => {
+  it('continues after a loop that watched it ends', async () => {
     gateway.polls = Infinity;
     const client = clientOf();
     const { job } = await client.submit(boat);
@@ -133,8 +133,8 @@ describe('a video', () => {
   });
 });
 
-describe('money:', () => {
-  it('an answer that was lost is submit_unknown, by one POST however often it is called', async () => {
+describe('the library: a payment', () => {
+  it('whose response was lost is submit_unknown, with one POST however often it is called', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -147,7 +147,7 @@ describe('money:', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('two clients with one key make one POST, and both get the job', async () => {
+  it('under one key in two clients makes one POST, and both get the job', async () => {
     const [one, other] = await Promise.all(
       [clientOf(), clientOf()].map((client) => client.submit({ ...boat, key: 'boat-7', wait: true })),
     );
@@ -159,7 +159,7 @@ describe('money:', () => {
     ).toBe('conflict');
   });
 
-  it('repeating a successful call makes a second take; a new take must be requested', async () => {
+  it('that repeats a successful call makes a second take, which must be requested', async () => {
     const notes: string[] = [];
     const client = clientOf({ onNote: (text) => notes.push(text) });
     const first = await client.submit(boat);
@@ -172,13 +172,13 @@ describe('money:', () => {
     expect(gateway.submissions).toHaveLength(3);
   });
 
-  it('what does not fit into its budget is not sent', async () => {
+  it('that exceeds its budget is not sent', async () => {
     const error = await errorOf(clientOf().submit({ ...boat, budget: '0.50' }));
     expect(error).toMatchObject({ code: 'budget', exitCode: 12, charged: 'no', budget: { limit: '0.5' } });
     expect(gateway.submissions).toHaveLength(0);
   });
 
-  it('refuses a body that the command line would refuse, and sends it with check: false', async () => {
+  it('of a body that the command line would refuse is refused, and sent with check: false', async () => {
     const client = clientOf();
     const typo = { ...boat.body, durration: 6 };
     const error = await errorOf(client.submit({ protocol: 'c', body: typo }));
@@ -202,15 +202,15 @@ describe('money:', () => {
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],
     [{ ...boat, body: { ...boat.body, seed: 2 ** 60 } }, 'cannot be sent unchanged'],
-  ])('a slip sends nothing: %#', async (order, message) => {
+  ])('with a typo sends nothing: %#', async (order, message) => {
     const error = await errorOf(clientOf().submit(order as never));
     expect(error).toMatchObject({ code: 'usage', charged: 'no', message: saying(message) });
     expect(gateway.seen).toHaveLength(0);
   });
 });
 
-describe('an abort', () => {
-  it('within a wait ends it at once, and the same call resumes the job', async () => {
+describe('the library: an abort', () => {
+  it('during a wait ends the wait at once, and the same call resumes the job', async () => {
     gateway.polls = Infinity;
     const client = clientOf({ pollInterval: '1h' });
     const stop = new AbortController();
@@ -234,7 +234,7 @@ describe('an abort', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('awaits the answer to what was paid for; giving it up leaves it unknown', async () => {
+  it('waits for the response to a payment; a second abort leaves the job unknown', async () => {
     const answers: (() => void)[] = [];
     const later: Answer = ({ response }) => {
       answers.push(() => response.end(JSON.stringify({ task_id: gateway.create(), status: 'queued' })));
@@ -255,7 +255,7 @@ describe('an abort', () => {
     expect(await second).toMatchObject({ code: 'submit_unknown', charged: 'maybe' });
   });
 
-  it('before the call sends nothing, and neither does a client that was closed', async () => {
+  it('before the call sends nothing, and neither does a closed client', async () => {
     const client = clientOf();
     const error = await errorOf(client.submit({ ...boat, signal: AbortSignal.abort() }));
     expect(error).toMatchObject({ code: 'pending', charged: 'no', retry: 'safe' });
@@ -264,7 +264,7 @@ describe('an abort', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('of many calls at once is one signal, of which Node has nothing to warn', async () => {
+  it('of many calls at once uses one signal, without a warning from Node', async () => {
     gateway.polls = Infinity;
     const warned = vi.fn();
     process.on('warning', warned);
@@ -290,8 +290,8 @@ describe('an abort', () => {
   });
 });
 
-describe('with the command line', () => {
-  it('shares jobs: what a program left waiting is fetched by the same command, and the reverse', async () => {
+describe('the library and the command line', () => {
+  it('share jobs: a command fetches what a program left waiting, and the reverse', async () => {
     const client = clientOf();
     const { job } = await client.submit({ ...boat, key: 'shared' });
     const shown = await user.run([
@@ -312,7 +312,7 @@ describe('with the command line', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('shares resuming: a program carries on with a command that was interrupted, and the reverse', async () => {
+  it('share resuming: a program continues a command that was interrupted, and the reverse', async () => {
     gateway.polls = Infinity;
     const output = join(user.cwd, 'boat.mp4');
     const typed = user.start([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);
@@ -331,8 +331,8 @@ describe('with the command line', () => {
   });
 });
 
-describe('errors', () => {
-  it('carry what went wrong, what it cost, and the job', async () => {
+describe('the library: errors', () => {
+  it('include the cause, the cost and the job', async () => {
     gateway.script.query = [{ body: { status: 'failed', error: { message: 'the model fell over' } } }];
     const error = await errorOf(clientOf().submit({ ...boat, wait: true }));
     expect(error).toMatchObject({
@@ -346,14 +346,14 @@ describe('errors', () => {
     });
   });
 
-  it('never hold the key that a gateway quotes', async () => {
+  it('never contain the key that a gateway quotes', async () => {
     gateway.script.submit = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
     const error = await errorOf(clientOf().submit(boat));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3 });
     expect(`${error.message} ${JSON.stringify(error.job)}`).not.toContain(canaryKey);
   });
 
-  it('tell of settings that are missing, of options that there are not, and of jobs that are unknown', async () => {
+  it('report missing settings, unknown options, and unknown jobs', async () => {
     const bare = createClient({ env: {}, stateDir: freshFolder(), configDir: freshFolder() });
     expect((await errorOf(bare.submit(boat))).code).toBe('config');
     expect(() => createClient({ baseURL: gateway.url } as ClientOptions)).toThrow('Did you mean baseUrl?');
@@ -363,8 +363,8 @@ describe('errors', () => {
   });
 });
 
-describe('settings', () => {
-  it('given by the program win over the environment, and a handle is imported from the gateway', async () => {
+describe('the library: settings', () => {
+  it('given by the program override the environment, and a handle is imported from the gateway', async () => {
     const env = {
       MGW_BASE_URL: 'http://127.0.0.1:9',
       MGW_API_KEY: 'sk-another-key-1234',
@@ -377,7 +377,7 @@ describe('settings', () => {
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('may say the sandbox, which makes a video offline and lists its models', async () => {
+  it('may select the sandbox, which makes a video offline and lists its models', async () => {
     const client = clientOf({ env: {}, sandbox: true, stateDir: freshFolder(), configDir: freshFolder() });
     const [job, models] = await Promise.all([
       client.submit({ ...boat, wait: true }).then((done) => done.job),
@@ -389,7 +389,7 @@ describe('settings', () => {
 });
 
 it.each(['s3://bucket', 's3://bucket/clips/', 's3://bucket/{slug}.mp4'])(
-  'refuses the output %s before anything is paid',
+  'the library refuses the output %s before anything is paid',
   async (output) => {
     const error = await errorOf(clientOf().submit({ ...boat, output }));
     expect(error).toMatchObject({ code: 'usage', charged: 'no' });
@@ -397,7 +397,7 @@ it.each(['s3://bucket', 's3://bucket/clips/', 's3://bucket/{slug}.mp4'])(
   },
 );
 
-describe('speech', () => {
+describe('the library: speech', () => {
   const [hello, world] = [Buffer.from('hello, '), Buffer.from('world')];
 
   async function speaking(...answers: Parameters<typeof speechServer>) {
@@ -405,7 +405,7 @@ describe('speech', () => {
     return { server, client: clientOf({ baseUrl: server.url }) };
   }
 
-  it('is saved as a file, and by the same call with its key not paid for again', async () => {
+  it('is saved as a file, and repeating the call with its key does not pay again', async () => {
     const { server, client } = await speaking([hello, world, end]);
     const order = { text: 'Hello, world.', output: join(freshFolder(), 'hello.mp3'), key: 'hello' };
     const spoken = await client.speak(order);
@@ -438,7 +438,7 @@ describe('speech', () => {
     expect(readFileSync(copy).equals(object)).toBe(true);
   });
 
-  it('is given as it arrives, the first piece before the second is sent', async () => {
+  it('is returned as it arrives, the first piece before the second is sent', async () => {
     let sendRest: () => void = () => undefined;
     const { client } = await speaking(async (response) => {
       const { speechBody } = await import('../speech/frames.ts');
@@ -453,7 +453,7 @@ describe('speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that is cut gives the received audio, and then an error', async () => {
+  it('that is cut returns the received audio, and then an error', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {
@@ -467,7 +467,7 @@ describe('speech', () => {
     expect(Buffer.concat(heard)).toEqual(hello);
   });
 
-  it('may be given up by its reader, also by closing the client in the loop', async () => {
+  it('can be abandoned by its reader, or by closing the client inside the loop', async () => {
     const { server, client } = await speaking((response) => {
       response.writeHead(200);
       response.write(`${JSON.stringify({ code: 0, data: hello.toString('base64') })}\n`);

@@ -40,7 +40,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
   });
 });
 
-test('a job whose answer came too late for its client is not paid for again under another key', async () => {
+test('a job whose response arrived too late for its client is not paid for again under another key', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const child = spawn(process.execPath, [resolve('bin/mgw.js'), ...args], { cwd: user.cwd, env: user.env });
@@ -66,7 +66,7 @@ test('a job whose answer came too late for its client is not paid for again unde
   expect(server.posts()).toBe(1);
 });
 
-test('a key that is asked for while another is being sent waits, and is paid for once the other was told', async () => {
+test('a key requested while another is being sent waits, and is paid for once the outcome of the other is delivered', async () => {
   const { server, next } = await slowGateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const first = agent.call('submit_video', one);
@@ -101,7 +101,7 @@ test.each(['the client', 'the server', 'both'])(
   },
 );
 
-test('a job of a person, under a key and told of, does not keep an agent from paying', async () => {
+test('a job that a person started under a key and knows about does not prevent a payment by an agent', async () => {
   const server = await gateway();
   const user = await userOf(server.url);
   const { model, prompt, duration } = video;

@@ -51,7 +51,7 @@ test('an agent plans a batch, starts it, repeats the call, and pays once for eac
   expect((await agent.call('jobs')).jobs).toHaveLength(2);
 });
 
-test('rows that a batch of another name paid for are paid for again only if the agent says so', async () => {
+test("rows paid for by a batch of another name are paid for again only at the agent's explicit request", async () => {
   const { agent } = await agentWith(['--budget', '1000']);
   // Both names at once: one of them is refused before a row of the other has a job.
   const [first, second] = await Promise.all(
@@ -105,7 +105,7 @@ test('a batch whose server was killed is not paid for under another name', async
   expect(server.posts()).toBe(2);
 });
 
-test('the state of a batch has the error of each row, what it has cost, and what to call about it', async () => {
+test('the state of a batch contains the error of each row, its cost so far, and the next call', async () => {
   const server = await gateway((seen, response) => {
     if (seen.body.includes('two')) sendJson(response, { error: { message: 'no boats' } }, 400);
     else sendJson(response, { task_id: server.create(), status: 'queued' });
@@ -141,7 +141,7 @@ test('the state of a batch has the error of each row, what it has cost, and what
   ]);
 });
 
-test('a batch is limited by the authority of the server and by its budget', async () => {
+test('a batch is limited by the maximum amount of the server and by its budget', async () => {
   const none = await agentWith([]);
   expect(await none.agent.call('batch_run', batch)).toMatchObject({
     ok: false,
@@ -155,7 +155,7 @@ test('a batch is limited by the authority of the server and by its budget', asyn
   expect(states.filter((state) => state !== 'prepared')).toEqual([]);
 });
 
-test('an agent learns which videos of a batch differ, as an error if it is strict, and pays for none again', async () => {
+test('an agent learns which videos of a batch differ, as an error in strict mode, and pays for none again', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1'] });
   onEnd(() => sandbox.close());
@@ -184,7 +184,7 @@ test('an agent learns which videos of a batch differ, as an error if it is stric
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the amount of --confirm-over is refused without a person', async () => {
+test('a batch above the amount of --confirm-over is refused without a person to ask', async () => {
   const { agent } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   expect(await agent.call('batch_run', batch)).toMatchObject({
     ok: false,
@@ -214,7 +214,7 @@ test.each([
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });
 
-test('a batch that ends while its state is read is still pending, so that no old state is the last', async () => {
+test('a batch that ends while its state is read is still pending, so that the last state read is current', async () => {
   const run: StartedRun = { isRunning: true, rows: new Set(), errors: new Map() };
   const checkBatch = (): Promise<Partial<CheckedBatch>> => {
     run.isRunning = false;

@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('passes whole messages on, drops longer ones and what has no end, however the bytes are cut', () => {
+test('the line reader passes on whole messages, and drops long or endless ones, however the bytes are split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {
@@ -44,14 +44,14 @@ test.each([
   // As a number of JavaScript it would be another id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
-])('refuses %j, which is not a message, with %i', (line, code, id) => {
+])('the line reader refuses %j, which is not a message, with %i', (line, code, id) => {
   const { out, dropped } = passed(`${line}\n`, 64, 1000);
   expect(out).toBe('');
   expect(dropped.map((each) => JSON.parse(each) as unknown)).toMatchObject([{ id, error: { code } }]);
 });
 
 test.each(['', '\r', '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"?"}}'])(
-  'does not respond to the line %j',
+  'the line reader does not respond to the line %j',
   (line) => {
     expect(passed(`${line}\n`, 64, 1000).dropped).toEqual([]);
   },
@@ -61,7 +61,7 @@ test.each([
   ['7', (id: string) => `{"jsonrpc":"2.0","id":${id},"method":"${'x'.repeat(5000)}"}\n`],
   ['"call-1"', (id: string) => `{"jsonrpc":"2.0","method":"${'x'.repeat(5000)}","id":${id}}\n`],
   ['null', () => `${'x'.repeat(5000)}\n`],
-])('answers a dropped line under its id, %s', (id, line) => {
+])('the line reader answers a dropped line under its id, %s', (id, line) => {
   const { out, dropped } = passed(line(id), 64, 100);
   expect(out).toBe('');
   expect(dropped).toHaveLength(1);

@@ -28,7 +28,7 @@ function contextWith(
   return { context: { mcpReq } as unknown as ServerContext };
 }
 
-test('a call that takes too long is answered, and its work goes on until the end of the server', async () => {
+test('a call that takes too long is answered, and its work continues until the server ends', async () => {
   const clock = new TestClock();
   const calls = callsOn(clock);
   let finish: (answer: Answer) => void = () => undefined;
@@ -48,7 +48,7 @@ test('a call that takes too long is answered, and its work goes on until the end
   expect(hasEnded).toBe(true);
 });
 
-test('nothing begins any more once the server ends', async () => {
+test('no call starts once the server is ending', async () => {
   const calls = callsOn(new TestClock());
   await calls.end();
   const aborted: boolean[] = [];
@@ -59,7 +59,7 @@ test('nothing begins any more once the server ends', async () => {
   expect(aborted).toEqual([true]);
 });
 
-test('a client that asked for progress is told what a call is doing', async () => {
+test('a client that requested progress is told what a call is doing', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;
@@ -77,7 +77,7 @@ test.each<[string, boolean, (calls: Calls) => unknown]>([
   ['cancels another call', true, (calls) => calls.cancelled('other')],
   ['cancels the call too late for its answer', false, (calls) => calls.cancelled('call')],
   ['goes away before it can have read the answer', false, (calls) => calls.end()],
-])('a client that %s was told of the outcome: %s', async (_, isTold, happen) => {
+])('a client that %s has received the outcome: %s', async (_, isTold, happen) => {
   const clock = new TestClock(1000);
   const calls = callsOn(clock);
   const { mcpReq } = contextWith().context;
@@ -97,7 +97,7 @@ test.each<[string, boolean, (calls: Calls) => unknown]>([
   expect(await recorded).toBe(isTold);
 });
 
-test('an error tells what the call has cost only if the call was about to pay', async () => {
+test('an error reports the cost of the call only if the call was about to pay', async () => {
   const calls = callsOn(new TestClock());
   const fail = (): never => {
     throw new MgwError('submit_unknown', 'who knows', { charged: 'maybe' });

@@ -23,7 +23,7 @@ async function userOfA(url: string): Promise<User> {
   return user;
 }
 
-test('an image is read below the root, and no FIFO, device or link that leads elsewhere is opened', async () => {
+test('an image is read below the root, and no FIFO, device or outside link is opened', async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
   const user = await userOfA(server.url);
   const at = (name: string): string => join(user.cwd, name);
@@ -58,7 +58,7 @@ test('an image is read below the root, and no FIFO, device or link that leads el
   expect(server.requests.find(({ method }) => method === 'POST')?.body).toContain(png.toString('base64'));
 });
 
-test('a video of an earlier job is an input only if it was saved below the root', async () => {
+test('a video of an earlier job is a valid input only if it was saved below the root', async () => {
   const server = await gateway();
   const user = await userOfA(server.url);
   const { model, prompt, duration } = video;
@@ -85,7 +85,7 @@ test('a video of an earlier job is an input only if it was saved below the root'
   expect(early.error?.message).toContain('has not finished');
 });
 
-test('wrong arguments are answered like any other error: nothing was charged', async () => {
+test('invalid arguments are answered like any other error, with nothing charged', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   for (const given of [{}, { key: 5, ...video }, { key: 'one', ...video, set: 'a=1' }])
@@ -97,7 +97,7 @@ test('wrong arguments are answered like any other error: nothing was charged', a
   expect(server.posts()).toBe(0);
 });
 
-test('errors name arguments instead of flags, and no tool has the name of what objects inherit', async () => {
+test('errors name arguments instead of flags, and no tool has the name of an inherited member', async () => {
   const server = await gateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const { error } = await agent.call('submit_video', { key: 'one', ...video, duration: -1 });
@@ -117,7 +117,7 @@ test.each([
   expect(agentText(text)).toBe(shown);
 });
 
-test('stdout has messages alone, whatever a client, Node and the gateway write, and the server goes on', async () => {
+test('stdout contains only messages, whatever a client, Node and the gateway write, and the server continues', async () => {
   const server = await gateway((_, response) =>
     sendJson(response, { error: { message: `\u001b[2J\u009b1m ${canaryKey} http://u:pw@x.example/` } }, 400),
   );

@@ -24,7 +24,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that gives up while the gateway answers, and calls again, pays once', async () => {
+  test('that gives up while the gateway responds, and calls again, pays once', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -43,7 +43,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person before a payment above the amount of --confirm-over, and for that payment alone', async () => {
+  test('asks its person before a payment above the amount of --confirm-over, for that payment only', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     const asked: string[] = [];
@@ -102,7 +102,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person again before a payment that was agreed to and then rejected', async () => {
+  test('asks its person again before a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     let asked = 0;
@@ -117,7 +117,7 @@ describe('an agent', () => {
     }
   });
 
-  test('is limited by the budget of the profile too, which alone grants nothing', async () => {
+  test('is also limited by the budget of the profile, which is not enough by itself', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'cap', '4']);
@@ -130,7 +130,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(0);
   });
 
-  test('whose server was killed while the gateway answered pays nothing again, under any key', async () => {
+  test('whose server was killed while the gateway responded does not pay again, under any key', async () => {
     const { promise: asked, resolve: isAsked } = deferred<string>();
     const server = await gateway(() => isAsked('asked'));
     const user = await userOf(server.url);
@@ -152,7 +152,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('that closes its server while the gateway answers leaves an accepted job behind', async () => {
+  test('that closes its server while the gateway responds leaves an accepted job behind', async () => {
     const { promise: asked, resolve: isAsked } = deferred<() => void>();
     const server = await gateway((_, response) =>
       isAsked(() => sendJson(response, { task_id: 'task_0001', status: 'queued' })),
@@ -170,7 +170,7 @@ describe('an agent', () => {
       .toBe('queued');
   });
 
-  test('shares one budget with the other servers of its root, and gets a new one only by --new-budget', async () => {
+  test('shares one budget with the other servers of its root, and gets a new budget only by --new-budget', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     const agents = await Promise.all([1, 2].map(() => connect('v1', user, ['mcp', '--budget', '12'])));
@@ -196,7 +196,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(2);
   });
 
-  test('spends with a second server and the command line exactly what fits a standing budget', async () => {
+  test('spends exactly what fits a standing budget, together with a second server and the command line', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'shared', '18']);
@@ -220,7 +220,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(3);
   });
 
-  test('is shown neither the key nor signatures, and its server writes only messages to stdout', async () => {
+  test('sees neither the key nor signatures, and its server writes only messages to stdout', async () => {
     const server = await gateway((_, response) =>
       sendJson(
         response,

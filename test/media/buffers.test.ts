@@ -21,7 +21,7 @@ function connection(): { room: () => number; read: (length: number, value: numbe
   };
 }
 
-it('reads more at a time while that much comes', () => {
+it('a buffer grows while large reads arrive', () => {
   const { room, read } = connection();
   expect(room()).toBe(readBytes);
   read(readBytes - 1, 0);
@@ -34,7 +34,7 @@ it('reads more at a time while that much comes', () => {
   expect(room()).toBe(readBytes);
 });
 
-it('leaves what was read alone until it is given back', () => {
+it('a buffer in use is not overwritten until it is returned', () => {
   const share = fc.double({ min: 0, max: 1, noNaN: true });
   const reads = fc.array(fc.record({ share, isKept: fc.boolean() }), { maxLength: 20 });
   fc.assert(
@@ -54,7 +54,7 @@ it('leaves what was read alone until it is given back', () => {
   );
 });
 
-it('uses what is given back again', () => {
+it('a returned buffer is used again', () => {
   const { read } = connection();
   read(readBytes, 1);
   const second = read(most, 2);

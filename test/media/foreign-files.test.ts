@@ -213,7 +213,7 @@ function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean
 }
 
 it.runIf(hasFfmpeg)(
-  `measures ${count} files of ffmpeg as ffprobe does`,
+  `mgw measures ${count} files made by ffmpeg as ffprobe does`,
   async () => {
     const folder = freshFolder();
     const failures: object[] = [];

@@ -86,11 +86,11 @@ describe('measureMp4', () => {
     expect(measured(renderVideo({ ...clip, audio: true }))).toEqual({ ...size, audio: true });
   });
 
-  it('finds the index behind the media', () => {
+  it('finds an index that comes after the media', () => {
     expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
   });
 
-  it('swaps the sides of a track that is turned by a quarter', () => {
+  it('swaps the sides of a track that is rotated by a quarter turn', () => {
     expect(measured(ftyp, movie({ matrix: quarter }))).toMatchObject({ width: 360, height: 640 });
   });
 
@@ -100,14 +100,14 @@ describe('measureMp4', () => {
     expect(measured(ftyp, movie({ edits: [edit([0, 40, 0x10000])] }))).toMatchObject({ duration: 2 });
   });
 
-  it('gives the average of a variable rate', () => {
+  it('returns the average of a variable frame rate', () => {
     expect(measured(ftyp, movie({ stts: words(0, 2, 10, 40, 20, 80) }))).toMatchObject({
       duration: 2,
       fps: 15,
     });
   });
 
-  it('adds up fragments by the durations of the track, the fragment and the samples', () => {
+  it('adds up fragments by the durations in the track, the fragment and the samples', () => {
     const mvex = nest('mvex', box('mehd', words(0, 9999)), box('trex', words(0, 7, 1, 40, 0, 0)));
     const fragment = (tfhd: Buffer, trun: Buffer): Buffer =>
       nest('moof', nest('traf', box('tfhd', tfhd), box('trun', trun)));
@@ -127,7 +127,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });
 
-  it('gives up on more entries than any clip has', () => {
+  it('gives up above the number of entries that any clip has', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
     const size = 64 * 1024 * 1024;
     // All boxes that hold the table reach the end of a file that is almost all hole.
@@ -145,7 +145,7 @@ describe('measureMp4', () => {
     }
   });
 
-  it('ends, with numbers that JSON can hold, whatever is in the boxes', () => {
+  it('returns numbers that JSON can represent, whatever is in the boxes', () => {
     const end = Buffer.from(silent).indexOf('mdat');
     const change = fc.tuple(fc.nat(end), fc.integer({ min: 0, max: 255 }));
     fc.assert(
@@ -159,7 +159,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('ends, whatever boxes are in each other and whatever sizes they claim', () => {
+  it('returns whatever boxes are nested and whatever sizes they claim', () => {
     const types =
       'moov mvhd trak tkhd edts elst mdia mdhd hdlr minf stbl stsd stts mvex trex moof traf tfhd tfdt trun';
     const type = fc.constantFrom(...types.split(' '), 'pasp', 'uuid', 'mdat');
@@ -182,14 +182,14 @@ describe('measureMp4', () => {
     );
   });
 
-  it('gives up on more boxes than any clip has', () => {
+  it('gives up above the number of boxes that any clip has', () => {
     expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 
   it.each([
     ['beside the codec alone', 640, 1280],
     ['in the header of the track too', 1280, 640],
-  ])('applies the shape of pixels that is %s', (_, coded, width) => {
+  ])('applies a pixel aspect ratio that is %s', (_, coded, width) => {
     const entry = Buffer.alloc(86);
     entry.writeUInt32BE(86 + 16);
     entry.write('avc1', 4);
@@ -199,7 +199,7 @@ describe('measureMp4', () => {
     expect(measured(ftyp, movie({ tables: [stsd] }))).toMatchObject({ width, height: 360 });
   });
 
-  it('lets fragments last as long as their times say', () => {
+  it('measures the duration of fragments by their timestamps', () => {
     const fragment = (time: number): Buffer =>
       nest(
         'moof',
@@ -214,7 +214,7 @@ describe('measureMp4', () => {
     [['-movflags', 'frag_keyframe+empty_moov'], '30', { fps: 30, width: 64, height: 48 }],
     [['-vf', 'setsar=3/2', '-movflags', '+faststart'], '25', { fps: 25, width: 96, height: 48 }],
     [['-bf', '2'], '12', { fps: 12, width: 64, height: 48 }],
-  ])('measures what ffmpeg makes with %j', (options, rate, expected) => {
+  ])('measures the output of ffmpeg with %j', (options, rate, expected) => {
     const input = ['-f', 'lavfi', '-i', `testsrc=s=64x48:r=${rate}:d=2`, '-f', 'lavfi', '-i', 'sine=d=2'];
     execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, '-c:v', 'mpeg4', ...options, '-c:a', 'aac', path]);
     expect(readFileSync(path).toString('latin1', 4, 8)).toBe('ftyp');

@@ -38,8 +38,8 @@ function chunks(body: Buffer, cuts: number[]): Buffer[] {
 const everyByte = (length: number): number[] => Array.from({ length }, (_, index) => index);
 const inline = (text: string): string => `{"video":{"encodedVideo":"${text}","encoding":"video/mp4"}}`;
 
-describe('what is diverted', () => {
-  test('the string goes to the sink, a place-holder to the text', async () => {
+describe('the media spool', () => {
+  test('writes a string to the sink, and a placeholder to the text', async () => {
     const result = await spool(inline('SGVsbG8='));
     expect(JSON.parse(result.text)).toEqual({
       video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' },
@@ -49,7 +49,7 @@ describe('what is diverted', () => {
     expect(result).toMatchObject({ overflow: false, closed: 1 });
   });
 
-  test('several, at any depth, in the order they come', async () => {
+  test('diverts several strings, at any depth, in order', async () => {
     const result = await spool(
       '[{"encodedVideo":"QQ=="},{"a":[[{"encodedVideo" :\n"QkI="}]]},{"encodedVideo":"Q0ND"}]',
     );
@@ -57,7 +57,7 @@ describe('what is diverted', () => {
     expect(result.text).toContain('"encodedVideo" :\n"mgw-spool:1"');
   });
 
-  test('a name written with escapes is the same name', async () => {
+  test('recognises a name written with escapes', async () => {
     const result = await spool('{"encoded\\u0056ideo":"QQ=="}');
     expect(result.media.map(String)).toEqual(['A']);
   });
@@ -72,12 +72,12 @@ describe('what is diverted', () => {
     ['a name too long to be one', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
     ['a name with an escape that JSON does not know', '{"encodedVide\\o":"QQ=="}'],
     ['no JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
-  ])('not: %s', async (_, body) => {
+  ])('does not divert %s', async (_, body) => {
     const result = await spool(body, { cuts: everyByte(body.length) });
     expect(result).toMatchObject({ text: body, spooled: [], overflow: false });
   });
 
-  test('strings up to the threshold stay text', async () => {
+  test('keeps strings up to the threshold in the text', async () => {
     const body = '[{"encodedVideo":"QUJD"},{"encodedVideo":"QUJDREVG"},{"encodedVideo":"\\u0051QUJ"}]';
     for (const cuts of [[], everyByte(body.length)]) {
       const result = await spool(body, { threshold: 7, cuts });
@@ -88,31 +88,31 @@ describe('what is diverted', () => {
     }
   });
 
-  test('a string that ends in an escaped quote below the threshold does not end there', async () => {
+  test('does not end a string below the threshold at an escaped quote', async () => {
     const body = '{"encodedVideo":"a\\"","b":1}';
     const result = await spool(body, { threshold: 5, cuts: everyByte(body.length) });
     expect(result).toMatchObject({ text: body, spooled: [] });
   });
 
-  test('a string diverted in the middle of an escape leaves the next string alone', async () => {
+  test('is not confused by the string after one that was diverted in the middle of an escape', async () => {
     const body = '[{"encodedVideo":"QUJ\\u0044"},{"encodedVideo":""},{"encodedVideo":"QQ=="}]';
     const result = await spool(body, { threshold: 3 });
     expect(result.media.map(String)).toEqual(['ABC', 'A']);
     expect(JSON.parse(result.text)).toHaveLength(3);
   });
 
-  test('a place-holder sent by the gateway is Base64 with a fault, not a place-holder', async () => {
+  test('treats a placeholder sent by the gateway as invalid Base64', async () => {
     const result = await spool(inline('mgw-spool:0'));
     expect(result.spooled[0]?.fault).toMatch(/outside its alphabet at character 4/);
   });
 });
 
-describe('Base64', () => {
+describe('Base64 in the media spool', () => {
   test.each([
     ['\\/', 'A\\/8A', [0x03, 0xff, 0x00]],
     ['\\u002f and \\u002B', 'A\\u002f8\\u002B', [0x03, 0xff, 0x3e]],
     ['\\u003d', 'QQ\\u003d\\u003D', [0x41]],
-  ])('the escape %s is its character', async (_, text, bytes) => {
+  ])('may contain the escape %s for its character', async (_, text, bytes) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled).toEqual([{ path: 'sink-0', bytes: bytes.length }]);
@@ -141,7 +141,7 @@ describe('Base64', () => {
     ['====', /wrong padding at character 1$/],
     ['QQ==QUJD', /wrong padding at character 3$|after its padding at character 5$/],
     ['QUI==', /whole group|after its padding/],
-  ])('%s is a fault', async (text, fault) => {
+  ])('is invalid with %s', async (text, fault) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });
       expect(result.spooled[0]?.fault).toMatch(fault);
@@ -151,7 +151,7 @@ describe('Base64', () => {
     }
   });
 
-  test('a fault in one string leaves the next alone', async () => {
+  test('that is invalid in one string does not affect the next string', async () => {
     const result = await spool('[{"encodedVideo":"!!!!"},{"encodedVideo":"QQ=="}]');
     expect(result.spooled.map(({ bytes, fault }) => [bytes, fault === undefined])).toEqual([
       [0, false],
@@ -159,7 +159,7 @@ describe('Base64', () => {
     ]);
   });
 
-  test('the data before a fault is written, nothing after it', async () => {
+  test('is written up to an error, and nothing after it', async () => {
     const text = `${'QUJD'.repeat(50_000)}*AAA${'QUJD'.repeat(50_000)}`;
     const result = await spool(inline(text), { cuts: [90_001, 300_000] });
     expect(result.spooled[0]).toMatchObject({
@@ -170,10 +170,10 @@ describe('Base64', () => {
   });
 });
 
-describe('bodies that do not end well', () => {
+describe('an incomplete body in the media spool', () => {
   const body = inline('QUJDREVG');
 
-  test('cut at every byte: the media are cut with it, and nothing looks whole', async () => {
+  test('that is cut at any byte has cut media, and nothing looks complete', async () => {
     for (const length of everyByte(body.length)) {
       const result = await spool(body.slice(0, length));
       expect(() => JSON.parse(result.text) as Json).toThrow();
@@ -184,24 +184,24 @@ describe('bodies that do not end well', () => {
     }
   });
 
-  test('more text than allowed overflows and is not kept', async () => {
+  test('with more text than allowed overflows and is not kept', async () => {
     const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
     expect(result).toMatchObject({ overflow: true, spooled: [] });
     expect(result.text).toHaveLength(1000);
   });
 
-  test('media do not count as text', async () => {
+  test('is measured without its media', async () => {
     const result = await spool(inline('QUJD'.repeat(100_000)), { maxTextBytes: 100 });
     expect(result.overflow).toBe(false);
     expect(result.spooled[0]?.bytes).toBe(300_000);
   });
 
-  test('more media than any task makes overflow', async () => {
+  test('with more media than any task makes overflows', async () => {
     const result = await spool(`[${Array(1000).fill('{"encodedVideo":"QQ=="}').join(',')}]`);
     expect(result).toMatchObject({ overflow: true, closed: 256 });
   });
 
-  test('an error of the sink is thrown, and the sink is closed', async () => {
+  test('throws an error of the sink, and closes the sink', async () => {
     let closed = 0;
     const write = (): Promise<void> => Promise.reject(new Error('ENOSPC'));
     const openSink = () => Promise.resolve({ write, close: () => Promise.resolve(void (closed += 1)) });
@@ -210,7 +210,7 @@ describe('bodies that do not end well', () => {
     expect(closed).toBe(2);
   });
 
-  test('large media reach the sink in pieces of less than 1 MiB', async () => {
+  test('sends large media to the sink in pieces of less than 1 MiB', async () => {
     const sizes: number[] = [];
     const parts: Buffer[] = [];
     const write = (bytes: Uint8Array): void => {
@@ -228,7 +228,7 @@ describe('bodies that do not end well', () => {
     expect(Math.max(...sizes)).toBeLessThan(1024 * 1024);
   });
 
-  test('a sink that is slow is waited for', async () => {
+  test('waits for a slow sink', async () => {
     let under = 0;
     let most = 0;
     const write = async (): Promise<void> => {
@@ -291,7 +291,7 @@ function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
   };
 }
 
-test('any JSON, escaped and cut anyhow: the same value, the same media', async () => {
+test('the media spool returns the same value and media for any JSON, escaped and split anywhere', async () => {
   const cuts = fc.array(fc.nat(), { maxLength: 20 });
   await fc.assert(
     fc.asyncProperty(tree, cuts, fc.integer({ min: 1, max: 9 }), async (node, places, every) => {
@@ -308,7 +308,7 @@ test('any JSON, escaped and cut anyhow: the same value, the same media', async (
   );
 });
 
-test('finds the same faults as strict Base64 in any string', async () => {
+test('the media spool finds the same errors as strict Base64 in any string', async () => {
   const near = fc.array(fc.constantFrom('Q', 'U', 'J', 'D', '+', '/', '=', '-', ' '), {
     minLength: 1,
     maxLength: 12,

@@ -36,7 +36,7 @@ function box(type: string, content: Buffer | number = 0, form: 'short' | 'long' 
 const film = Buffer.concat([box('ftyp', 16), box('moov', 300), box('free'), box('mdat', 9000)]);
 
 describe('startsMp4', () => {
-  it('asks for ftyp at bytes 4 to 8', () => {
+  it('checks for ftyp at bytes 4 to 8', () => {
     expect(startsMp4(film)).toBe(true);
     expect(startsMp4(film.subarray(0, 8))).toBe(true);
     expect(startsMp4(film.subarray(0, 7))).toBe(false);
@@ -50,7 +50,7 @@ describe('mp4In', () => {
     expect(flawOf(film)).toBeUndefined();
   });
 
-  it.each(['long', 'open'] as const)('knows a last box of %s size', (form) => {
+  it.each(['long', 'open'] as const)('recognises a last box of %s size', (form) => {
     const start = [box('ftyp', 16), box('moov', 8)];
     expect(flawOf(Buffer.concat([...start, box('mdat', 5000, form)]))).toBeUndefined();
     expect(flawOf(Buffer.concat([...start, box('mdat', 0, form)]))).toMatch(/nothing to play/);
@@ -66,7 +66,7 @@ describe('mp4In', () => {
     ['content that nothing leads to', [box('ftyp', 16), box('mdat', 50)]],
     ['an index of nothing', [box('ftyp', 16), box('moov', 300)]],
     ['an index of an empty box', [box('ftyp', 16), box('moov', 300), box('mdat')]],
-  ])('says that there is nothing to play in %s alone', (_, boxes) => {
+  ])('finds nothing to play in %s alone', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
@@ -100,12 +100,12 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
-  it('ends on more boxes than any video has', () => {
+  it('returns after more boxes than any video has', () => {
     const many = Buffer.alloc(8 * 1_000_001, box('free'));
     expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
   });
 
-  it('refuses every cut', () => {
+  it('refuses a file that is cut anywhere', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: film.length }), (cut) => {
         expect(flawOf(film.subarray(0, cut)) === undefined).toBe(cut === film.length);
@@ -114,7 +114,7 @@ describe('mp4In', () => {
     );
   });
 
-  it('ends on any bytes at all', () => {
+  it('returns for any bytes at all', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         flawOf(Buffer.concat([box('ftyp', 4), bytes]));
@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('of an MP4 (%s) that is said to be %s is %s', (isMp4, type, mime) => {
+  ])('of an MP4 (%s) declared as %s is %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

@@ -79,31 +79,34 @@ it.each([
   ],
   ['nothing in other files', Buffer.from('RIFF....WAVE AIGC c2pa'), []],
   ['nothing in a plain file', Buffer.concat([ftyp, box('mdat', 100)]), []],
-])('recognises %s', (_, bytes, kinds) => {
+])('mgw recognises %s', (_, bytes, kinds) => {
   expect(kindsIn(bytes)).toEqual(kinds);
 });
 
-it.runIf(hasFfmpeg)('recognises a label that ffmpeg writes', () => {
+it.runIf(hasFfmpeg)('a provenance label written by ffmpeg is recognised', () => {
   const input = ['-f', 'lavfi', '-i', 'testsrc=s=64x48:d=0.2'];
   const label = ['-movflags', 'use_metadata_tags', '-metadata', 'AIGC={"Label":"1"}'];
   execFileSync('ffmpeg', ['-v', 'error', '-y', ...input, ...label, '-f', 'mp4', path]);
   expect(kindsIn()).toEqual(['aigc']);
 });
 
-it.each(['moov', 'udta', 'meta'])('ends on %s boxes that are nested 10,000 deep', (type) => {
-  const deep = Buffer.alloc(8 * 10_000, box(type));
-  for (let at = 0; at < deep.length; at += 8) deep.writeUInt32BE(deep.length - at, at);
-  expect(kindsIn(Buffer.concat([ftyp, deep, c2pa]))).toEqual(['c2pa']);
-});
+it.each(['moov', 'udta', 'meta'])(
+  'the search for a label ends on %s boxes that are nested 10,000 deep',
+  (type) => {
+    const deep = Buffer.alloc(8 * 10_000, box(type));
+    for (let at = 0; at < deep.length; at += 8) deep.writeUInt32BE(deep.length - at, at);
+    expect(kindsIn(Buffer.concat([ftyp, deep, c2pa]))).toEqual(['c2pa']);
+  },
+);
 
-it('keeps few of many packets', () => {
+it('the search for a label keeps few of many packets', () => {
   writeFileSync(path, Buffer.concat([ftyp, Buffer.alloc(100_000 * 24, xmp(''))]));
   const file = openSync(path, 'r');
   expect(originsIn(file).packets.length).toBeLessThan(10);
   closeSync(file);
 });
 
-it('ends, whatever is in the file', () => {
+it('the search for a label ends, whatever is in the file', () => {
   const sources = [
     tag(4, ['TXXX', '\0AIGC'], ['GEOB', 'c2pa']),
     Buffer.concat([ftyp, nest('moov', nest('udta', nest('meta', hdlr, nest('ilst', item)))), c2pa]),

@@ -38,7 +38,7 @@ function results(source: string, ...args: unknown[]): Record<string, unknown> {
   return Object.fromEntries([['', resultOf(-1)], ...all]);
 }
 
-describe('instrument', () => {
+describe('mutants', () => {
   it.each<[string, unknown[], Record<string, unknown>]>([
     ['function f(a) { if (a) return 1; return 2; }', [0], { '': 2, true: 1, false: 2, undefined: undefined }],
     [
@@ -96,7 +96,7 @@ describe('instrument', () => {
     expect(results(source, ...args)).toEqual(expected);
   });
 
-  it('keeps the lines, and names a mutant by its place', () => {
+  it('keep the line numbers, and are named by their place', () => {
     const { text, mutants } = mutantsOf('src/x.ts', 'const a = 1;\nif (a > 0) f();\n');
     expect(text.split('\n')).toHaveLength(3);
     expect(mutants.map(({ id }) => id)).toEqual([
@@ -108,7 +108,7 @@ describe('instrument', () => {
   });
 });
 
-it('sample draws the same ones by the same seed', () => {
+it('a sample of mutants is the same for the same seed', () => {
   const items = Array.from({ length: 100 }, (_, index) => index);
   const drawn = sample(items, 10, '7') as number[];
   expect(new Set(drawn).size).toBe(10);
@@ -116,7 +116,7 @@ it('sample draws the same ones by the same seed', () => {
   expect(sample(items, 10, '8')).not.toEqual(drawn);
 });
 
-it('explanations finds a mutant by its file, its kind and its source', () => {
+it('an explanation is found by the file, the kind and the source of its mutant', () => {
   const why = explanations('# Title\n\n- `src/x.ts` no call `f(`a`);`: it changes nothing\n') as (
     mutant: Partial<Mutant>,
   ) => string | undefined;

@@ -20,7 +20,7 @@ describe('batches', () => {
     return { clock, message, watch, body, next };
   }
 
-  it('hands out at least what is asked for, and the rest at the end', async () => {
+  it('returns at least the requested amount, and the remaining bytes at the end', async () => {
     const { message, next } = gathering({ minFirstBytes: 10, minBytes: 100 });
     const first = next();
     for (let at = 0; at < 30; at += 1) message.push(Buffer.alloc(7));
@@ -69,7 +69,7 @@ describe('batches', () => {
     await expect.poll(() => watch.signal.aborted).toBe(true);
   });
 
-  it('hands out less if it is old', async () => {
+  it('returns less after a time limit', async () => {
     const { clock, message, next } = gathering({ minFirstBytes: 1, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -82,7 +82,7 @@ describe('batches', () => {
     expect(await second).toBe(6);
   });
 
-  it('hands out the data before a break, then the break', async () => {
+  it('returns the data before a break, then the break', async () => {
     const { message, next, body } = gathering({ minFirstBytes: 100, minBytes: 100 });
     const first = next();
     message.push(Buffer.alloc(5));
@@ -92,7 +92,7 @@ describe('batches', () => {
     await expect(body.next()).rejects.toThrow('reset');
   });
 
-  it('tells a break that came before anyone listened', async () => {
+  it('reports a break that happened before anyone listened', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     message.on('error', () => undefined).destroy(new Error('early'));
     await tick();
@@ -106,7 +106,7 @@ describe('batches', () => {
     await expect(first).rejects.toThrow('cut');
   });
 
-  it('lets the connection go when the reader leaves', async () => {
+  it('closes the connection when the reader stops', async () => {
     const { message, body } = gathering({ minFirstBytes: 1, minBytes: 1 });
     const first = body.next();
     message.push(Buffer.alloc(5));
@@ -117,7 +117,7 @@ describe('batches', () => {
 });
 
 describe('watchIdle', () => {
-  it('aborts after the time without a touch, and says why', async () => {
+  it('aborts after the idle time, and says why', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(600_000, clock) });
     clock.advance(59_999);
@@ -130,7 +130,7 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'no data arrived for 60 s' });
   });
 
-  it('aborts at the deadline, however much comes, and says so', async () => {
+  it('aborts at the deadline, however much data arrives, and says so', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(150_000, clock) });
     for (let at = 0; at < 5; at += 1) {
@@ -154,7 +154,7 @@ describe('watchIdle', () => {
 });
 
 describe('speedometer', () => {
-  it('says how many bytes come a second', () => {
+  it('reports the number of bytes per second', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 500);
     expect(speed(500)).toBeUndefined();

@@ -66,7 +66,7 @@ function partOf(outcome: DownloadOutcome): string {
   return outcome.kind === 'done' ? outcome.file.path : '';
 }
 
-describe('a part that a dead process left', () => {
+describe('a temporary file that a dead process left', () => {
   it('is continued', async () => {
     const server = await leaveHalf(7);
     await expectWhole(await ctx.fetch(server.url(), { claimant: claimantOf(8) }), content);
@@ -86,7 +86,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('continues after its durable bytes, and discards the rest', async () => {
+  it('is continued after its durable bytes, and the rest is discarded', async () => {
     const server = await leaveHalf(7);
     const part = await open(ctx.part, 'a');
     await part.write(Buffer.alloc(200_000));
@@ -94,14 +94,14 @@ describe('a part that a dead process left', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('continues at its end if the notes claim more', async () => {
+  it('is continued at its end if the metadata claims more', async () => {
     const server = await leaveHalf(7);
     await truncate(ctx.part, 1000);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', 'bytes=1000-']);
   });
 
-  it('is begun anew if its notes are damaged', async () => {
+  it('is started again if its metadata is damaged', async () => {
     const server = await leaveHalf(7);
     await writeFile(log(), '{"version":1,"durable":');
     const outcome = await ctx.fetch(server.url());
@@ -110,7 +110,7 @@ describe('a part that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('never crashes on its record, and never returns another file', async () => {
+  it('never causes a crash by its record, and never becomes another file', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
@@ -129,7 +129,7 @@ describe('a part that a dead process left', () => {
     );
   });
 
-  it('keeps no address, and is for its owner alone to read', async () => {
+  it('contains no address, and can be read by its owner only', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     expect(notes).not.toMatch(/SECRET|127\.0\.0\.1|sign/);
@@ -137,7 +137,7 @@ describe('a part that a dead process left', () => {
   });
 });
 
-describe('a part that may still be written to', () => {
+describe('a temporary file that may still be open elsewhere', () => {
   it('is continued under the second name too', async () => {
     await leaveHalf(7);
     const unseen = claimantOf(8, [], [7]);
@@ -147,7 +147,7 @@ describe('a part that may still be written to', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('by many processes of which none sees another becomes as many files', async () => {
+  it('is separate for each of many processes that cannot see each other', async () => {
     await leaveHalf(7);
     const server = await ctx.start(file({ content, etag }));
     const pids = Array.from({ length: 6 }, (_, at) => 100 + at);
@@ -162,7 +162,7 @@ describe('a part that may still be written to', () => {
   });
 });
 
-describe("what is not mgw's", () => {
+describe("a file that is not mgw's", () => {
   it.each([
     ['a file of the same name as the log', () => writeFile(log(), '{"mine":1}')],
     ['a folder', () => mkdir(log())],
@@ -175,7 +175,7 @@ describe("what is not mgw's", () => {
     if (standing.isFile()) expect(await readFile(log(), 'utf8')).toBe('{"mine":1}');
   });
 
-  it('is left alone: the output, if a crash left it with two names', async () => {
+  it('is left alone even as an output that a crash left with two names', async () => {
     const server = await leaveHalf(7);
     await link(ctx.part, ctx.target);
     const before = await readFile(ctx.target);
@@ -186,7 +186,7 @@ describe("what is not mgw's", () => {
   it.each([
     ['the part', () => ctx.part],
     ['the log', () => log()],
-  ])('is not written through: a link in the place of %s', async (_, place) => {
+  ])('is not written through a link in the place of %s', async (_, place) => {
     const victim = join(ctx.folder, 'victim');
     await writeFile(victim, 'mine');
     const server = await leaveHalf(7);
@@ -200,14 +200,14 @@ describe("what is not mgw's", () => {
 describe('a disk', () => {
   const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
 
-  it('that has no such folder: exit 10, no request', async () => {
+  it('without the output folder exits 10 before any request', async () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
 
-  it('that fills up: exit 10, the part is kept and continued', async () => {
+  it('that fills up exits 10, and the temporary file is kept and continued', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
@@ -223,19 +223,19 @@ describe('a disk', () => {
     expect(server.header('range')).toEqual(['', 'bytes=5000-']);
   });
 
-  it('that writes less than it is given is given the rest', async () => {
+  it('that writes less than requested receives the remaining bytes', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk) => chunk.subarray(0, 7777);
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('that cannot sync: exit 10', async () => {
+  it('that cannot sync exits 10', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
-  it.runIf(canMount())('that is full: exit 10; with room again the same command goes on', async () => {
+  it.runIf(canMount())('that is full exits 10; once it has space, the same command continues', async () => {
     const folder = join(ctx.folder, 'disk');
     await mkdir(folder);
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
@@ -251,7 +251,7 @@ describe('a disk', () => {
     }
   });
 
-  it.runIf(process.getuid?.() !== 0)('that may not be written: exit 10', async () => {
+  it.runIf(process.getuid?.() !== 0)('that is not writable exits 10', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
@@ -270,8 +270,8 @@ function canMount(): boolean {
   }
 }
 
-describe('a part on the way', () => {
-  it('is kept when words come in place of the file', async () => {
+describe('a temporary file during a download', () => {
+  it('is kept when text arrives in place of the file', async () => {
     const server = await leaveHalf(7);
     const words = await ctx.start((_, socket) =>
       say(socket, '200 OK', { 'content-type': 'text/html' }, '<html>'),
@@ -281,7 +281,7 @@ describe('a part on the way', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is synced on the way, so that a crash of the machine costs little', async () => {
+  it('is synced regularly, so that a crash of the machine costs little', async () => {
     const big = film(3_000_000);
     const server = await ctx.start((_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': big.length }));

@@ -54,7 +54,7 @@ async function killed(child: ChildProcess): Promise<void> {
 }
 
 describe('a process that is killed', () => {
-  it('leaves what was synced to the next one', async () => {
+  it('leaves the synced bytes to the next process', async () => {
     const content = film(80 * 1024 * 1024);
     const stalling: Answer = (_, socket) => {
       socket.write(head('200 OK', { etag, 'content-length': content.length }));
@@ -78,7 +78,7 @@ describe('a process that is killed', () => {
   }
 });
 
-describe('https', () => {
+describe('a download by https', () => {
   const authority = newAuthority();
   const certificate = authority.issue({ hosts: ['localhost', '127.0.0.1'] });
   const content = film(30_000);
@@ -89,14 +89,14 @@ describe('https', () => {
     return { NODE_EXTRA_CA_CERTS: path };
   }
 
-  it('is fetched, with the key on the same host', async () => {
+  it('sends the key to the same host', async () => {
     const server = await ctx.start(file({ content, etag }), 'localhost', certificate);
     const url = server.url('/film.mp4', 'localhost').replace('http:', 'https:');
     expect(await run(url, url, await trusting())).toMatchObject({ kind: 'done', bytes: content.length });
     expect(server.header('authorization')).toEqual(['Bearer sk-secret']);
   });
 
-  it('with an untrusted certificate is not asked again, and sees no request: exit 6', async () => {
+  it('with an untrusted certificate is not retried, sends no request, and exits 6', async () => {
     const server = await ctx.start(file({ content, etag }), 'localhost', certificate);
     const url = server.url('/film.mp4', 'localhost').replace('http:', 'https:');
     const outcome = await run(url, url, { NODE_TLS_REJECT_UNAUTHORIZED: '0' });
@@ -105,7 +105,7 @@ describe('https', () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('that redirects to http is refused: exit 9, and http sees nothing', async () => {
+  it('that redirects to http is refused with exit 9 before any http request', async () => {
     const plain = await ctx.start(file({ content, etag }), 'localhost');
     const away: Answer = (_, socket) => say(socket, '302 Found', { location: plain.url('/x', 'localhost') });
     const server = await ctx.start(away, 'localhost', certificate);

@@ -36,7 +36,7 @@ const sixteenths = Array.from({ length: 15 }, (_, at) => ((at + 1) * size) / 16)
 const half = size / 2;
 
 describe('a file that is cut', () => {
-  it('at every sixteenth is equal, and under a tenth is sent twice', async () => {
+  it('at every sixteenth ends equal, and less than a tenth is sent twice', async () => {
     const { answer, sent } = cutting(one, sixteenths);
     const server = await ctx.start(answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -45,13 +45,13 @@ describe('a file that is cut', () => {
     expect(server.header('if-range')).toEqual(['', ...sixteenths.map(() => '"one"')]);
   });
 
-  it.each(sixteenths)('once, at byte %d, is equal', async (at) => {
+  it.each(sixteenths)('once, at byte %d, ends equal', async (at) => {
     const server = await ctx.start(cutting(one, [at]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${at}-`]);
   });
 
-  it('by a reset is equal', async () => {
+  it('by a reset ends equal', async () => {
     const server = await ctx.start(
       inTurn((_, socket) => {
         socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
@@ -61,7 +61,7 @@ describe('a file that is cut', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('without a length first is equal', async () => {
+  it('after no length was known at first ends equal', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, half), false, { etag: '"one"' }),
@@ -72,7 +72,7 @@ describe('a file that is cut', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('again and again at one place ends with exit 9, and what is there is kept', async () => {
+  it('again and again at one place exits 9, and keeps the received part', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',
@@ -94,13 +94,13 @@ describe('a file that is cut', () => {
     expect(tries).toBe(4);
   });
 
-  it('needs no retries if each try makes progress', async () => {
+  it('uses no retries if each try makes progress', async () => {
     const server = await ctx.start(cutting(one, sixteenths).answer);
     await expectWhole(await ctx.fetch(server.url(), { retries: 0 }), content);
   });
 });
 
-describe('a cut file is begun anew', () => {
+describe('a cut file is started again', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
@@ -112,7 +112,7 @@ describe('a cut file is begun anew', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('not if its date of change is old enough to prove it', async () => {
+  it('unless its Last-Modified date is old enough to prove that it is unchanged', async () => {
     const lastModified = new Date(Date.now() - 3_600_000).toUTCString();
     const server = await ctx.start(cutting({ content, lastModified }, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -124,18 +124,18 @@ describe('a cut file is begun anew', () => {
     await expectWhole(await ctx.fetch((await ctx.start(answer)).url()), content);
   });
 
-  it('and gives up if ranges are ignored and every try is cut', async () => {
+  it('and given up if ranges are ignored and every try is cut', async () => {
     const server = await ctx.start(file({ ...one, ranges: false, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 9 });
     expect(server.asked).toHaveLength(5);
   });
 
-  it('if it has become another', async () => {
+  it('if it has been replaced', async () => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), file(two)));
     await expectWhole(await ctx.fetch(server.url()), other);
   });
 
-  it('if it becomes another with each try', async () => {
+  it('if it is replaced at each try', async () => {
     const server = await ctx.start(
       inTurn(file({ ...one, cutAt: half }), file({ ...two, cutAt: half + 9000 }), file(one)),
     );
@@ -174,12 +174,12 @@ describe('an invalid continuation', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
   });
 
-  it('and ignores a range that was not requested', async () => {
+  it('ignores a range that was not requested', async () => {
     const server = await ctx.start(inTurn(partial(`bytes 0-${last}/${size}`, content), file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('is given up in the end', async () => {
+  it('is eventually given up', async () => {
     const server = await ctx.start((asked, socket) =>
       asked.headers['range'] === undefined
         ? void serve(asked, socket, { ...one, cutAt: half })
@@ -190,14 +190,14 @@ describe('an invalid continuation', () => {
 });
 
 describe('a valid continuation', () => {
-  it('may be shorter than was asked for', async () => {
+  it('may be shorter than requested', async () => {
     const piece = partial(`bytes ${half}-${half + 29_999}/${size}`, content.subarray(half, half + 30_000));
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), piece, file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, `bytes=${half + 30_000}-`]);
   });
 
-  it('may leave the size open if it is known', async () => {
+  it('may omit the size if it is known', async () => {
     const rest = partial(`bytes ${half}-${size - 1}/*`, content.subarray(half));
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), rest));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -211,7 +211,7 @@ describe('a valid continuation', () => {
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });
 
-  it('is nothing if a body that told no length, and did not end, was all of it', async () => {
+  it('is not needed if a cut body without a length was already complete', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content, false, { etag: '"one"' }),
@@ -252,7 +252,7 @@ describe('a Content-Length that is too long', () => {
     expect(server.header('range')).toEqual(['', `bytes=${from}-`]);
   });
 
-  it('is not corrected by a 416 that names another ETag, or none', async () => {
+  it('is not corrected by a 416 with another ETag, or none', async () => {
     const lie =
       (etag?: string): Answer =>
       (_, socket) =>
@@ -278,18 +278,18 @@ describe('a connection that sends nothing', () => {
     await expectWhole(await fetching, content);
   }
 
-  it('is given up and continued on another', async () => {
+  it('is closed, and the download continues on another one', async () => {
     await stalled((_, socket) => {
       socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
       socket.write(content.subarray(0, half));
     });
   });
 
-  it('is given up before the answer too', async () => {
+  it('is closed before the response too', async () => {
     await stalled(() => undefined);
   });
 
-  it('ends with exit 6 if it never sends anything', async () => {
+  it('exits 6 if it never sends anything', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',
@@ -343,7 +343,7 @@ describe('whatever a host does', () => {
     };
   }
 
-  it('the file is one that it served, never a mix', async () => {
+  it('the file equals one that the host served, and is never a mix', async () => {
     let run = 0;
     await fc.assert(
       fc.asyncProperty(fc.array(move, { maxLength: 8 }), async (moves) => {

@@ -32,13 +32,13 @@ describe('strongValidator', () => {
     { 'last-modified': 'Mon, 01 Jan 2024 00:00:00 GMT' },
     { 'last-modified': 'once', date },
     { 'last-modified': '', date },
-  ])('is not in %o', (headers) => {
+  ])('is undefined for %o', (headers) => {
     expect(strongValidator(headers as unknown as Record<string, string>)).toBeUndefined();
   });
 });
 
 describe('isSameRepresentation', () => {
-  it('compares what the validator is', () => {
+  it('compares the header that the validator was read from', () => {
     expect(isSameRepresentation({ etag: '"a"', 'last-modified': date }, '"a"')).toBe(true);
     expect(isSameRepresentation({ etag: '"b"' }, '"a"')).toBe(false);
     expect(isSameRepresentation({ etag: 'W/"a"' }, '"a"')).toBe(false);
@@ -76,7 +76,7 @@ describe('readContentRange', () => {
     expect(readContentRange(value)).toBeUndefined();
   });
 
-  it('reads every honest range, and crashes on nothing', () => {
+  it('reads every valid range, and never crashes', () => {
     const numbers = fc.tuple(fc.nat(), fc.nat(), fc.nat());
     fc.assert(
       fc.property(numbers, ([start, more, rest]) => {

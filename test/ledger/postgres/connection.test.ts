@@ -36,7 +36,7 @@ describe('TLS to the database', () => {
     'postgres://[::1]/d',
     'postgres://%2Fvar%2Frun/d',
     'postgres://db.example.com/d?sslmode=disable',
-  ])('%s: none', (address) => {
+  ])('%s: uses none', (address) => {
     expect(tlsOptions(parseStateUrl(address))).toBe(false);
   });
 
@@ -45,21 +45,18 @@ describe('TLS to the database', () => {
     ['postgres://localhost/d?sslmode=disable', undefined],
     ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
     ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
-  ])('%s: the warning is %s', (address, warning) => {
+  ])('%s: warns with %s', (address, warning) => {
     const text = tlsWarning(parseStateUrl(address));
     if (warning === undefined) expect(text).toBeUndefined();
     else expect(text).toContain(warning);
   });
 
-  it.each([[['state', 'init']], [['jobs', 'ls']]])(
-    '%j warns of a connection that is not verified',
-    async (args) => {
-      // Not an address of loopback by its name, but nothing leaves this machine.
-      const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
-      const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
-      expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);
-    },
-  );
+  it.each([[['state', 'init']], [['jobs', 'ls']]])('%j warns of an unverified connection', async (args) => {
+    // Not an address of loopback by its name, but nothing leaves this machine.
+    const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
+    const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
+    expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);
+  });
 
   it.each([
     ['postgres://db.example.com/d', 'disable'],
@@ -78,12 +75,12 @@ describe('TLS to the database', () => {
     expect(tlsOptions(parseStateUrl('postgres:///d'), '/run/postgresql')).toBe(false);
   });
 
-  it('says which file of certificates it cannot read', () => {
+  it('names a certificate file that cannot be read', () => {
     const url = parseStateUrl('postgres://db/d?sslrootcert=/nowhere/ca.pem');
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
 
-  it('sends the certificate and the key that the address names', () => {
+  it('uses the certificate and the key named in the address', () => {
     const folder = freshFolder();
     const files = ['ca', 'cert', 'key'].map((name) => join(folder, `${name}.pem`));
     for (const file of files) writeFileSync(file, `of ${file}`);
@@ -95,7 +92,7 @@ describe('TLS to the database', () => {
     expect(at(...names.slice(1))).toEqual({ rejectUnauthorized: true, cert, key });
   });
 
-  it('does not go on in clear if the server has no TLS', async () => {
+  it('does not fall back to plain text if the server has no TLS', async () => {
     const { port, sent } = await listen((socket) => socket.write('N'));
     vi.stubEnv('PGSSLMODE', 'disable');
     await expect(ask(`postgres://mgw:hunter2@127.0.0.1:${port}/d?sslmode=require`)).rejects.toMatchObject({
@@ -130,14 +127,14 @@ describe('TLS to the database', () => {
     expect(sent()).toHaveLength(8);
   });
 
-  it('warns in every command if it is open to the network', async () => {
+  it('warns in every command if the connection is exposed to the network', async () => {
     // Not an address of loopback, but it leads to this machine.
     const address = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=disable&connect_timeout=1`;
     const { stderr } = await runHere(['jobs', 'ls'], { ...newUser().env, MGW_STATE: address });
     expect(stderr).toContain('The connection to the database is not encrypted: anyone on the network');
   });
 
-  it('names PGPASSWORD if the server wants a password and none is set', async () => {
+  it('suggests PGPASSWORD if the server requires a password and none is set', async () => {
     vi.stubEnv('PGPASSWORD', undefined);
     vi.stubEnv('PGPASSFILE', '/nowhere/pgpass');
     const { port } = await listen(asksForPassword);
@@ -147,7 +144,7 @@ describe('TLS to the database', () => {
     });
   });
 
-  it('takes the password of ~/.pgpass, without a warning', async () => {
+  it('uses the password of ~/.pgpass, without a warning', async () => {
     const { port, sent } = await listen(asksForPassword);
     const user = newUser('http://127.0.0.1:9', { MGW_STATE: `postgres://mgw@127.0.0.1:${port}/d` });
     writeFileSync(join(user.cwd, '.pgpass'), `127.0.0.1:${port}:*:mgw:hunter2\n`, { mode: 0o600 });
@@ -156,7 +153,7 @@ describe('TLS to the database', () => {
     expect(stderr).toMatch(/^mgw: .* requires a password: refused\./);
   });
 
-  it('sends no password in clear', async () => {
+  it('sends no password in plain text', async () => {
     const { port, sent } = await listen((socket) => socket.write(authentication(3)));
     await expect(ask(`postgres://mgw:hunter2@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
@@ -167,7 +164,7 @@ describe('TLS to the database', () => {
   });
 });
 
-it('a database that is gone or refuses mgw is no pool without transactions', async () => {
+it('a database that is gone or refuses mgw is not reported as a pool without transactions', async () => {
   const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
   await expect(gone.knowsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
   const { port } = await listen((socket) => socket.write(authentication(3)));

@@ -44,20 +44,17 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   };
   const openAt = async (place: PostgresPlace, stateDir: string): Promise<Ledger> => place.open({ stateDir });
 
-  it.each(['message', 'answer'] as const)(
-    'writes an event once if its %s is lost on the way',
-    async (lose) => {
-      const { proxy, ledger, other, id } = await behindProxy(patient);
-      const lease = await ledger.lease();
-      for (const event of [sendingBy(lease), accepted]) {
-        const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
-        await ledger.append(id, event);
-        await cut;
-      }
-      expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
-      expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
-    },
-  );
+  it.each(['message', 'answer'] as const)('writes an event once if its %s is lost', async (lose) => {
+    const { proxy, ledger, other, id } = await behindProxy(patient);
+    const lease = await ledger.lease();
+    for (const event of [sendingBy(lease), accepted]) {
+      const cut = proxy.cutAt({ at: new RegExp(event.type), lose });
+      await ledger.append(id, event);
+      await cut;
+    }
+    expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
+    expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
+  });
 
   it.each(['message', 'answer'] as const)('creates and claims once if the %s is lost', async (lose) => {
     const { proxy, ledger, other } = await behindProxy(patient);
@@ -73,7 +70,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   });
 
   it.each(['message', 'answer'] as const)(
-    'leaves no doubt about what was not sent, if the database is gone and the %s of "sending" with it',
+    'causes no doubt about an unsent attempt if the database is lost with the %s of "sending"',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       const lease = await ledger.lease();
@@ -90,7 +87,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
   );
 
   it.each(['message', 'answer'] as const)(
-    'keeps a handle if the database is gone, and the %s of its record with it, and writes it once',
+    'keeps a handle if the database is lost with the %s of its record, and writes it once',
     async (lose) => {
       const { proxy, ledger, other, id, stateDir, ...place } = await behindProxy();
       await ledger.append(id, sendingBy(await ledger.lease()));
@@ -111,7 +108,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     },
   );
 
-  it('writes what it kept itself as soon as the database is back, in its order', async () => {
+  it('writes the kept facts in order as soon as the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -121,7 +118,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
-  it('writes what it kept when it is closed, if the database is back', async () => {
+  it('writes the kept facts on close if the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -131,7 +128,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted']);
   });
 
-  it('refuses one of several calls that share a statement, and answers the others', async () => {
+  it('refuses one of several calls that share a statement, and completes the others', async () => {
     const { database } = await (await newPlace()).open();
     const sent: string[][] = [];
     const half = database.combine(async (divisors: string[]) => {
@@ -150,7 +147,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(sent).toEqual([['3', '0', '2'], ['3'], ['0'], ['2']]);
   });
 
-  it('keeps a handle if the database refuses it, for as long as it does', async () => {
+  it('keeps a handle as long as the database refuses it', async () => {
     const place = await newPlace();
     const stateDir = freshFolder();
     const ledger = await openAt(place, stateDir);
@@ -168,7 +165,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await next.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
-  it('goes on if the server is killed and comes back', async () => {
+  it('continues after the server is killed and comes back', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const id = newJobId(now);
@@ -180,7 +177,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await ledger.read(id)).toMatchObject({ state: 'running' });
   });
 
-  it('gives up on a network that has come apart, and says nothing of the password', async () => {
+  it('gives up on a partitioned network, and never shows the password', async () => {
     const { proxy, server, database, open } = await behindProxy();
     const ledger = await open({ port: proxy.port, parameters: `${quick}&password=hunter2secret` });
     expect(server.url(database)).not.toContain('hunter2secret');
@@ -190,7 +187,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
   });
 
-  it('refuses what a process is about to do once its lease has run out, and takes every fact from it', async () => {
+  it('refuses further actions of a process whose lease has expired, but accepts all its facts', async () => {
     const place = await newPlace();
     const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];
@@ -219,7 +216,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect([await other.lifeOf(lease.owner), await other.lifeOf(next.owner)]).toEqual(['dead', 'alive']);
   });
 
-  it('finds a process dead only once nothing that it is writing can come after', async () => {
+  it('declares a process dead only once none of its writes can still arrive', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open(), await place.open()];
     const id = newJobId(now);
@@ -279,7 +276,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     },
   );
 
-  it('has its lease renewed while it lives, and ended when it is closed', async () => {
+  it('renews its lease while it is open, and ends it on close', async () => {
     const place = await newPlace();
     const [ledger, other] = [await place.open({ parameters: 'lease=2s' }), await place.open()];
     const lease = await ledger.lease();
@@ -303,7 +300,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     });
   });
 
-  it('has the row of a batch looked at again once a kept fact about its job is written', async () => {
+  it('has a row of a batch checked again once a kept fact about its job is written', async () => {
     const place = await newPlace();
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];

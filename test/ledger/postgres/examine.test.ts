@@ -10,7 +10,7 @@ import { freshFolder } from '../../support/servers.ts';
 import { now } from '../conformance.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
-describePostgres('the look at a database', (newPlace) => {
+describePostgres('the check of a database', (newPlace) => {
   async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
     return (await examineLedger(parseStateUrl(server.url(database, port)), () => now)).warnings;
   }
@@ -19,7 +19,7 @@ describePostgres('the look at a database', (newPlace) => {
     ['transaction', false],
     ['session', false],
     ['statement', true],
-  ] as const)('sees what breaks transactions: a pool of mode %s', async (mode, isWarned) => {
+  ] as const)('detects a pool that breaks transactions: mode %s', async (mode, isWarned) => {
     const place = await newPlace();
     await place.open();
     const pool = await PgBouncer.open(place.server.port, mode);
@@ -31,7 +31,7 @@ describePostgres('the look at a database', (newPlace) => {
   it.each([
     [1, 'No released mgw made such tables'],
     [99, 'Update mgw'],
-  ])('refuses tables of version %i, and leaves them as they are', async (version, text) => {
+  ])('refuses tables of version %i, and leaves them unchanged', async (version, text) => {
     const place = await newPlace();
     await place.open();
     await place.server.query(`UPDATE mgw.meta SET version = ${version}`, place.database);
@@ -41,7 +41,7 @@ describePostgres('the look at a database', (newPlace) => {
     await expect(makeLedger(url)).rejects.toMatchObject(refusal);
   });
 
-  it('refuses a schema without tables or without an identity, and names the command that makes them', async () => {
+  it('refuses a schema without tables or without an identity, and names the command that creates them', async () => {
     const place = await newPlace();
     const url = parseStateUrl(place.server.url(place.database));
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
@@ -53,7 +53,7 @@ describePostgres('the look at a database', (newPlace) => {
     expect((await makeLedger(url)).version).toBe(2);
   });
 
-  it('refuses an encoding that cannot hold every text', async () => {
+  it('refuses an encoding that cannot store every text', async () => {
     const { server } = await newPlace();
     await server.query(
       `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
@@ -65,7 +65,7 @@ describePostgres('the look at a database', (newPlace) => {
     await server.query('drop database latin');
   });
 
-  it('refuses a schema or a table of another role, and a role that may only read', async () => {
+  it('refuses a schema or a table of another role, and a role that can only read', async () => {
     const place = await newPlace();
     await place.open();
     const { server, database } = place;
@@ -127,7 +127,7 @@ describePostgres('the look at a database', (newPlace) => {
     expect(await opened.query(text, values)).toEqual([{ n: 3, m: true }]);
   });
 
-  it('sees a server that would lose what it confirmed, and a clock that differs', async () => {
+  it('detects a server that would lose confirmed writes, and a clock that differs', async () => {
     const place = await newPlace();
     await place.open();
     expect(await warnings(place)).toEqual([

@@ -10,7 +10,7 @@ import { freshFolder } from '../../support/servers.ts';
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
-it('kept facts are written in their order, each once, and those of another ledger stay', async () => {
+it('kept facts are written in order, once each, and those of another ledger remain', async () => {
   const state = freshFolder();
   const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
   expect([countUnwritten(state), facts.files()]).toEqual([0, []]);
@@ -30,7 +30,7 @@ it('kept facts are written in their order, each once, and those of another ledge
   expect([written, facts.files(), countUnwritten(state)]).toEqual([['1', 'again', '2', '3'], [], 1]);
 });
 
-it('a file that is torn, or no fact, is left alone', async () => {
+it('a file of kept facts that is torn or invalid is left alone', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   mkdirSync(facts.folder, { recursive: true });
   const whole = factOf('1');

@@ -68,7 +68,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is acquired again if the answer came too late to rely on', async () => {
+  it('is acquired again if the response arrived too late to rely on', async () => {
     const { keeper, clock, during } = await keeperIn(await newPlace(), longMs);
     during(() => (clock.monotonic += longMs));
     const lease = await keeper.lease();
@@ -77,7 +77,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('of another machine is uncertain until it ends, and only if it is of that process', async () => {
+  it('of another machine is uncertain until it ends, and belongs to one process', async () => {
     const place = await newPlace();
     const [{ keeper }, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await other.keeper.lease()).owner;
@@ -90,7 +90,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await keeper.uncertainLease(afar)).toBeUndefined();
   });
 
-  it('is one for all who ask at once', async () => {
+  it('is shared by all callers that request it at once', async () => {
     const { keeper } = await keeperIn(await newPlace(), longMs);
     const all = await Promise.all([keeper.lease(), keeper.lease(), keeper.lease()]);
     expect(new Set(all.map(({ owner }) => owner.lease)).size).toBe(1);
@@ -133,7 +133,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).toThrow('longer than its lease');
   });
 
-  it('is ended by the first process that asks for it once it has run out, and by no other', async () => {
+  it('is ended by the first process that checks it after it has expired, and by no other', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { owner } = await one.keeper.lease();
@@ -147,7 +147,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is ended at once if its process is shown to be dead on this machine', async () => {
+  it('is ended at once if its process is proven dead on this machine', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await one.keeper.lease()).owner;
@@ -156,7 +156,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is given back when its process ends', async () => {
+  it('is released when its process ends', async () => {
     const place = await newPlace();
     const { keeper } = await keeperIn(place, longMs);
     await keeper.lease();
@@ -164,7 +164,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is not needed to claim a name: a claim that is being made is waited for, and found', async () => {
+  it('is not needed to claim a name: a claim in progress is waited for, and found', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

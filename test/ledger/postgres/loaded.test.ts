@@ -25,7 +25,7 @@ async function loadsClient(args: string[], env: NodeJS.ProcessEnv = {}): Promise
     .some((file) => readFileSync(file, 'utf8').includes('SCRAM-SHA-256'));
 }
 
-it('a ledger of plain files loads nothing of PostgreSQL, and one there does', async () => {
+it('only a command with a shared ledger loads the PostgreSQL modules', async () => {
   expect(await loadsClient(['jobs', 'ls'])).toBe(false);
   expect(await loadsClient(['--sandbox', 'video', 'c', 'submit', 'a boat', '--model', 'vendor-h3'])).toBe(
     false,

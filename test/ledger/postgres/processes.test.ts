@@ -34,7 +34,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
   };
 
-  it('pay once for one key, however many they are', { timeout: quickly }, async () => {
+  it('pay once for one key, however many processes there are', { timeout: quickly }, async () => {
     const server = await gateway();
     const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));
@@ -44,7 +44,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     expect(server.creations()).toBe(1);
   });
 
-  it('send nothing once they were stopped for longer than their lease', { timeout: quickly }, async () => {
+  it('send nothing after they were stopped for longer than their lease', { timeout: quickly }, async () => {
     const server = await gateway();
     const place = await newPlace();
     await place.open();
