@@ -13,7 +13,7 @@ it.each([
   ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 try: busy'],
   ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 tries: busy'],
 ] as const)(
-  'a payment that is %s (%s) after %i tries is exit %i',
+  'a payment that is %s (%s) after %i tries exits %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
     const error = notAccepted({ kind, failure: { ...failure, code } }, tries);
     expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
@@ -22,7 +22,7 @@ it.each([
   },
 );
 
-it('says when to try again, if the gateway did', () => {
+it('an error says when to retry if the gateway did', () => {
   const { message } = notAccepted({ kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } }, 1);
   expect(message).toMatch(/^Not accepted after 1 try: busy\..*7/);
 });
@@ -30,12 +30,12 @@ it('says when to try again, if the gateway did', () => {
 it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
-] as const)('%s with charged %s is exit %i', (reason, charged, exitCode, retry) => {
+] as const)('an error %s with charged %s exits %i', (reason, charged, exitCode, retry) => {
   const error = interrupted(AbortSignal.abort(reason), charged);
   expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
 });
 
-it('an attempt that was not sent, or would come too late, is exit 6', () => {
+it('an attempt that was not sent, or would be too late, exits 6', () => {
   const cause = new Error('x');
   expect(unsentError('no route', cause)).toMatchObject({
     ...{ code: 'unreachable', exitCode: 6, retry: 'safe', cause, message: 'Nothing was sent: no route.' },

@@ -126,7 +126,7 @@ describe('a payment', () => {
     expect([ran.settled, ran.leases, ran.clock.pauses]).toEqual([settled, 1, []]);
   });
 
-  it('that is turned away is tried again, up to the retries', async () => {
+  it('that is rejected for now is retried, up to the retries', async () => {
     const twice = await pay({ verdicts: [unavailable, unavailable, accepted] });
     expect([twice.result?.tries, twice.settled, twice.clock.pauses.length]).toEqual([3, 'accepted', 2]);
     expect(twice.notes[0]).toMatch(/^busy; the gateway did not accept it; trying again in /);
@@ -136,7 +136,7 @@ describe('a payment', () => {
     expect((await pay({ verdicts: [unavailable], deps: { retries: 0 } })).result?.tries).toBe(1);
   });
 
-  it('waits as long as the gateway said, unless the wait ends before', async () => {
+  it('waits as long as the gateway says, unless the deadline comes first', async () => {
     const later: SubmitVerdict = { kind: 'unavailable', failure: { ...failure, retryAfterMs: 60_000 } };
     const ran = await pay({ verdicts: [later, accepted], remainingMs: 90_000 });
     expect(ran.clock.pauses[0]).toBeGreaterThanOrEqual(60_000);
@@ -149,7 +149,7 @@ describe('a payment', () => {
     expect([late.settled, late.steps]).toEqual(['none', ['sending', 'reply 200', 'unavailable']]);
   });
 
-  it('of which nothing was sent is tried again, up to the retries', async () => {
+  it('that was not sent is retried, up to the retries', async () => {
     const ran = await pay({ exchange: [fails(unsent()), answers()] });
     expect([ran.result?.tries, ran.steps]).toEqual([2, ['sending', 'reply 200', 'accepted']]);
     expect(ran.notes).toMatchObject([expect.stringContaining('no route; nothing was sent')]);
@@ -158,7 +158,7 @@ describe('a payment', () => {
     expect([never.clock.pauses.length, never.settled, never.steps]).toEqual([2, 'none', []]);
   });
 
-  it.each(['certificate', 'private_address'] as const)('is not tried again for %s', async (reason) => {
+  it.each(['certificate', 'private_address'] as const)('is not retried after %s', async (reason) => {
     const ran = await pay({ exchange: [fails(unsent(reason))] });
     expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
   });
@@ -176,7 +176,7 @@ describe('a payment', () => {
     expect(ran.settled).not.toBe('accepted');
   });
 
-  it('whose process may be considered dead is not sent, and the next attempt is the ledger’s to judge', async () => {
+  it('whose process may be considered dead is not sent, and the ledger decides about the next attempt', async () => {
     let isLost = true;
     const lease = (): ReturnType<PayDeps['lease']> =>
       Promise.resolve({
@@ -211,7 +211,7 @@ describe('a payment', () => {
   });
 });
 
-describe('a 5xx answer that would be in doubt', () => {
+describe('a 5xx response that would leave a doubt', () => {
   const again = { retry5xx: true };
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
@@ -235,7 +235,7 @@ describe('an interruption', () => {
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
-  ])('by %s before anything was sent is exit %i', async (reason, exitCode) => {
+  ])('by %s before anything was sent exits %i', async (reason, exitCode) => {
     const soft = new AbortController();
     const connecting: Exchange = async ({ onConnected }) => {
       soft.abort(reason);
@@ -247,7 +247,7 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
-  it('in the pause ends it', async () => {
+  it('in the pause ends the pause', async () => {
     const soft = new AbortController();
     const pausing: Exchange = () => {
       soft.abort('SIGINT');
@@ -256,7 +256,7 @@ describe('an interruption', () => {
     expect((await pay({ exchange: [pausing] }, soft)).error).toMatchObject({ exitCode: 130 });
   });
 
-  it('while the answer is awaited is noted once, if the next one would give up', async () => {
+  it('while the response is pending prints one note if the next interruption would give up', async () => {
     const interrupting =
       (soft: AbortController): Exchange =>
       async (options) => {

@@ -61,7 +61,7 @@ describe('a reservation', () => {
     expect(other.told).toEqual(['reserve job_1 given', ...settled]);
   });
 
-  it('needs no budget, and then no price and no lease', async () => {
+  it('without a budget needs no price and no lease', async () => {
     const noLease = (): Promise<never> => Promise.reject(new Error('a lease'));
     const held = await reserve({ name: 'j', what: 'x' }, [], noLease, () => undefined);
     expect(held.money).toEqual({ cost: undefined });
@@ -77,7 +77,7 @@ describe('a reservation', () => {
     }
   });
 
-  it('that cannot be settled is noted, and the payment goes on', async () => {
+  it('that cannot be settled prints a note, and the payment continues', async () => {
     const { budget } = budgetOf(fits);
     budget.keep = () => Promise.reject(new Error('disk full'));
     const other = budgetOf(fits);
@@ -91,13 +91,13 @@ describe('a reservation', () => {
   });
 });
 
-describe('a payment that does not fit', () => {
+describe('a payment that exceeds a budget', () => {
   const raise = ['mgw', 'budget', 'set', 'a'];
   const limit = { amount: decimalOf(1) };
   const refused = (state: BudgetState, more: Partial<Allowance> = {}, of = purchase): Promise<MgwError> =>
     refusal(ask([named('a', budgetOf({ fits: false, state }).budget, more)], of));
 
-  it('names what would do, and the command that raises the limit', async () => {
+  it('names the required amount, and the command that raises the limit', async () => {
     const error = await refused(stateOf(1, 2, { amount: decimalOf(3), per: 'day' }), { raise });
     expect(error).toMatchObject({
       ...{ code: 'budget', exitCode: 12, charged: 'no', retry: 'safe' },
@@ -116,7 +116,7 @@ describe('a payment that does not fit', () => {
     expect((await refused(stateOf(1, 0, limit), { raise })).next).toEqual([...raise, '1.4']);
   });
 
-  it('although it would by now is refused all the same: another process has released an amount', async () => {
+  it('is refused even if it would fit by now, because another process has released an amount', async () => {
     const { budget } = await refused(stateOf(0, 0, limit), { raise });
     expect(budget).toMatchObject({ left: '1', cost_at_most: '0.4', exceeded_by: '0' });
   });

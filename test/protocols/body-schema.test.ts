@@ -31,7 +31,7 @@ it.each<['a' | 'b' | 'c', JsonObject, string]>([
   ]);
 });
 
-it('names few of the fields that the specification does not list', async () => {
+it('a note names only a few of the fields that the specification does not list', async () => {
   const { check, advise } = await protocols.c.checks();
   const body = { ...good.c, ...Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}x`, n])) };
   expect(check(body)).toEqual([]);
@@ -57,12 +57,12 @@ describe('a field that the specification does not list', () => {
     ['c', { refrence_image_urls: [] }, 'refrence_image_urls', 'reference_image_urls'],
     ['c', { last_frame: 'https://x.example/1' }, 'last_frame', 'last_frame_image_url'],
     ['c', { aspectRatio: '16:9' }, 'aspectRatio', 'aspect_ratio'],
-  ])('and is near to one is refused: %s %j', async (name, members, field, meant) => {
+  ])('and that resembles a listed field is refused: %s %j', async (name, members, field, meant) => {
     const { check } = await protocols[name].checks();
     expect(check({ ...good[name], ...members })).toMatchObject([{ field, meant }]);
   });
 
-  it('says what was meant, and the way past it', async () => {
+  it('is refused with the likely field, and with the way to send it anyway', async () => {
     const { check } = await protocols.c.checks();
     const found = check({ ...good.c, refrence_image_urls: [] });
     expect(violationMessage(found, 'vendor-h3')).toBe(
@@ -79,7 +79,7 @@ describe('a field that the specification does not list', () => {
     ['b', { Seed: 7, SceneType: 'x' }, 'Seed, SceneType'],
     ['c', { seed: 7, nested: { a: [] } }, 'seed, nested'],
     ['c', JSON.parse('{"\\u001bx":1,"__proto__":{"y":1}}') as JsonObject, '\\u{1b}x, __proto__'],
-  ])('and is near to none is sent, with a note: %s %j', async (name, members, fields) => {
+  ])('and that resembles no listed field is sent, with a note: %s %j', async (name, members, fields) => {
     const { check, advise } = await protocols[name].checks();
     const body = { ...good[name], ...members };
     expect(check(body)).toEqual([]);
@@ -91,7 +91,7 @@ describe('a field that the specification does not list', () => {
 });
 
 describe.each(Object.values(protocols))('the schema of $name', (protocol) => {
-  it('is JSON Schema, with the description of each flag at its field', async () => {
+  it('is valid JSON Schema, with the description of each flag at its field', async () => {
     const { schema } = await protocol.checks();
     const written = z.toJSONSchema(schema, { io: 'input' });
     for (const flag of protocol.flags) {
@@ -115,7 +115,7 @@ function propertyAt(schema: JsonObject, field: string): JsonObject {
     );
 }
 
-it('holds the limits of specification 8', async () => {
+it('the schemas contain the limits of specification 8', async () => {
   const { schema } = await protocols.c.checks();
   const [official, selfHosted] = (z.toJSONSchema(schema, { io: 'input' }).anyOf ?? []) as JsonObject[];
   expect(official).toMatchObject({

@@ -58,7 +58,7 @@ describe('compose', () => {
     });
   });
 
-  it('prefers set to flags, flags to the body, the body to defaults', () => {
+  it('prefers --set to flags, flags to the body, and the body to defaults', () => {
     const input = {
       defaults: { duration: 1, enhance: true, prompt: 'default' },
       body: { duration: 2, instances: [{ prompt: 'body', other: 1 }], kept: [1] },
@@ -76,7 +76,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 1 } })).toEqual({ duration: 1 });
   });
 
-  it('leaves the body it was given as it was', () => {
+  it('leaves the given body unchanged', () => {
     const body = { instances: [{ prompt: 'old' }] };
     composed({ body, flags: { prompt: 'new' }, set: ['instances.0.seed=1'] });
     expect(body).toEqual({ instances: [{ prompt: 'old' }] });
@@ -87,12 +87,12 @@ describe('compose', () => {
     expect(composed(input)).toEqual({ files: [{ first: 'f' }, { url: 'r' }] });
   });
 
-  it('lets a default give way to a field that says the same', () => {
+  it('drops a default if a field with the same meaning is set', () => {
     expect(composed({ defaults: { duration: 5 }, body: { seconds: '8' } })).toEqual({ seconds: '8' });
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('leaves a default out if the body has no room for it', () => {
+  it('drops a default if the body has no place for it', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });
@@ -116,7 +116,7 @@ describe('compose', () => {
     expect(composed({ set: [set] })).toEqual(body);
   });
 
-  it('appends to a list and goes into an object whose member is a number', () => {
+  it('appends to a list and sets a member of an object even if its name is a number', () => {
     expect(composed({ body: { a: [1], o: {} }, set: ['a.1=2', 'a.0=0', 'o.7=x'] })).toEqual({
       a: [0, 2],
       o: { 7: 'x' },
@@ -209,7 +209,7 @@ describe('compose', () => {
     expect(error.message).toBe(message);
   });
 
-  it('carries members called __proto__ without reaching any prototype', () => {
+  it('accepts members called __proto__ without reaching any prototype', () => {
     const body = parseJson(
       '{"__proto__":{"polluted":1},"a":{"constructor":{"prototype":{"polluted":1}}}}',
     ) as JsonObject;
@@ -220,7 +220,7 @@ describe('compose', () => {
     );
   });
 
-  it('fails with nothing but a usage error, and never changes what objects inherit', () => {
+  it('throws only a usage error, and never changes what objects inherit', () => {
     const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
     const set = fc
       .tuple(path, fc.oneof(fc.json(), fc.string()))

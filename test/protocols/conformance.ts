@@ -70,7 +70,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     protocol.readQuery(replyOf(sample, complete), samples.handle);
 
   describe(`protocol ${protocol.name}: requests`, () => {
-    it('sends a good body, and leaves it as it was', () => {
+    it('send a valid body unchanged', () => {
       const before = JSON.stringify(samples.body);
       const normal = protocol.normalise(samples.body);
       expect(violationMessage(check(normal))).toBe('');
@@ -80,12 +80,12 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(JSON.stringify(samples.body)).toBe(before);
     });
 
-    it('normalises idempotently', () => {
+    it('are normalised idempotently', () => {
       const once = protocol.normalise(samples.body);
       expect(protocol.normalise(once)).toEqual(once);
     });
 
-    it('leaves the key to the client', () => {
+    it('leave the key to the client', () => {
       for (const exchange of [protocol.submission(samples.body), protocol.query(samples.handle)])
         expect(Object.keys(exchange.headers).join()).not.toMatch(/authorization|api-key|cookie/i);
     });
@@ -101,7 +101,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ['an absolute URL', 'https://example.com/x'],
       ['very long', 'x'.repeat(100_000)],
       ['half a character', '\ud800'],
-    ])('never lets a handle out of its place: %s', (_, handle) => {
+    ])('never let a handle escape from its place: %s', (_, handle) => {
       const asked = attempt(() => protocol.query(handle));
       if (asked.error !== undefined) {
         expectUnaskable(asked.error);
@@ -111,7 +111,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
-    it('judges any body without throwing, and changes none', () => {
+    it('are checked for any body without throwing, and change none', () => {
       fc.assert(
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
@@ -130,14 +130,14 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
   });
 
   describe(`protocol ${protocol.name}: flags`, () => {
-    it('has a sample value for each flag, each named once', () => {
+    it('have a sample value for each flag, each named once', () => {
       const names = protocol.flags.map(longName);
       expect(new Set(names).size).toBe(names.length);
       expect(Object.keys(samples.flags).sort()).toEqual([...names].sort());
     });
 
     it.each(protocol.flags.map((flag): [string, Flag] => [longName(flag), flag]))(
-      '--%s reaches its field',
+      'include --%s, which sets its field',
       (name, flag) => {
         const body = compose(protocol, { flags: { [name]: samples.flags[name] ?? '' } });
         expect(hasField(body, fieldSteps(flag.field))).toBe(true);
@@ -147,7 +147,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
-    it('names the flag of a violation if the table has one for its field', () => {
+    it('are named in a violation if the table has one for its field', () => {
       const broken = Object.fromEntries(Object.keys(samples.body).map((field) => [field, { wrong: true }]));
       const names = protocol.flags.map((flag) => `--${longName(flag)}`);
       const found = check(broken);
@@ -156,7 +156,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
   });
 
-  describe(`protocol ${protocol.name}: answers to a submission`, () => {
+  describe(`protocol ${protocol.name}: responses to a submission`, () => {
     it.each(submission.accepted)('accepted: $name', (sample) => {
       expect(submit(sample)).toMatchObject({ kind: 'accepted', handle: sample.handle });
     });
@@ -167,7 +167,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         expect('failure' in verdict && verdict.failure.message).toBeTruthy();
       });
 
-    it.each(submission.accepted)('never rejects an accepted task: $name', (sample) => {
+    it.each(submission.accepted)('never reject an accepted task: $name', (sample) => {
       const handles = [sample.handle, ...(sample.otherIds ?? [])];
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = submit(changed, changed.text === undefined);
@@ -176,7 +176,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       }
     });
 
-    it.each(submission.accepted)('a handle is kept from its last character on: $name', (sample) => {
+    it.each(submission.accepted)('give a handle from its last character on: $name', (sample) => {
       const { text } = replyOf(sample);
       const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
       const ends = forms
@@ -186,14 +186,17 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
     });
 
-    it.each(submission.accepted)('a task is no refusal whatever the status: $name', (sample) => {
-      for (const status of [307, 400, 403, 429, 500, 503]) {
-        expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
-        for (const cut of cuts(sample)) expect(submit({ ...cut, status }, false).kind).toBe('unknown');
-      }
-    });
+    it.each(submission.accepted)(
+      'are no refusal if they contain a task, whatever the status: $name',
+      (sample) => {
+        for (const status of [307, 400, 403, 429, 500, 503]) {
+          expect(submit({ ...sample, status })).toMatchObject({ kind: 'unknown', handle: sample.handle });
+          for (const cut of cuts(sample)) expect(submit({ ...cut, status }, false).kind).toBe('unknown');
+        }
+      },
+    );
 
-    it('is judged outside 2xx by the table of all protocols', () => {
+    it('are judged outside 2xx by the table of all protocols', () => {
       const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
         for (const status of statuses)
@@ -204,7 +207,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
 
     it.each([...submission.rejected, ...submission.unavailable, ...submission.unknown])(
-      'a refusal is never taken for a task, nor half of it for a refusal: $name',
+      'are never a task if they are a refusal, nor a refusal if they are cut: $name',
       (sample) => {
         for (const changed of mutations(sample))
           expect(submit(changed).kind, show(changed)).not.toBe('accepted');
@@ -213,7 +216,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     );
   });
 
-  describe(`protocol ${protocol.name}: answers to a query`, () => {
+  describe(`protocol ${protocol.name}: responses to a query`, () => {
     for (const state of ['queued', 'running', 'succeeded', 'failed'] as const)
       it.each(query[state])(`${state}: $name`, (sample) => {
         const verdict = ask(sample);
@@ -234,13 +237,13 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       ...query.missing,
       ...query.unauthorized,
       ...query.again,
-    ])('never reads success from a response without it: $name', (sample) => {
+    ])('are never a success without proof: $name', (sample) => {
       for (const changed of [...mutations(sample), ...mutations(sample, ['text', 7, [1], { inside: 1 }])])
         expect(isSuccess(ask(changed)), show(changed)).toBe(false);
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
     });
 
-    it.each(query.succeeded)('a success stays whole or is none: $name', (sample) => {
+    it.each(query.succeeded)('are a complete success or none: $name', (sample) => {
       const whole = ask(sample);
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = ask(changed, changed.text === undefined);
@@ -251,7 +254,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
     });
   });
 
-  describe(`protocol ${protocol.name}: any answer`, () => {
+  describe(`protocol ${protocol.name}: any response`, () => {
     const status = fc.constantFrom(200, 201, 204, 302, 400, 401, 403, 404, 422, 429, 500, 503, 520);
     const members = fc.constantFrom(...memberNames(samples));
     const words = fc.constantFrom(...leaves(samples));
@@ -285,7 +288,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       );
     });
 
-    it('reaches nothing that objects inherit', () => {
+    it('reaches no inherited member', () => {
       for (const sample of [...submission.accepted, ...query.succeeded])
         for (const name of ['__proto__', 'constructor', 'prototype']) {
           const body = `{"${name}":${JSON.stringify(sample.body)}}`;

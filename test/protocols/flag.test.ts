@@ -72,7 +72,7 @@ describe('decimalNumber', () => {
 });
 
 describe('text', () => {
-  it('keeps a text as it is', () => {
+  it('keeps a text unchanged', () => {
     expect(text(' a\n')).toBe(' a\n');
   });
 
@@ -82,7 +82,7 @@ describe('text', () => {
 });
 
 describe('oneOf', () => {
-  it('takes its words only as they are spelled', () => {
+  it('accepts its words only in their exact spelling', () => {
     const parse = oneOf('t2v', 'i2v');
     expect(parse('i2v')).toBe('i2v');
     for (const given of ['I2V', 'i2v ', '', true]) expect(() => parse(given)).toThrow('t2v, i2v');

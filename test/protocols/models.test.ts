@@ -31,22 +31,22 @@ async function entry(members: object): Promise<Model> {
   return model;
 }
 
-describe('the requests', () => {
-  test('list', () => {
+describe('a request for models', () => {
+  test('lists all models', () => {
     expect(listModels()).toEqual({ method: 'GET', path: '/v1/models', headers: {} });
   });
 
-  test('one model, its name percent-encoded', () => {
+  test('names one model, percent-encoded', () => {
     expect(getModel('org/a b?#%').path).toBe('/v1/models/org%2Fa%20b%3F%23%25');
   });
 
-  test.each(['', '.', '..', '\ud800'])('the name %j cannot be put into a path', (id) => {
+  test.each(['', '.', '..', '\ud800'])('cannot contain the name %j in its path', (id) => {
     expect(() => getModel(id)).toThrow(expect.objectContaining({ code: 'usage' }));
   });
 });
 
-describe('the listing', () => {
-  test('in the form of new-api', async () => {
+describe('the model list', () => {
+  test('may have the form of new-api', async () => {
     const data = [
       {
         id: 'x',
@@ -71,7 +71,7 @@ describe('the listing', () => {
     ]);
   });
 
-  test("in Gemini's form", async () => {
+  test("may have Gemini's form", async () => {
     const models = [
       { name: 'models/veo', displayName: 'V', supportedGenerationMethods: ['predictLongRunning'] },
       { name: 'plain', displayName: 'P' },
@@ -82,28 +82,28 @@ describe('the listing', () => {
     ]);
   });
 
-  test("in Anthropic's form", async () => {
+  test("may have Anthropic's form", async () => {
     const data = [{ id: 'q', type: 'model', display_name: 'Q', created_at: '2025-01-01T00:00:00Z' }];
     expect(await modelsOf({ data, has_more: false, first_id: 'q', last_id: 'q' })).toMatchObject([
       { id: 'q', created: 1735689600 },
     ]);
   });
 
-  test('of one model', async () => {
+  test('may contain one model', async () => {
     expect(await modelsOf({ id: 'one', object: 'model' })).toMatchObject([{ id: 'one' }]);
   });
 
-  test('of no model', async () => {
+  test('may contain no model', async () => {
     expect(await modelsOf({ data: [] })).toEqual([]);
   });
 
-  test('entries that are no objects or have no id are left out', async () => {
+  test('skips entries that are not objects or have no id', async () => {
     expect(await modelsOf({ data: [null, 1, 'x', [], {}, { id: '' }, { id: 'kept' }] })).toMatchObject([
       { id: 'kept' },
     ]);
   });
 
-  test('entries of one id become one, in the place of the first', async () => {
+  test('merges entries with the same id, in the place of the first', async () => {
     const data = [
       { id: 'k', model_versions: ['1'], owned_by: 'first' },
       { id: 'other' },
@@ -121,7 +121,7 @@ describe('the listing', () => {
     ]);
   });
 
-  test('an id is kept as it came', async () => {
+  test('keeps an id unchanged', async () => {
     expect(
       (await modelsOf({ data: [{ id: '\u001b[31m\u202Ered' }, { id: '__proto__' }] })).map(
         (model) => model.id,
@@ -129,14 +129,14 @@ describe('the listing', () => {
     ).toEqual(['\u001b[31m\u202Ered', '__proto__']);
   });
 
-  test('a number as id is exact text', async () => {
+  test('keeps a number used as an id as exact text', async () => {
     expect(await modelsOf('{"data":[{"id":12345678901234567890}]}')).toMatchObject([
       { id: '12345678901234567890' },
     ]);
   });
 });
 
-describe('versions', () => {
+describe('the versions of a model', () => {
   test.each([
     [
       ['1.0', '2.0'],
@@ -154,12 +154,12 @@ describe('versions', () => {
     [null, []],
     [{}, []],
     [true, []],
-  ])('%j', async (given, versions) => {
+  ])('are read from %j', async (given, versions) => {
     expect((await entry({ model_versions: given })).model_versions).toEqual(versions);
   });
 });
 
-describe('protocols', () => {
+describe('the protocols of a model', () => {
   test.each([
     [{ protocol: 'a' }, ['a']],
     [{ protocol: 'A' }, ['a']],
@@ -184,12 +184,12 @@ describe('protocols', () => {
     // A mark that names the protocol overrides one that names an endpoint.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
-  ])('%j', async (members, protocols) => {
+  ])('are read from %j', async (members, protocols) => {
     expect((await entry(members)).protocols).toEqual(protocols);
   });
 
   test.each(['vendor-h3', 'vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'])(
-    '%s is Protocol C if nothing says otherwise',
+    'are Protocol C for %s if nothing says otherwise',
     async (id) => {
       expect(await modelsOf({ data: [{ id, supported_endpoint_types: null }] })).toMatchObject([
         { protocols: ['c'] },
@@ -199,15 +199,15 @@ describe('protocols', () => {
   );
 });
 
-describe('failures', () => {
-  test('an error under 200', async () => {
+describe('a failed model list', () => {
+  test('has an error under 200', async () => {
     expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('an unknown model under 200', async () => {
+  test('has an unknown model under 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',
@@ -217,12 +217,12 @@ describe('failures', () => {
     expect(await failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
   });
 
-  test('an empty error is none', async () => {
+  test('does not have an empty error', async () => {
     expect(await modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
     expect(await modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
   });
 
-  test('a refused key', async () => {
+  test('has a refused key', async () => {
     expect(await failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
       code: 'auth',
       requestId: 'r1',
@@ -241,16 +241,16 @@ describe('failures', () => {
     '',
     '<html>',
     '{"data":[{"id":"x"}',
-  ])('unreadable: %j', async (body) => {
+  ])('is unreadable: %j', async (body) => {
     expect((await failureOf(body)).code).toBe('bad_reply');
   });
 
-  test('a redirect', async () => {
+  test('is a redirect', async () => {
     expect((await failureOf('', 302)).code).toBe('bad_reply');
   });
 });
 
-test('a listing with any field removed, nulled or retyped shows no model that is not there', () => {
+test('a model list with any field removed, nulled or retyped shows no model that does not exist', () => {
   const entry = { id: 'Video-B', object: 'model', model_versions: ['2.0'], owned_by: 'x' };
   const values = [undefined, null, 'text', '', 7, true, { inside: 1 }, [1], []];
   for (const body of mutationsOf({ data: [entry] }, values)) {
@@ -260,7 +260,7 @@ test('a listing with any field removed, nulled or retyped shows no model that is
   }
 });
 
-test('any JSON is read without a throw', () => {
+test('a model list of any JSON is read without throwing', () => {
   fc.assert(
     fc.property(fc.json(), fc.json(), fc.constantFrom(200, 204, 401, 500), (outer, inner, status) => {
       for (const text of [
@@ -272,7 +272,7 @@ test('any JSON is read without a throw', () => {
   );
 });
 
-test('deep nesting does not exhaust the stack', async () => {
+test('a deeply nested model list does not exhaust the stack', async () => {
   const deep = '['.repeat(5_000) + ']'.repeat(5_000);
   expect(await modelsOf(`{"data":[{"id":"x","model_versions":${deep},"protocol":${deep}}]}`)).toMatchObject([
     { id: 'x', protocols: [] },

@@ -5,7 +5,7 @@ import { applySets, longName } from '../../src/protocols/compose.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 
 it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.name })))(
-  'the prompt of a job of Protocol $name is what --prompt sets',
+  'the prompt of a job of Protocol $name is the value of --prompt',
   ({ protocol, name }) => {
     const field = protocol.flags.find((flag) => longName(flag) === 'prompt')?.field ?? '';
     const request = {};
@@ -14,7 +14,7 @@ it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.n
   },
 );
 
-it('speech has its text, and a record without one has none', () => {
+it('speech has its text, and a record without a text has none', () => {
   expect(promptOf({ protocol: 'tts', request: { req_params: { text: 'Hello.' } } })).toBe('Hello.');
   for (const request of [undefined, {}, { prompt: '' }, { prompt: { sha256: 'x' } }])
     expect(promptOf({ protocol: 'c' satisfies JobKind, request })).toBeUndefined();

@@ -56,7 +56,7 @@ async function json(...args: string[]): Promise<CliJson> {
 
 const boat = ['video', 'd', 'submit', 'a boat', '-m', 'toy-1', '-d', '5', '--seed', '7'];
 
-it('submits, asks, waits and saves', async () => {
+it('a new protocol submits, queries, waits and saves', async () => {
   const { job } = await json(...boat);
   expect(job).toMatchObject({ protocol: 'd', model: 'toy-1', handle: 'task_0001', state: 'queued' });
   expect(JSON.parse(server.requests.find(({ method }) => method === 'POST')?.body ?? '')).toEqual({
@@ -71,7 +71,7 @@ it('submits, asks, waits and saves', async () => {
   expect(server.created).toBe(1);
 });
 
-it('is in help, schema, models and the listing of jobs', async () => {
+it('a new protocol is in help, schema, models and the list of jobs', async () => {
   const help = await mgw(['video', 'd', 'submit', '--help']);
   expect(help.stdout).toContain('$ mgw video d submit "a boat" -m toy-1 -d 5');
   expect((await mgw(['video', '--help'])).stdout).toContain('Protocol D: a toy');
@@ -84,7 +84,7 @@ it('is in help, schema, models and the listing of jobs', async () => {
   expect((await json('jobs', 'show', job.id)).job.protocol).toBe('d');
 });
 
-it('has defaults, prices and budgets', async () => {
+it('a new protocol has defaults, prices and budgets', async () => {
   expect((await mgw(['config', 'set', 'defaults.video.d.toy-1.seed', '9'])).code).toBe(0);
   expect((await mgw(['config', 'set', 'prices.d.toy-1', 'second=0.5'])).code).toBe(0);
   expect((await mgw(['config', 'set', 'prices.e.toy-1', 'second=0.5'])).code).toBe(2);
@@ -95,7 +95,7 @@ it('has defaults, prices and budgets', async () => {
   expect(JSON.parse(server.requests.at(-1)?.body ?? '')).toMatchObject({ dice: { seed: 9 } });
 });
 
-it('carries out a row of a batch, and shows it in a gallery that can make it again', async () => {
+it('a new protocol runs a row of a batch, and appears in a gallery that can make it again', async () => {
   writeFileSync(join(user.cwd, 'clips.csv'), 'id,protocol,model,prompt,duration\none,d,toy-1,a boat,5\n');
   expect((await mgw(['batch', 'run', 'clips.csv', '--poll-interval', '10ms'])).code).toBe(0);
   expect(existsSync(join(user.cwd, 'one.mp4'))).toBe(true);
@@ -104,7 +104,7 @@ it('carries out a row of a batch, and shows it in a gallery that can make it aga
   expect(page).toContain('"protocol":"d","model":"toy-1","prompt":"a boat","duration":"5"');
 });
 
-it('moves to another machine, and is shown by an mgw that does not know it', async () => {
+it('a job of a new protocol moves to another machine, and is shown by an mgw that does not know the protocol', async () => {
   const { job } = await json(...boat);
   const { stdout } = await mgw(['jobs', 'export']);
   const other = newUser(server.url);
@@ -118,7 +118,7 @@ it('moves to another machine, and is shown by an mgw that does not know it', asy
   expect(refused.json.error.message).toContain('Unknown protocol "d"');
 });
 
-it('is submitted by the library', async () => {
+it('a new protocol is available in the library', async () => {
   const load = createRequire(import.meta.url);
   const { createClient } = load(join(built, 'dist/library/library.cjs')) as typeof library;
   const client = createClient({

@@ -19,7 +19,7 @@ describe('judgeFailedSubmission', () => {
       (status) => [status, 'unknown'] as const,
     ),
     ...[500, 501, 502, 503, 504, 505, 520, 522, 524, 529, 599].map((status) => [status, 'unknown'] as const),
-  ])('%i is %s whole, and unknown if it was cut', (status, kind) => {
+  ])('judges %i as %s if whole, and as unknown if it was cut', (status, kind) => {
     for (const text of ['', '<html><title>503</title></html>', 'no healthy upstream']) {
       expect(judgeFailedSubmission(reply(status, '', { text })).kind).toBe(kind);
       expect(judgeFailedSubmission(reply(status, '', { text, complete: false })).kind).toBe('unknown');
@@ -44,7 +44,7 @@ describe('judgeFailedSubmission', () => {
       'unknown',
     ],
     ['Envoy', 'upstream connect error or disconnect/reset before headers. reset reason: x', 'unknown'],
-  ])('only the gateway’s own 503 is tried again: %s', (_, body, kind) => {
+  ])('retries only the gateway’s own 503: %s', (_, body, kind) => {
     const answer = saying(503, body);
     expect(judgeFailedSubmission(answer)).toMatchObject({ kind, failure: { code: 'server_error' } });
     expect(judgeFailedSubmission({ ...answer, complete: false }).kind).toBe('unknown');
@@ -62,7 +62,7 @@ describe('judgeFailedSubmission', () => {
     ['a task in the error', { error: { message: 'x', task_id: 't-1' } }, 't-1'],
     ['a response', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
     ['a long number', '{"task_id":12345678901234567890,"error":{"message":"x"}}', '12345678901234567890'],
-  ])('a response with a task’s id is never a refusal: %s', (_, body, handle) => {
+  ])('never refuses a response with a task id: %s', (_, body, handle) => {
     for (const status of [307, 400, 401, 404, 429, 500, 503])
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
@@ -77,7 +77,7 @@ describe('judgeFailedSubmission', () => {
     ['an id of the call', { request_id: 'req-1', requestId: 'req-1', message: 'no' }],
     ['a row', { data: { id: 17 }, message: 'no' }],
     ['none', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
-  ])('anything but a task’s id changes nothing: %s', (_, body) => {
+  ])('ignores anything but a task id: %s', (_, body) => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');
   });
 
@@ -120,7 +120,7 @@ describe('judgeFailedQuery', () => {
     [503, 'No available channel for model x', 'again'],
     [524, '', 'again'],
     [302, '', 'again'],
-  ])('%i %j is %s', (status, message, kind) => {
+  ])('judges %i %j as %s', (status, message, kind) => {
     expect(judgeFailedQuery(reply(status, message)).kind).toBe(kind);
   });
 });

@@ -29,7 +29,7 @@ describe('shownValue', () => {
     expect(shownValue(value)).toBe(shown);
   });
 
-  it('is short and printable whatever it is given', () => {
+  it('is short and printable for any value', () => {
     fc.assert(
       fc.property(fc.anything(), (value) => {
         const shown = shownValue(value);
@@ -55,7 +55,7 @@ describe('violationMessage', () => {
     expect(violationMessage([duration])).toBe('--duration: 4 is not allowed; allowed: 5 to 15 seconds');
   });
 
-  it('names the field if the flag does not, and says what is missing', () => {
+  it('names the field if no flag sets it, and says what is missing', () => {
     const missing = { field: 'last_frame_image_url', value: '', allowed: 'a URL', flag: '--last-frame' };
     const bare = { field: 'seconds', value: '4', allowed: '5 to 15' };
     expect(violationMessage([missing, bare])).toBe(
@@ -63,7 +63,7 @@ describe('violationMessage', () => {
     );
   });
 
-  it('says nothing for a model of the model itself', () => {
+  it('does not name the model in a violation of the model itself', () => {
     const model = { field: 'ModelName', value: 'video-b', allowed: 'Video-B', flag: '--model' };
     expect(violationMessage([model], 'video-b')).toBe(
       '--model (ModelName): video-b is not allowed; allowed: Video-B',

@@ -28,8 +28,8 @@ function read(stream: string, cuts: readonly number[] = []): { text: string; end
   return { end: reader.finish(), text };
 }
 
-describe('text', () => {
-  test('comes by deltas, and the end confirms it', () => {
+describe('the text of a streamed response', () => {
+  test('arrives in deltas, and the end confirms it', () => {
     const stream = sse({ type: 'response.created' }, delta('Hel'), delta('lo'), completed('Hello'));
     expect(read(stream)).toMatchObject({ text: 'Hello', end: { kind: 'completed', text: 'Hello' } });
   });
@@ -44,7 +44,7 @@ describe('text', () => {
     );
   });
 
-  test('needs no event names, and survives data over several lines', () => {
+  test('needs no event names, and may span several data lines', () => {
     const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
     expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
       text: 'Hi',
@@ -57,30 +57,30 @@ describe('text', () => {
     expect(read(stream).text).toBe('Hi');
   });
 
-  test('comes from what is done, or from the last event, if no delta came', () => {
+  test('is taken from a "done" event, or from the last event, if there was no delta', () => {
     const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
     expect(read(sse(done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
     expect(read(sse(completed('Hello')))).toMatchObject({ text: 'Hello', end: { text: 'Hello' } });
   });
 
-  test('of other kinds is not the answer', () => {
+  test('of other kinds is not part of the answer', () => {
     const reasoning = { type: 'response.reasoning_summary_text.delta', delta: 'hmm' };
     expect(read(sse(reasoning, delta('Hi'), completed('Hi'))).text).toBe('Hi');
   });
 });
 
-describe('the end', () => {
+describe('the end of a streamed response', () => {
   test.each([
     ['no terminal event', sse(delta('Hel')), /without its last event/],
     ['an empty stream', '', /without its last event/],
     [
-      'a last event that is cut',
+      'a truncated last event',
       sse(delta('Hi')) + sse(completed('Hi')).slice(0, -10),
       /without its last event/,
     ],
     ['[DONE] alone', sse(delta('Hi')) + 'data: [DONE]\n\n', /without its last event/],
-  ])('%s is not an end', (_, stream, why) => {
+  ])('is not %s', (_, stream, why) => {
     expect(read(stream).end).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
   });
 
@@ -99,7 +99,7 @@ describe('the end', () => {
     ['an error event', { type: 'error', code: 'x', message: 'Broken.', param: null }],
     ['a bare error', { error: { message: 'Broken.' } }],
     ['a bare error as text', { error: 'Broken.' }],
-  ])('%s is a failure', (_, event) => {
+  ])('is a failure for %s', (_, event) => {
     const stream = sse(delta('Hi')) + `data: ${JSON.stringify(event)}\n\n` + sse(completed('Hi'));
     expect(read(stream)).toMatchObject({
       text: 'Hi',
@@ -107,7 +107,7 @@ describe('the end', () => {
     });
   });
 
-  test('a class is read from the words', () => {
+  test('has an error class that is read from its message', () => {
     const event = { type: 'error', code: 'insufficient_quota', message: 'You exceeded your current quota' };
     expect(read(sse(event)).end).toMatchObject({
       failure: { code: 'balance', nativeCode: 'insufficient_quota' },
@@ -115,7 +115,7 @@ describe('the end', () => {
     expect(read(sse({ type: 'response.cancelled' })).end).toMatchObject({ failure: { code: 'task_failed' } });
   });
 
-  test('incomplete tells why, and the text stays', () => {
+  test('gives the reason if it is incomplete, and the text is kept', () => {
     const event = {
       type: 'response.incomplete',
       response: response({
@@ -130,7 +130,7 @@ describe('the end', () => {
     });
   });
 
-  test('the content filter and a refusal are no answers', () => {
+  test('is not an answer if it is a refusal or from the content filter', () => {
     const filtered = {
       type: 'response.incomplete',
       response: response({ incomplete_details: { reason: 'content_filter' } }),
@@ -144,7 +144,7 @@ describe('the end', () => {
     });
   });
 
-  test('nothing after it counts', () => {
+  test('is followed by nothing that counts', () => {
     expect(
       read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
     ).toMatchObject({
@@ -153,7 +153,7 @@ describe('the end', () => {
     });
   });
 
-  test('endless text is given up', () => {
+  test('is forced if the text is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const event = Buffer.from(sse(delta('x'.repeat(1024 * 1024))));
     let taken = 0;
@@ -162,7 +162,7 @@ describe('the end', () => {
     expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the answer is too large' });
   });
 
-  test('an endless event is given up', () => {
+  test('is forced if an event is endless', () => {
     const reader = new ResponseStream(() => undefined);
     const chunk = Buffer.alloc(1024 * 1024, 'x');
     reader.push(Buffer.from('data: '));

@@ -65,7 +65,7 @@ async function endOf(
   return (await call(client, options)).end;
 }
 
-test('asks with the key as Bearer, and reads the answer', async () => {
+test('mgw responses sends the key as Bearer, and reads the response', async () => {
   const { gateway, client } = nockGateway();
   gateway.post('/v1/responses', body).matchHeader('authorization', `Bearer ${nockKey}`).reply(200, whole);
   expect(await call(client)).toMatchObject({ end: { kind: 'completed', text: 'Hello' }, text: 'Hello' });
@@ -76,27 +76,27 @@ test.each([
   ['a document after blanks', `\ufeff\n ${JSON.stringify(whole)}`, 'text/event-stream'],
   ['a stream', done, 'application/json'],
   ['a stream after a comment', `\n: ping\n\n${done}`, 'application/octet-stream'],
-])('%s is read as what it is, under a wrong type', async (_, text, type) => {
+])('%s is recognised under a wrong content type', async (_, text, type) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'completed',
     text: 'Hello',
   });
 });
 
-test('a document is read up to 64 MiB', async () => {
+test('a JSON response is read up to 64 MiB', async () => {
   const ofMiB = (mebibytes: number): object => ({ ...whole, padding: ' '.repeat(mebibytes * 2 ** 20) });
   expect(await endOf(200, ofMiB(63))).toMatchObject({ kind: 'completed', text: 'Hello' });
   expect(await endOf(200, ofMiB(64))).toMatchObject({ kind: 'cut' });
 });
 
-test('a failure under 200 in the gateway’s own envelope is one', async () => {
+test('a failure under 200 in the gateway’s own envelope is an error', async () => {
   expect(await endOf(200, { success: false, message: 'get user group failed' })).toMatchObject({
     kind: 'failed',
     failure: { message: 'get user group failed' },
   });
 });
 
-test('an envelope without a failure is not an answer', async () => {
+test('an envelope without a failure is not a response', async () => {
   const why = expect.stringContaining('task layer') as string;
   expect(await endOf(200, { code: 'x', message: 'task layer' })).toMatchObject({ kind: 'cut', why });
 });
@@ -108,7 +108,7 @@ test.each<[string, string | object, boolean]>([
   expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });
 });
 
-test('a refusal in place of a stream is one', async () => {
+test('a refusal in place of a stream is an error', async () => {
   const answer = { error: { message: 'Insufficient balance' } };
   expect(await endOf(200, answer, {}, { streamed: true })).toMatchObject({
     kind: 'failed',
@@ -120,15 +120,15 @@ test.each<[string, string, string, RegExp]>([
   ['a page', '<html>', 'text/html', /no response/],
   ['an empty body', '', 'application/json', /no response/],
   ['a stream without its end', 'data: {"type":"response.created"}\n\n', 'text/event-stream', /last event/],
-])('%s proves no answer', async (_, text, type, why) => {
+])('%s is not proof of a response', async (_, text, type, why) => {
   expect(await endOf(200, text, { 'content-type': type })).toMatchObject({
     kind: 'cut',
     why: expect.stringMatching(why) as string,
   });
 });
 
-describe('what is tried again', () => {
-  test('429 and 503, and nothing else', async () => {
+describe('a failed request for a response', () => {
+  test('is retried after 429 and 503 only', async () => {
     const { gateway, client } = nockGateway();
     gateway.post('/v1/responses').reply(429);
     gateway.post('/v1/responses').reply(503, { error: { message: 'overloaded' } });
@@ -136,7 +136,7 @@ describe('what is tried again', () => {
     expect((await call(client)).end).toMatchObject({ kind: 'completed' });
   });
 
-  test('429 without end is exit 6, and safe to run again', async () => {
+  test('with endless 429 exits 6, and is safe to run again', async () => {
     const { gateway, client } = nockGateway();
     gateway
       .post('/v1/responses')
@@ -150,14 +150,14 @@ describe('what is tried again', () => {
     });
   });
 
-  test('a Retry-After beyond the deadline is not waited for', async () => {
+  test('with a Retry-After beyond the deadline does not wait for it', async () => {
     await expect(endOf(429, '', { 'retry-after': '86400' })).rejects.toMatchObject({ exitCode: 6 });
   });
 
   test.each([
     [500, { error: { message: 'oops' } }],
     [302, ''],
-  ])('%i is exit 7: it may have been charged', async (status, answer) => {
+  ])('with %i exits 7, because it may have been charged', async (status, answer) => {
     await expect(endOf(status, answer)).rejects.toMatchObject(unknown);
   });
 
@@ -174,7 +174,7 @@ describe('what is tried again', () => {
       { error: { message: 'The model m does not exist', code: 'model_not_found' } },
       { code: 'not_found', exitCode: 4 },
     ],
-  ])('%i is a refusal', async (status, answer, expected) => {
+  ])('with %i is a refusal', async (status, answer, expected) => {
     await expect(endOf(status, answer)).rejects.toMatchObject({
       ...expected,
       charged: 'no',
@@ -182,7 +182,7 @@ describe('what is tried again', () => {
     });
   });
 
-  test('a wrong base path says so', async () => {
+  test('with a wrong base path says so', async () => {
     const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
     await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });
@@ -229,7 +229,7 @@ describe('a connection', () => {
       (response) => response.writeHead(200, events).write(': hello\n\n'),
       /^no data arrived for 1 s$/,
     ],
-  ])('%s gives no answer', async (_, answer, why) => {
+  ])('gives no response if %s', async (_, answer, why) => {
     const { client, server } = await served(answer);
     expect((await call(client)).end).toMatchObject({
       kind: 'cut',
@@ -241,19 +241,19 @@ describe('a connection', () => {
   test.each<[string, (response: ServerResponse) => void]>([
     ['is reset', (response) => response.destroy()],
     ['stays silent', () => undefined],
-  ])('that %s is exit 7: it may have been charged', async (_, answer) => {
+  ])('that %s exits 7, because it may have been charged', async (_, answer) => {
     const { client, server } = await served(answer);
     await expect(call(client, { requestTimeoutMs: 1000 })).rejects.toMatchObject(unknown);
     expect(server.requests).toHaveLength(1);
   });
 
-  test('that stays silent is given up when the time to wait ends', async () => {
+  test('that stays silent is closed at the deadline', async () => {
     const { client } = await served(() => undefined);
     const clock = new TestClock();
     await expect(call(client, { clock, deadline: deadlineIn(1000, clock) })).rejects.toMatchObject(unknown);
   });
 
-  test('that is refused is exit 6', async () => {
+  test('that is refused exits 6', async () => {
     const client = clientOf(`http://127.0.0.1:${await closedPort()}`);
     await expect(call(client)).rejects.toMatchObject({
       code: 'unreachable',
@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('that is interrupted ends at once: exit 130, and it was charged', async () => {
+  test('that is interrupted ends at once with exit 130, and was charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

@@ -4,7 +4,7 @@ import { readResponse, responsesExchange } from '../../src/responses/wire.ts';
 const message = (...content: object[]): object => ({ type: 'message', content });
 const text = (words: string): object => ({ type: 'output_text', text: words, annotations: [] });
 
-test('the request', () => {
+test('the request for a response contains the body and the headers', () => {
   const body = { model: 'm', input: 'Hi' };
   expect(responsesExchange(body)).toEqual({
     method: 'POST',
@@ -24,12 +24,12 @@ describe('a whole response', () => {
     });
   });
 
-  test('may say nothing at all: a call of a tool', () => {
+  test('may be empty, such as a tool call', () => {
     const response = { status: 'completed', output: [{ type: 'function_call' }] };
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });
   });
 
-  test('without a status is believed if it has text', () => {
+  test('without a status is accepted if it has text', () => {
     expect(readResponse({ output: [message(text('Hi'))] } as never)).toMatchObject({
       kind: 'completed',
       text: 'Hi',

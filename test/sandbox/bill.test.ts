@@ -8,7 +8,7 @@ import { freshState, sandbox } from './harness.ts';
 
 const LINE: BillLine = { task: 't1', area: 'c', model: 'm', amount: 5, fingerprint: 'f', key: 'k', at: 1000 };
 
-describe('the bill', () => {
+describe('the sandbox bill', () => {
   test('is empty if nothing was charged', () => {
     expect(readBill(freshState())).toEqual([]);
   });
@@ -22,7 +22,7 @@ describe('the bill', () => {
     expect([totalOf(readBill(state, 1999)), totalOf(readBill(state, 2000))]).toEqual([10, 5]);
   });
 
-  test('loses to a torn line that line only', () => {
+  test('loses only the torn line', () => {
     const state = freshState();
     appendToBill(state, { kind: 'charge', line: LINE });
     appendFileSync(join(state, 'bill.jsonl'), '\n{"kind":"charge","li');
@@ -43,8 +43,8 @@ describe('the bill', () => {
   });
 });
 
-describe('reset', () => {
-  test('forgets tasks, charges and counts, and keeps what is not the sandbox’s', async () => {
+describe('sandbox reset', () => {
+  test('clears tasks, charges and counts, and keeps files that are not the sandbox’s', async () => {
     const gateway = await sandbox({ faults: ['poll-502x1'], seed: 1 });
     const submit = (): Promise<unknown> =>
       gateway
@@ -82,7 +82,7 @@ describe('a fingerprint', () => {
     [{ a: [1, 2] }, { a: [2, 1] }],
     [{ a: 1 }, { a: '1' }],
     [{}, []],
-  ])('of %j is not that of %j', (left, right) => {
+  ])('of %j differs from that of %j', (left, right) => {
     expect(fingerprint(left)).not.toBe(fingerprint(right));
   });
 });

@@ -65,7 +65,7 @@ async function textOf(answer: Answer | Response): Promise<string> {
     : (answer as Response).text();
 }
 
-describe('a balance', () => {
+describe('a sandbox balance', () => {
   test.each(PAID)('lets %s spend all of it, and not a millionth more', async (_, amount, call, refusal) => {
     const exact = await sandbox({ limits: { balance: amount } });
     await textOf(await call(exact));
@@ -78,7 +78,7 @@ describe('a balance', () => {
     expect(listTasks(short.stateDir)).toEqual([]);
   });
 
-  test('is one for every sandbox over the same state, and what a failed task gives back is there again', async () => {
+  test('is shared by all sandboxes with the same state, and a failed task refunds it', async () => {
     const first = await sandbox({ limits: { balance: 20 } });
     expect((await submitC(first, { ...VIDEO, prompt: '[fail]' })).status).toBe(200);
     expect((await submitC(first)).status).toBe(200);
@@ -91,7 +91,7 @@ describe('a balance', () => {
   });
 });
 
-describe('a limit', () => {
+describe('a sandbox limit', () => {
   async function statuses(limits: Limits, pauses: number[]): Promise<[number, string | null][]> {
     const gateway = await sandbox({ limits });
     const seen: [number, string | null][] = [];
@@ -105,7 +105,7 @@ describe('a limit', () => {
   }
   const ok = [200, null];
 
-  test('of tasks in progress refuses one more until one has ended, and cannot say when', async () => {
+  test('on tasks in progress refuses one more until one has ended, without a retry time', async () => {
     const full = [429, null];
     expect(await statuses({ concurrency: 2 }, [0, 400, 100, 499, 1, 0])).toEqual([
       ok,
@@ -117,7 +117,7 @@ describe('a limit', () => {
     ]);
   });
 
-  test('of calls in a minute says when the next one may come', async () => {
+  test('on requests per minute gives the time of the next request', async () => {
     const wait = (seconds: string): unknown[] => [429, seconds];
     const pauses = [0, 10_000, 10_000, 39_999, 1, 9999, 1];
     const expected = [ok, ok, wait('40'), wait('1'), ok, wait('1'), ok];
@@ -131,7 +131,7 @@ describe('a limit', () => {
     expect((await submitC(gateway)).status).toBe(429);
   });
 
-  test('of streams of speech refuses one more while one is being sent', async () => {
+  test('on speech streams refuses one more while a stream is open', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
     // More than the buffers of a connection hold: it is sent only while it is read.
     const first = await speak(gateway, 'word '.repeat(50_000));

@@ -83,12 +83,12 @@ describe('a submission', () => {
     },
   );
 
-  test('under submit-429-retry-after learns when to try again', async () => {
+  test('under submit-429-retry-after receives the time to retry', async () => {
     const gateway = await sandbox({ faults: ['submit-429-retry-after'] });
     expect((await submitC(gateway)).headers.get('retry-after')).toBe('1');
   });
 
-  test('that is invalid does not use up a fault of the answer', async () => {
+  test('that is invalid does not use up a fault of the response', async () => {
     const gateway = await sandbox({ faults: ['submit-500-after-acceptx1'] });
     const invalid = [
       await submitC(gateway, { ...C, duration: 3 }),
@@ -99,7 +99,7 @@ describe('a submission', () => {
     expect((await submitC(gateway)).status).toBe(500);
   });
 
-  test('to Protocol B meets the faults of that protocol', async () => {
+  test('to Protocol B has only the faults of that protocol', async () => {
     const gateway = await sandbox({ faults: ['b-submit-limitedx1', 'b-submit-internal-errorx1'] });
     expect((await submitC(gateway)).status).toBe(200);
     const answers = [
@@ -129,7 +129,7 @@ describe('a poll', () => {
     expect(await outcomeOf(gateway.call('GET', path))).toBe(200);
   });
 
-  test('of Protocols A and B is not found in the words of the protocol', async () => {
+  test('of Protocols A and B gets "not found" in the form of the protocol', async () => {
     const gateway = await sandbox({ faults: ['poll-notfound'] });
     const operation = await gateway.call('GET', '/v1beta/models/video-a/operations/0');
     expect([operation.status, operation.at('error.status')]).toEqual([404, 'NOT_FOUND']);
@@ -137,7 +137,7 @@ describe('a poll', () => {
     expect(task.at('Response.Error.Code')).toBe('ResourceNotFound');
   });
 
-  test('does not meet a fault again that another sandbox over the same state has used up', async () => {
+  test('does not get a fault that another sandbox with the same state has used up', async () => {
     const first = await sandbox({ faults: ['poll-502x1'] });
     const id = (await submitC(first)).at('task_id') as string;
     expect((await first.call('GET', `/v1/videos/${id}`)).status).toBe(502);
@@ -146,7 +146,7 @@ describe('a poll', () => {
   });
 });
 
-describe('an outcome', () => {
+describe('the outcome fault', () => {
   test.each([
     ['task-fails', 'failed'],
     ['never-finishes', 'in_progress'],
@@ -182,7 +182,7 @@ describe('an outcome', () => {
 });
 
 describe('a download', () => {
-  test('under download-cut breaks at its point, and is whole if it is resumed from there', async () => {
+  test('under download-cut is cut at the given point, and complete after a resume from there', async () => {
     const gateway = await sandbox({ faults: ['download-cut@40%'] });
     const path = await finishedC(gateway);
     const first = await rawGet(gateway, path);
@@ -195,7 +195,7 @@ describe('a download', () => {
     expect([beyond.status, beyond.whole, beyond.bytes.length]).toEqual([206, true, total - start]);
   });
 
-  test('under download-cutx1 is whole at the second try', async () => {
+  test('under download-cutx1 is complete at the second try', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1'] });
     const path = await finishedC(gateway);
     expect((await gateway.call('HEAD', path)).status).toBe(200);
@@ -221,7 +221,7 @@ describe('a download', () => {
     ['download-json', 200, 'application/json; charset=utf-8'],
     ['download-gone', 410, 'application/json; charset=utf-8'],
     ['url-expired', 403, 'application/json; charset=utf-8'],
-  ])('under %s is HTTP %i once', async (fault, status, type) => {
+  ])('under %s gets HTTP %i once', async (fault, status, type) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const path = await finishedC(gateway);
     const answer = await gateway.call('GET', path);
@@ -236,7 +236,7 @@ describe('a download', () => {
     expect([status, headers.get('etag'), headers.get('accept-ranges')]).toEqual([200, null, null]);
   });
 
-  test('from the file host meets faults, too', async () => {
+  test('from the file host has faults too', async () => {
     const gateway = await sandbox({ faults: ['url-expiredx1'] });
     const done = await finishedB(gateway);
     const url = done.at('Response.AigcVideoTask.Output.FileInfos.0.FileUrl') as string;
@@ -245,7 +245,7 @@ describe('a download', () => {
   });
 });
 
-test('the listing fails under models-502', async () => {
+test('the model list fails under models-502', async () => {
   const gateway = await sandbox({ faults: ['models-502x1'] });
   expect((await gateway.call('GET', '/v1/models')).status).toBe(502);
   expect((await gateway.call('GET', '/v1/models')).status).toBe(200);

@@ -11,7 +11,7 @@ import {
 } from '../../src/sandbox/faults.ts';
 import { freshState, sandbox } from './harness.ts';
 
-describe('the syntax', () => {
+describe('the fault syntax', () => {
   test.each([
     ['poll-502', { name: 'poll-502', times: Infinity, percent: 100 }],
     ['poll-502x3', { name: 'poll-502', times: 3, percent: 100 }],
@@ -25,7 +25,7 @@ describe('the syntax', () => {
     expect(parseFaults([text])).toEqual([{ ...fault, text }]);
   });
 
-  test('reads several, in one text or in many', () => {
+  test('reads several faults, in one text or in several', () => {
     const names = (texts: string[]): string[] => parseFaults(texts).map(({ text }) => text);
     expect(names(['poll-429x2, task-fails', '', 'tts-cut,'])).toEqual([
       'poll-429x2',
@@ -53,7 +53,7 @@ describe('the syntax', () => {
     expect(() => parseFaults([text])).toThrow(message);
   });
 
-  test('reads whatever it can write, and never throws anything but its own error', () => {
+  test('reads everything that it can write, and throws only its own error', () => {
     const names = fc.constantFrom(...FAULTS.map(({ name }) => name));
     fc.assert(
       fc.property(names, fc.integer({ min: 1, max: 10_000 }), (name, times) => {
@@ -72,15 +72,15 @@ describe('the syntax', () => {
   });
 });
 
-describe('counting', () => {
-  test('a fault strikes as often as it should, also when another process counts along', () => {
+describe('the fault counter', () => {
+  test('applies a fault the given number of times, even if another process counts too', () => {
     const state = freshState();
     const [here, there] = [parseFaults(['poll-502x3']), parseFaults(['poll-502x3'])];
     const hits = [here, there, here, there, here].map((faults) => useFault(state, faults, 'poll-502')?.name);
     expect(hits).toEqual(['poll-502', 'poll-502', 'poll-502', undefined, undefined]);
   });
 
-  test('a fault that is declined is not used up', () => {
+  test('does not use up a fault that does not apply', () => {
     const state = freshState();
     const faults = parseFaults(['download-cutx1@40%']);
     expect(useFault(state, faults, 'download-cut', (percent) => percent > 40)).toBeUndefined();
@@ -88,7 +88,7 @@ describe('counting', () => {
     expect(useFault(state, faults, 'download-cut')).toBeUndefined();
   });
 
-  test('starts anew once it is forgotten', () => {
+  test('starts again after a reset', () => {
     const state = freshState();
     const faults = parseFaults(['poll-502x1']);
     expect(useFault(state, faults, 'poll-502')).toBeDefined();
@@ -97,12 +97,12 @@ describe('counting', () => {
     expect(useFault(state, faults, 'poll-502')).toBeUndefined();
   });
 
-  test('a fault that was not asked for never strikes', () => {
+  test('never applies a fault that was not requested', () => {
     expect(useFault(freshState(), parseFaults(['poll-502']), 'poll-503')).toBeUndefined();
   });
 });
 
-test('the catalogue names each fault once, and can be read as asked for', () => {
+test('the fault catalogue names each fault once, in the syntax of --fault', () => {
   expect(new Set(FAULTS.map(({ name }) => name)).size).toBe(FAULTS.length);
   expect(parseFaults(FAULTS.map(({ name }) => name)).map(({ name }) => name)).toEqual(
     FAULTS.map(({ name }) => name),
@@ -120,13 +120,13 @@ function fates(seed: number, probability: number, calls = 60): (string | undefin
   });
 }
 
-describe('chance', () => {
-  test('is the same for the same seed, and another for another', () => {
+describe('chaos', () => {
+  test('is the same for the same seed, and different for another', () => {
     expect(fates(7, 50)).toEqual(fates(7, 50));
     expect(fates(7, 50)).not.toEqual(fates(8, 50));
   });
 
-  test('does not depend on the other calls in between', () => {
+  test('does not depend on other requests in between', () => {
     const [alone, among] = [startChaos(3), startChaos(3)];
     const call = { kind: 'submit', area: 'c', subject: 'x' } as const;
     for (let count = 0; count < 50; count += 1) {
@@ -136,7 +136,7 @@ describe('chance', () => {
     }
   });
 
-  test('strikes never at 0, always at 100, and about as often as it should in between', () => {
+  test('never applies at 0, always applies at 100, and applies about as often as it should in between', () => {
     expect(fates(1, 0).filter(Boolean)).toEqual([]);
     expect(fates(1, 100).filter(Boolean)).toHaveLength(60);
     const share = fates(1, 20, 5000).filter(Boolean).length / 5000;
@@ -144,7 +144,7 @@ describe('chance', () => {
     expect(share).toBeLessThan(0.23);
   });
 
-  test('chooses among every fault of a kind of call, and of no other protocol', () => {
+  test('chooses among all faults of a kind of request, but never those of another protocol', () => {
     const seen = (area: 'b' | 'c'): Set<string> => {
       const chaos = startChaos(1);
       const hits = kinds.flatMap((kind) =>
@@ -174,7 +174,7 @@ describe('a sandbox under chaos', () => {
     return { seen, charges: readBill(gateway.stateDir).length };
   }
 
-  test('fares the same under the same seed, and keeps its bill through it', async () => {
+  test('behaves the same for the same seed, and keeps its bill', async () => {
     const [one, two] = [await outcomes(['chaos@60%'], 5), await outcomes(['chaos@60%'], 5)];
     expect(one).toEqual(two);
     expect(new Set(one.seen).size).toBeGreaterThan(4);
@@ -182,7 +182,7 @@ describe('a sandbox under chaos', () => {
     expect(one.charges).toBeLessThan(40);
   });
 
-  test('strikes the configured number of times', async () => {
+  test('applies each fault the configured number of times', async () => {
     const { seen } = await outcomes(['chaosx3@100%', 'submit-429x1'], 5);
     expect(seen.slice(4)).toEqual(Array.from({ length: 36 }, () => '200'));
   });

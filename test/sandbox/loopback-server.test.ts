@@ -17,11 +17,11 @@ test.each([
   ['bytes=-', 'whole'],
   ['items=0-1', 'whole'],
   ['bytes=a-b', 'whole'],
-])('of ten bytes, %j asks for %j', (header, span) => {
+])('in a file of ten bytes, %j requests %j', (header, span) => {
   expect(parseRange(header, 10)).toEqual(span);
 });
 
-test('a span always lies within the file', () => {
+test('a requested range always lies within the file', () => {
   fc.assert(
     fc.property(fc.nat(), fc.nat(), fc.integer({ min: 1, max: 2 ** 40 }), (first, last, total) => {
       for (const header of [`bytes=${first}-${last}`, `bytes=${first}-`, `bytes=-${last}`]) {

@@ -8,7 +8,7 @@ interface Entry {
   model_versions?: string[];
 }
 
-test('the listing marks protocols, and gives versions to the models of Protocol B', async () => {
+test('the sandbox lists the protocols of models, and the versions of the models of Protocol B', async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models');
   const entries = answer.at('data') as Entry[];
@@ -24,19 +24,19 @@ test('the listing marks protocols, and gives versions to the models of Protocol 
   }
 });
 
-test('one model is shown by its id', async () => {
+test('the sandbox returns one model by its id', async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models/vendor-h3');
   expect(answer.body).toMatchObject({ id: 'vendor-h3', object: 'model', protocols: ['c'] });
 });
 
-test('a model that is not listed is an error under HTTP 200', async () => {
+test('an unknown model is an error under HTTP 200 in the sandbox', async () => {
   const gateway = await sandbox();
   const answer = await gateway.call('GET', '/v1/models/nothing');
   expect([answer.status, answer.at('error.code')]).toEqual([200, 'model_not_found']);
 });
 
-test('every model has a price, which the listing shows', async () => {
+test('every sandbox model has a price, which the model list shows', async () => {
   const gateway = await sandbox();
   const entries = (await gateway.call('GET', '/v1/models')).at('data') as { id: string; prices: object[] }[];
   expect(entries.map(({ id }) => id)).toEqual(MODELS.map(({ id }) => id));
@@ -49,7 +49,7 @@ test('every model has a price, which the listing shows', async () => {
   ]);
 });
 
-test('prices are told in the words of the configuration', () => {
+test('sandbox prices have the syntax of the configuration', () => {
   expect(priceText('c', 'vendor-h3')).toBe(
     'second=10 default_seconds=5 reference_image=3 free_reference_images=5; ' +
       'resolution=2K: second=20 default_seconds=5 reference_image=6 free_reference_images=5',

@@ -42,7 +42,7 @@ async function together(state: string, options: Partial<SandboxOptions>): Promis
   return (await Promise.all([run(), run(), run()])).flat();
 }
 
-test('several processes share tasks, bill and fault counts, and lose nothing', async () => {
+test('several sandbox processes share tasks, bill and fault counts, and lose nothing', async () => {
   const state = freshState();
   const statuses = await together(state, { faults: ['submit-429x7'] });
   expect(statuses.filter((status) => status === 429)).toHaveLength(7);
@@ -52,7 +52,7 @@ test('several processes share tasks, bill and fault counts, and lose nothing', a
   expect(listTasks(state).map(({ id }) => id)).toEqual([...charged].sort());
 });
 
-test('several processes together spend a balance to the last credit, and no more', async () => {
+test('several sandbox processes together spend a balance to the last credit, and no more', async () => {
   const state = freshState();
   const statuses = await together(state, { limits: { balance: 1000 } });
   expect(statuses.filter((status) => status === 200)).toHaveLength(20);

@@ -29,8 +29,8 @@ function withInstance(instance: object): object {
   return { ...BODY, instances: [{ prompt: 'x', ...instance }] };
 }
 
-describe('submission', () => {
-  test('answers with the operation', async () => {
+describe('a sandbox submission', () => {
+  test('returns the operation', async () => {
     const gateway = await sandbox();
     const { status, body } = await post(gateway, BODY);
     expect(status).toBe(200);
@@ -43,7 +43,7 @@ describe('submission', () => {
     ]);
   });
 
-  test('takes every documented field, and charges each sample', async () => {
+  test('accepts every documented field, and charges each sample', async () => {
     const gateway = await sandbox();
     const parameters = {
       sampleCount: 2,
@@ -85,7 +85,7 @@ describe('submission', () => {
       withInstance({ image: { ...PNG, bytesBase64Encoded: 'data:image/png;base64,iVBORw0KGgo=' } }),
     ],
     ['an empty image', withInstance({ image: { ...PNG, bytesBase64Encoded: '' } })],
-  ])("%s is the model's error, and costs nothing", async (_, body) => {
+  ])('with %s gets an error of the model, and costs nothing', async (_, body) => {
     const gateway = await sandbox();
     const answer = await post(gateway, body);
     expect([answer.status, answer.at('error.status')]).toEqual([400, 'INVALID_ARGUMENT']);
@@ -95,13 +95,13 @@ describe('submission', () => {
   test.each<[string, object]>([
     ['video-a-fast', withParameters({ generateAudio: true })],
     ['video-a-inline', withInstance({ image: PNG })],
-  ])('%s refuses what other models support', async (model, body) => {
+  ])('to %s is refused for features of other models', async (model, body) => {
     const gateway = await sandbox();
     expect((await post(gateway, body, model)).status).toBe(400);
     expect((await post(gateway, body, 'video-a')).status).toBe(200);
   });
 
-  test('an unknown model has no channel', async () => {
+  test('of an unknown model gets a missing-channel error', async () => {
     const gateway = await sandbox();
     const answer = await post(gateway, BODY, 'vendor-h3');
     expect([answer.status, answer.at('error.code')]).toEqual([503, 'model_not_found']);
@@ -109,7 +109,7 @@ describe('submission', () => {
 });
 
 describe('an operation', () => {
-  test('is not done until it ends, and then holds an address on the gateway', async () => {
+  test('is not done until it ends, and then contains an address on the gateway', async () => {
     const gateway = await sandbox();
     const name = (await post(gateway, BODY)).at('name') as string;
     gateway.clock.now += 999;
@@ -132,7 +132,7 @@ describe('an operation', () => {
     expect(new Set(files.map(({ bytes }) => bytes.toString('base64'))).size).toBe(3);
   });
 
-  test('of a model with inline results holds the video itself', async () => {
+  test('of a model with inline results contains the video itself', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, BODY, 'video-a-inline');
     const video = done.at(`${RESPONSE}.generatedSamples.0.video`) as {
@@ -163,7 +163,7 @@ describe('an operation', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('that was partly filtered delivers the rest', async () => {
+  test('that was partly filtered returns the remaining samples', async () => {
     const gateway = await sandbox();
     const body = { ...withParameters({ sampleCount: 3 }), instances: [{ prompt: '[partly-filtered]' }] };
     const done = await finish(gateway, body);
@@ -174,7 +174,7 @@ describe('an operation', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();
   });
 
-  test('is found under its complete name only', async () => {
+  test('is found under its full name only', async () => {
     const gateway = await sandbox();
     const name = (await post(gateway, BODY)).at('name') as string;
     const other = await gateway.call('GET', `/v1beta/${name.replace('video-a', 'video-a-fast')}`);
@@ -182,7 +182,7 @@ describe('an operation', () => {
     expect((await gateway.call('GET', `/v1beta/operations/${name.split('/')[3] ?? ''}`)).status).toBe(404);
   });
 
-  test('and its file want the key that submitted', async () => {
+  test('and its file require the key of the submission', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const name = (await post(gateway, BODY)).at('name') as string;
     gateway.clock.now += 1000;
@@ -196,7 +196,7 @@ describe('an operation', () => {
   });
 });
 
-test("a file is gone two days after its operation's end", async () => {
+test('the file of an operation is deleted two days after its end', async () => {
   const gateway = await sandbox();
   const done = await finish(gateway, BODY);
   const uri = done.at(`${RESPONSE}.generatedSamples.0.video.uri`) as string;

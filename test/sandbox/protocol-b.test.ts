@@ -38,7 +38,7 @@ const EXTENDED = { ...BODY, ModelName: 'Video-B-Ext', ModelVersion: '3.0' };
 const ONCE = JSON.stringify({ ExtVideoParameters: { ReturnUsage: true } });
 const TWICE = JSON.stringify({ ExtVideoParameters: JSON.stringify({ ReturnUsage: true }) });
 
-describe('a call', () => {
+describe('a request of Protocol B to the sandbox', () => {
   test.each<[string, Record<string, string>, string]>([
     ['without an action', { 'X-TC-Action': '' }, 'MissingParameter'],
     ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
@@ -46,7 +46,7 @@ describe('a call', () => {
     ['with another action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
     ['with an action in small letters', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
     ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
-  ])('%s fails under HTTP 200', async (_, headers, code) => {
+  ])('with %s fails under HTTP 200', async (_, headers, code) => {
     const gateway = await sandbox();
     const answer = await gateway.act('CreateAigcVideoTask', BODY, headers);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -59,7 +59,7 @@ describe('a call', () => {
     expect((await gateway.act('CreateAigcVideoTask', BODY, { Authorization: '' })).status).toBe(401);
   });
 
-  test('takes no query in its address', async () => {
+  test('cannot have a query in its address', async () => {
     const gateway = await sandbox();
     const headers = { 'X-TC-Action': 'CreateAigcVideoTask', 'X-TC-Version': '2018-07-17' };
     const answer = await gateway.call('POST', '/?Action=CreateAigcVideoTask', { body: BODY, headers });
@@ -67,8 +67,8 @@ describe('a call', () => {
   });
 });
 
-describe('creation', () => {
-  test('answers with the task, and charges it', async () => {
+describe('a task creation in the sandbox', () => {
+  test('returns the task, and charges it', async () => {
     const gateway = await sandbox();
     const { status, body } = await create(gateway, BODY);
     expect(status).toBe(200);
@@ -94,7 +94,7 @@ describe('creation', () => {
     ],
     ['extension parameters', { ...EXTENDED, ExtInfo: TWICE }],
     ['an extension of a standard model', { ...BODY, ExtInfo: '{}' }],
-  ])('takes %s', async (_, body) => {
+  ])('accepts %s', async (_, body) => {
     const gateway = await sandbox();
     expect((await create(gateway, body)).at('Response.Error')).toBeUndefined();
   });
@@ -191,13 +191,13 @@ describe('a task', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBe(true);
   });
 
-  test('fails if an asset is out of reach of the upstream', async () => {
+  test('fails if an asset is not reachable by the upstream', async () => {
     const gateway = await sandbox();
     const done = await finish(gateway, { ...BODY, FileInfos: [{ ...ASSET, Url: 'http://10.0.0.1/a.png' }] });
     expect(done.at(`${TASK}.ErrCode`)).toBe(60000);
   });
 
-  test('reports usage if it was asked for', async () => {
+  test('reports usage on request', async () => {
     const gateway = await sandbox();
     const usage = `${TASK}.Output.Usage`;
     expect((await finish(gateway, { ...EXTENDED, ExtInfo: TWICE })).at(usage)).toMatchObject({
@@ -206,7 +206,7 @@ describe('a task', () => {
     expect((await finish(gateway, EXTENDED)).at(usage)).toBeUndefined();
   });
 
-  test('is not found by another key, under a wrong id, or after three days', async () => {
+  test('is not found with another key, under a wrong id, or after three days', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const other = { Authorization: 'Bearer other-key' };
@@ -218,7 +218,7 @@ describe('a task', () => {
     expect(codes).toEqual(['ResourceNotFound', 'ResourceNotFound', 'ResourceNotFound']);
   });
 
-  test('is queried by its id alone', async () => {
+  test('is queried by its id only', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     const answer = await gateway.act('DescribeTaskDetail', { TaskId: id, ModelName: 'Video-B' });
@@ -227,7 +227,7 @@ describe('a task', () => {
   });
 });
 
-describe('the file host', () => {
+describe('the sandbox file host', () => {
   async function fileUrl(gateway: TestSandbox): Promise<string> {
     return (await finish(gateway, BODY)).at(`${TASK}.Output.FileInfos.0.FileUrl`) as string;
   }
@@ -236,7 +236,7 @@ describe('the file host', () => {
     ['Authorization', { Authorization: 'Bearer anything' }],
     ['X-Api-Key', { 'X-Api-Key': 'anything' }],
     ['a header of any name', { 'X-Custom': 'key=sandbox-key' }],
-  ])('refuses a key in %s, and remembers it', async (_, headers) => {
+  ])('refuses a key in %s, and records it', async (_, headers) => {
     const gateway = await sandbox();
     const url = await fileUrl(gateway);
     expect(verify(gateway.stateDir).map(({ kind }) => kind)).not.toContain('key-at-file-host');
@@ -253,7 +253,7 @@ describe('the file host', () => {
     expect((await gateway.call('GET', url, { headers: PLAIN })).status).toBe(403);
   });
 
-  test('refuses an address that has expired, and a later query gives a fresh one', async () => {
+  test('refuses an expired address, and a later query returns a fresh one', async () => {
     const gateway = await sandbox();
     const id = (await create(gateway, BODY)).at('Response.TaskId');
     gateway.clock.now += 1000;

@@ -12,8 +12,8 @@ async function submit(gateway: TestSandbox, body: object, path = '/v1/videos'): 
   return answer.at('task_id') as string;
 }
 
-describe('submission', () => {
-  test.each(['/v1/videos', '/v1/video/generations'])('%s answers with the task', async (path) => {
+describe('a sandbox submission of Protocol C', () => {
+  test.each(['/v1/videos', '/v1/video/generations'])('to %s returns the task', async (path) => {
     const gateway = await sandbox();
     const answer = await gateway.call('POST', path, { body: OFFICIAL });
     expect(answer.status).toBe(200);
@@ -58,7 +58,7 @@ describe('submission', () => {
       400,
       'code=invalid_request',
     ],
-  ])('%s is refused and costs nothing', async (_, body, status, where) => {
+  ])('with %s is refused and costs nothing', async (_, body, status, where) => {
     const gateway = await sandbox();
     const answer = await gateway.call('POST', '/v1/videos', { body });
     expect(answer.status).toBe(status);
@@ -68,14 +68,14 @@ describe('submission', () => {
   });
 
   test.each(['not json', '[]', 'null', '"text"', ''])(
-    'a body that is not a JSON object (%j) is refused',
+    'with a body that is not a JSON object (%j) is refused',
     async (body) => {
       const gateway = await sandbox();
       expect((await gateway.call('POST', '/v1/videos', { body })).status).toBe(400);
     },
   );
 
-  test('a body that is not declared as JSON is refused', async () => {
+  test('with a body that is not declared as JSON is refused', async () => {
     const gateway = await sandbox();
     const headers = { 'Content-Type': 'text/plain' };
     expect((await gateway.call('POST', '/v1/videos', { body: OFFICIAL, headers })).status).toBe(400);
@@ -90,7 +90,7 @@ describe('submission', () => {
     ['4 s of a self-hosted model', { ...SELF_HOSTED, duration: 4 }, 8],
     ['100 s of a self-hosted model', { ...SELF_HOSTED, duration: 100 }, 200],
     ['native seconds as text', { model: 'vendor-h3-mini', prompt: 'x', seconds: '7' }, 14],
-  ])('%s is charged by the declared seconds', async (_, body, amount) => {
+  ])('with %s is charged by the declared seconds', async (_, body, amount) => {
     const gateway = await sandbox();
     const task = await submit(gateway, body);
     expect(readBill(gateway.stateDir)).toMatchObject([{ task, area: 'c', amount, at: gateway.clock.now }]);
@@ -104,7 +104,7 @@ describe('a self-hosted model', () => {
     ['2K', { resolution: '2K' }, '5'],
     ['a reference video', { reference_video_urls: urls(1) }, '5'],
     ['an unknown ratio', { aspect_ratio: '2:1' }, '5'],
-  ])('takes %s, and ignores it', async (_, field, made) => {
+  ])('accepts %s, and ignores it', async (_, field, made) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -118,7 +118,7 @@ describe('a self-hosted model', () => {
     ['r2v without a reference', { generation_mode: 'r2v' }],
     ['an asset in a private network', { image: 'http://192.168.1.2/a.png' }],
     ['an asset on loopback', { image: 'http://127.0.0.1/a.png' }],
-  ])('takes %s, and the upstream rejects it', async (_, field) => {
+  ])('accepts %s, and the upstream rejects it', async (_, field) => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, ...field });
     gateway.clock.now += 1000;
@@ -126,7 +126,7 @@ describe('a self-hosted model', () => {
     expect(readBill(gateway.stateDir, gateway.clock.now)).toMatchObject([{ amount: 10, refunded: true }]);
   });
 
-  test('takes a prompt of 30000 characters', async () => {
+  test('accepts a prompt of 30,000 characters', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...SELF_HOSTED, prompt: '🪁'.repeat(30_000) });
     gateway.clock.now += 1000;
@@ -134,7 +134,7 @@ describe('a self-hosted model', () => {
   });
 });
 
-describe('a task', () => {
+describe('a sandbox task of Protocol C', () => {
   test('is queued, runs with a percentage, and ends', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);
@@ -156,7 +156,7 @@ describe('a task', () => {
     ]);
   });
 
-  test('that fails says why, and is refunded at its end', async () => {
+  test('that fails gives the reason, and is refunded when it ends', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, { ...OFFICIAL, prompt: 'x [fail]' });
     expect(readBill(gateway.stateDir, gateway.clock.now)[0]?.refunded).toBeUndefined();
@@ -171,7 +171,7 @@ describe('a task', () => {
     expect((await gateway.call('GET', `/v1/videos/${id}/content`)).status).toBe(400);
   });
 
-  test("is another key's secret", async () => {
+  test('is not visible to another key', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     const id = await submit(gateway, OFFICIAL);
     gateway.clock.now += 1000;
@@ -181,12 +181,15 @@ describe('a task', () => {
     expect((await gateway.call('GET', `/v1/videos/${id}/content`, { headers })).status).toBe(404);
   });
 
-  test.each(['task_0', '..%2F..%2Fbill', 'a%00b', '%'])('that never was (%s) does not exist', async (id) => {
-    const gateway = await sandbox();
-    expect((await gateway.call('GET', `/v1/video/generations/${id}`)).at('code')).toBe('task_not_exist');
-  });
+  test.each(['task_0', '..%2F..%2Fbill', 'a%00b', '%'])(
+    'that was never created (%s) does not exist',
+    async (id) => {
+      const gateway = await sandbox();
+      expect((await gateway.call('GET', `/v1/video/generations/${id}`)).at('code')).toBe('task_not_exist');
+    },
+  );
 
-  test('outlives the process that created it, and keeps its pace', async () => {
+  test('outlives the process that created it, and keeps its speed', async () => {
     const first = await sandbox();
     const id = await submit(first, OFFICIAL);
     await first.close();
@@ -196,7 +199,7 @@ describe('a task', () => {
   });
 });
 
-describe('content', () => {
+describe('the content of a sandbox task', () => {
   test('is refused until the task has succeeded', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);
@@ -205,7 +208,7 @@ describe('content', () => {
     expect(answer.at('error.message')).toBe('Task is not completed yet, current status: QUEUED');
   });
 
-  test('is an MP4, the same each time', async () => {
+  test('is the same MP4 each time', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);
     gateway.clock.now += 1000;
@@ -217,7 +220,7 @@ describe('content', () => {
     expect(second.bytes.equals(first.bytes)).toBe(true);
   });
 
-  test('is served in ranges under a strong validator', async () => {
+  test('is served in ranges with a strong validator', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway, OFFICIAL);
     gateway.clock.now += 1000;

@@ -22,7 +22,7 @@ function eventsOf(body: string): Event[] {
     });
 }
 
-describe('without a stream', () => {
+describe('a sandbox response without a stream', () => {
   test('answers, counts and charges', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
@@ -48,7 +48,7 @@ describe('without a stream', () => {
     [{ model: 'video-a', input: 'Hi' }, 503],
     [{ model: 'text-1', input: 'Hi [no-balance]' }, 403],
     ['no JSON', 400],
-  ])('%j is refused with HTTP %i, and nothing is charged', async (body, status) => {
+  ])('is refused for %j with HTTP %i, and nothing is charged', async (body, status) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await box.call('POST', '/v1/responses', { body });
@@ -68,7 +68,7 @@ describe('without a stream', () => {
         output: [{ content: [{ text: 'The sandbox' }] }],
       },
     ],
-  ])('%s %j', async (input, more, expected) => {
+  ])('answers %s %j as documented', async (input, more, expected) => {
     const box = await sandbox();
     expect(
       (await box.call('POST', '/v1/responses', { body: { model: 'text-1', input, ...more } })).body,
@@ -85,16 +85,16 @@ describe('without a stream', () => {
     expect(JSON.stringify(answer.body)).toContain('Be short.\\nSay hello');
   });
 
-  test('a wrong base path is a 404', async () => {
+  test('from a wrong base path is a 404', async () => {
     const box = await sandbox();
     expect((await box.call('POST', '/responses', { body: {} })).status).toBe(404);
   });
 });
 
-describe('with a stream', () => {
+describe('a sandbox response with a stream', () => {
   const body = { model: 'text-1', input: 'Say hello', stream: true };
 
-  test('tells the same in numbered events, and ends with the response', async () => {
+  test('has numbered events with the same content, and ends with the response', async () => {
     const box = await sandbox();
     const answer = await box.call('POST', '/v1/responses', { body });
     expect(answer.headers.get('content-type')).toMatch(/^text\/event-stream/);
@@ -108,13 +108,13 @@ describe('with a stream', () => {
   test.each([
     ['Hi [response-fails]', 'response.failed'],
     ['Hi [response-refuses]', 'response.completed'],
-  ])('%s ends with %s', async (input, last) => {
+  ])('under %s ends with %s', async (input, last) => {
     const box = await sandbox();
     const answer = await box.call('POST', '/v1/responses', { body: { ...body, input } });
     expect(eventsOf(answer.bytes.toString()).at(-1)?.type).toBe(last);
   });
 
-  test('responses-cut leaves out the end, whatever its percentage', async () => {
+  test('under responses-cut leaves out the end, whatever its percentage', async () => {
     for (const fault of ['responses-cut@0%', 'responses-cut@50%', 'responses-cut@100%']) {
       const box = await sandbox({ faults: [fault] });
       const events = eventsOf((await box.call('POST', '/v1/responses', { body })).bytes.toString());
@@ -122,7 +122,7 @@ describe('with a stream', () => {
     }
   });
 
-  test('comes in pieces, the first of them before the last is made', async () => {
+  test('arrives in pieces, the first piece before the last is created', async () => {
     const box = await sandbox();
     const headers = { Authorization: `Bearer ${box.key}`, 'Content-Type': 'application/json' };
     const init = { method: 'POST', headers, body: JSON.stringify(body) };
@@ -134,7 +134,7 @@ describe('with a stream', () => {
     expect(pieces[0]).not.toContain('response.completed');
   });
 
-  test('responses-429 charges nothing', async () => {
+  test('under responses-429 charges nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['responses-429x1'] });
     expect((await box.call('POST', '/v1/responses', { body })).status).toBe(429);

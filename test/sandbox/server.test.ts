@@ -22,7 +22,7 @@ function rawStatus(
   });
 }
 
-describe('who may call', () => {
+describe('access to the sandbox', () => {
   test.each<[string, Record<string, string>, number]>([
     ['a program', {}, 200],
     ['a program that says localhost', { Host: 'localhost:PORT' }, 200],
@@ -35,8 +35,8 @@ describe('who may call', () => {
     ['a page of another port', { 'Sec-Fetch-Site': 'same-site' }, 403],
     ['an address typed into a browser', { 'Sec-Fetch-Site': 'none' }, 200],
     ["a browser's player", { 'Sec-Fetch-Site': 'same-origin', Range: 'bytes=0-' }, 200],
-    ['a program that shouts', { Host: 'LOCALHOST:PORT' }, 200],
-  ])('%s', async (_, extra, status) => {
+    ['a program that says localhost in upper case', { Host: 'LOCALHOST:PORT' }, 200],
+  ])('is decided by the headers: %s', async (_, extra, status) => {
     const { url, key } = await sandbox();
     const port = new URL(url).port;
     const headers = Object.fromEntries(
@@ -47,7 +47,7 @@ describe('who may call', () => {
     );
   });
 
-  test('refuses connections to another address of this machine', async () => {
+  test('is refused at another address of this machine', async () => {
     const { url, key } = await sandbox();
     const other = url.replace('127.0.0.1', '127.0.0.2');
     const headers = { Authorization: `Bearer ${key}`, Host: new URL(url).host };
@@ -61,19 +61,19 @@ describe('who may call', () => {
     ['localhost:8080', true],
     ['attacker.example', true],
     ['', true],
-  ])('at port 80, the host %j is foreign: %j', (host, foreign) => {
+  ])('to port 80 with the host %j is foreign: %j', (host, foreign) => {
     expect(isForeign({ host }, 'http://127.0.0.1')).toBe(foreign);
     expect(isForeign({ host: 'localhost' }, 'http://127.0.0.1:8080')).toBe(true);
   });
 
-  test('a preflight of a page is refused without any permission', async () => {
+  test('is refused for a preflight of a web page, without any permission', async () => {
     const gateway = await sandbox();
     const headers = { Origin: 'https://attacker.example', 'Access-Control-Request-Method': 'POST' };
     expect(await rawStatus(`${gateway.url}/v1/videos`, 'OPTIONS', headers)).toBe(403);
   });
 
   test.each(['', 'Bearer', 'Bearer wrong', 'sandbox-key', 'bearer sandbox-key', 'Bearer sandbox-key x'])(
-    'the Authorization %j is not a key',
+    'is refused with the Authorization %j, which is not a key',
     async (Authorization) => {
       const gateway = await sandbox();
       const answer = await gateway.call('GET', '/v1/models', { headers: { Authorization } });
@@ -87,7 +87,7 @@ describe('who may call', () => {
     },
   );
 
-  test('a key that was given is good, also for a later sandbox over the same state', async () => {
+  test('is granted with a given key, even in a later sandbox with the same state', async () => {
     const first = await sandbox({ keys: ['second-key'] });
     const second = await sandbox({ stateDir: first.stateDir });
     const headers = { Authorization: 'Bearer second-key' };
@@ -96,10 +96,10 @@ describe('who may call', () => {
   });
 });
 
-describe('a key for some models', () => {
+describe('a sandbox key for some models', () => {
   const limited = { Authorization: 'Bearer small-key' };
 
-  test('sees only these, and may use no other', async () => {
+  test('lists only these models, and may use no other', async () => {
     const gateway = await sandbox({ keys: ['small-key=vendor-h3-mini,Video-B-Lite'] });
     const listed = await gateway.call('GET', '/v1/models', { headers: limited });
     expect((listed.at('data') as { id: string }[]).map(({ id }) => id)).toEqual([
@@ -126,7 +126,7 @@ describe('a key for some models', () => {
     expect([tts.status, tts.at('header.code')]).toEqual([403, 45_000_030]);
   });
 
-  test('can be the default one, until it is issued anew', async () => {
+  test('can be the default key, until it is issued again', async () => {
     const first = await sandbox({ keys: ['sandbox-key=text-1'] });
     expect((await first.call('GET', '/v1/models')).at('data')).toHaveLength(1);
     const second = await sandbox({ stateDir: first.stateDir });
@@ -142,20 +142,20 @@ describe('a key for some models', () => {
   });
 });
 
-describe('the server', () => {
+describe('the sandbox server', () => {
   test.each([
     ['POST', '/v1/nothing'],
     ['PUT', '/v1/videos'],
     ['POST', '/v1/videos/'],
     ['GET', '//v1/models'],
-  ])('%s %s is not an endpoint', async (method, path) => {
+  ])('has no endpoint %s %s', async (method, path) => {
     const gateway = await sandbox();
     const answer = await gateway.call(method, path);
     expect(answer.status).toBe(404);
     expect(answer.at('error.message')).toBe(`Invalid URL (${method} ${path})`);
   });
 
-  test('refuses a body beyond its bound, by its length and by its bytes', async () => {
+  test('refuses a body beyond its limit, by its length and by its bytes', async () => {
     const gateway = await sandbox();
     const headers = { Authorization: `Bearer ${gateway.key}`, 'Content-Type': 'application/json' };
     const length = { 'Content-Length': String(LARGEST_BODY + 1) };
@@ -164,7 +164,7 @@ describe('the server', () => {
   });
 
   test.each(['/v1/videos', '/v1/responses', '/v1beta/models/video-a:predictLongRunning', '/'])(
-    '%s refuses JSON that is nested too deeply for its reader',
+    'refuses JSON on %s that is nested too deeply for its reader',
     async (path) => {
       const gateway = await sandbox();
       const deep = `{"model":"text-1","x":${'['.repeat(20_000)}${']'.repeat(20_000)}}`;
@@ -174,7 +174,7 @@ describe('the server', () => {
     },
   );
 
-  test('refuses JSON that is nested too deeply inside a text of Protocol B', async () => {
+  test('refuses JSON that is nested too deeply inside a string of Protocol B', async () => {
     const gateway = await sandbox();
     const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
     const body = { ModelName: 'Video-B-Ext', ModelVersion: '3.0', Prompt: 'x', ExtInfo: deep };
@@ -182,7 +182,7 @@ describe('the server', () => {
     expect(answer.at('Response.Error.Code')).toBe('InvalidParameterValue');
   });
 
-  test('keeps the port of its file host, so that addresses of files outlive a restart', async () => {
+  test('keeps the port of its file host, so that file addresses survive a restart', async () => {
     const first = await sandbox();
     const second = await sandbox({ stateDir: first.stateDir });
     expect(second.fileUrl).not.toBe(first.fileUrl);
@@ -191,7 +191,7 @@ describe('the server', () => {
     expect((await sandbox({ stateDir: first.stateDir })).fileUrl).toBe(first.fileUrl);
   });
 
-  test('keeps its state from others', async () => {
+  test('protects its state from other users', async () => {
     const gateway = await sandbox();
     await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } });
     const mode = (path: string): string => (statSync(join(gateway.stateDir, path)).mode & 0o777).toString(8);
@@ -203,7 +203,7 @@ describe('the server', () => {
     ]);
   });
 
-  test('does not start with a fault that does not exist', async () => {
+  test('does not start with an unknown fault', async () => {
     await expect(sandbox({ faults: ['pol-502'] })).rejects.toThrow(/Did you mean poll-502\?/);
   });
 });

@@ -29,7 +29,7 @@ test.each([
   ['C without a word of it', C, task({}), false],
   ['C by its native mode', C, task({ mode: 't2va' }), true],
   ['C with a reference of sound', C, task({ reference_audio_urls: [song] }), true],
-])('sound in a video of Protocol %s', async (_, { path, ...call }, body, sounds) => {
+])('a video of Protocol %s has sound on request', async (_, { path, ...call }, body, sounds) => {
   const gateway = await sandbox();
   expect((await gateway.call('POST', path, { body, ...call })).status).toBe(200);
   const [made] = listTasks(gateway.stateDir).map((each) => readMp4(videoOf(each)));

@@ -63,7 +63,7 @@ const audioOf = (frames: Frame[]): Buffer =>
 
 describe('a stream', () => {
   test.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'of %s holds the whole audio and its end',
+    'of %s contains the whole audio and its end',
     async (format) => {
       const box = await sandbox();
       const answer = await speak(box, { text, audio_params: { format, sample_rate: 16_000 } });
@@ -81,7 +81,7 @@ describe('a stream', () => {
     },
   );
 
-  test('is MP3 of 24,000 Hz if nothing is said, and usage comes only if it is asked for', async () => {
+  test('is MP3 at 24,000 Hz by default, and includes usage only on request', async () => {
     const box = await sandbox();
     const answer = await speak(box, { text: 'Hello' }, { 'X-Control-Require-Usage-Tokens-Return': '' });
     const frames = framesOf(answer.body);
@@ -89,7 +89,7 @@ describe('a stream', () => {
     expect(frames.at(-1)).not.toHaveProperty('usage');
   });
 
-  test('takes a voice that there is, and a default one if none is named', async () => {
+  test('accepts an existing voice, and uses a default voice if none is named', async () => {
     const box = await sandbox({ voices: ['zh_female_real'] });
     const ends = ['en_female_1', 'zh_male_1', 'zh_female_real', undefined].map(async (speaker) => {
       return framesOf((await speak(box, { text: 'Hi', speaker })).body).at(-1)?.code;
@@ -99,7 +99,7 @@ describe('a stream', () => {
     expect(listed.at('voices')).toContain('zh_female_real');
   });
 
-  test('joins frames and separates them', async () => {
+  test('contains joined and separated frames', async () => {
     const box = await sandbox();
     const body = (await speak(box, { text: 'a'.repeat(100) })).body;
     expect(body).toMatch(/\}\{/);
@@ -133,7 +133,7 @@ describe('errors of specification 7', () => {
     ['a voice by its word', { text: 'Hi [voice-denied]' }, {}, 403, 'code'],
     ['no balance', { text: 'Hi [no-balance]' }, {}, 403, 'error.code'],
     ['no JSON', {}, { 'Content-Type': 'text/plain' }, 400, 'code'],
-  ])('%s: nothing is charged', async (_, params, headers, status, at) => {
+  ])('include %s: nothing is charged', async (_, params, headers, status, at) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, { text: 'Hi', ...params }, headers);
@@ -147,7 +147,7 @@ describe('errors of specification 7', () => {
     ['a blank text', { text: ' …!' }, 45_002_001],
     ['an unknown format', { text: 'Hi', audio_params: { format: 'flac' } }, 45_000_001],
     ['an odd sample rate', { text: 'Hi', audio_params: { sample_rate: 12_345 } }, 45_000_001],
-  ])('%s is a frame under HTTP 200, and nothing is charged', async (_, params, code) => {
+  ])('include %s as a frame under HTTP 200: nothing is charged', async (_, params, code) => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir });
     const answer = await speak(box, params);
@@ -158,7 +158,7 @@ describe('errors of specification 7', () => {
   });
 
   test.each(['/v1/api/v3/tts/unidirectional', '/tts/unidirectional', '/api/v3/tts'])(
-    '%s is not an endpoint of speech',
+    'include %s, which is not an endpoint of speech',
     async (wrong) => {
       const box = await sandbox();
       const answer = await box.call('POST', wrong, { body: {} });
@@ -167,7 +167,7 @@ describe('errors of specification 7', () => {
   );
 });
 
-describe('faults that are switched on', () => {
+describe('a speech fault', () => {
   test.each([
     ['[speech-error]', undefined, 0, 55_000_000],
     ['[speech-breaks]', undefined, 0.5, 55_000_000],
@@ -184,7 +184,7 @@ describe('faults that are switched on', () => {
     expect(frames.at(-1)?.code).toBe(last);
   });
 
-  test('tts-reset breaks the connection, and charges', async () => {
+  test('of type tts-reset breaks the connection, and charges', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-resetx1'] });
     await expect(speak(box, { text: 'Hello there' })).rejects.toThrow();
@@ -192,7 +192,7 @@ describe('faults that are switched on', () => {
     expect((await speak(box, { text: 'Hello there' })).status).toBe(200);
   });
 
-  test('tts-429 and tts-500 charge nothing', async () => {
+  test('of type tts-429 or tts-500 charges nothing', async () => {
     const stateDir = freshState();
     const box = await sandbox({ stateDir, faults: ['tts-429x1', 'tts-500x1'] });
     expect((await speak(box, { text: 'Hi' })).status).toBe(429);

@@ -11,7 +11,7 @@ const OUTCOMES: Outcome[] = [
   { end: 'never' },
 ];
 
-test('a task never goes back, and ends as it was settled when its pace is over', () => {
+test('a task never goes back, and reaches its planned outcome on time', () => {
   const times = fc.tuple(fc.nat(100_000), fc.nat(100_000), fc.nat(50_000));
   fc.assert(
     fc.property(times, fc.constantFrom(...OUTCOMES), ([first, second, paceMs], outcome) => {
@@ -27,7 +27,7 @@ test('a task never goes back, and ends as it was settled when its pace is over',
   );
 });
 
-test('ids are the same for the same seed, and never twice in one state directory', async () => {
+test('ids are the same for the same seed, and unique in one state directory', async () => {
   const submit = async (gateway: Awaited<ReturnType<typeof sandbox>>): Promise<unknown> =>
     (await gateway.call('POST', '/v1/videos', { body: { model: 'vendor-h3', prompt: 'x' } })).at('id');
   const [one, other, unseeded] = [await sandbox({ seed: 7 }), await sandbox({ seed: 7 }), await sandbox()];
@@ -45,7 +45,7 @@ test('a task belongs to the protocol it was submitted to', async () => {
   expect(found).toEqual([undefined, undefined, id]);
 });
 
-test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is not the id of a task', async (id) => {
+test.each(['../bill', '..', '', 'a/b', 'a\0b', 'x'.repeat(101)])('%j is not a task id', async (id) => {
   const { stateDir } = await sandbox();
   expect(findTask(stateDir, 'c', id)).toBeUndefined();
 });

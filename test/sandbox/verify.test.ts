@@ -24,8 +24,8 @@ test('a clean run has no findings', async () => {
   expect(findings(gateway, 5000)).toEqual([]);
 });
 
-describe('charged twice', () => {
-  test('is the same body from the same key, whatever the order and the path', async () => {
+describe('a double charge', () => {
+  test('is the same body with the same key, whatever the order and the path', async () => {
     const gateway = await sandbox();
     const first = await submit(gateway);
     const turned = Object.fromEntries(Object.entries(BODY).reverse());
@@ -34,7 +34,7 @@ describe('charged twice', () => {
     expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first, second.at('task_id')] });
   });
 
-  test('is not another body, nor another key', async () => {
+  test('is not another body or another key', async () => {
     const gateway = await sandbox({ keys: ['other-key'] });
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: 'a blue kite' });
@@ -42,7 +42,7 @@ describe('charged twice', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not a new try after a refund', async () => {
+  test('is not a retry after a refund', async () => {
     const gateway = await sandbox({ faults: ['task-failsx1'] });
     await submit(gateway);
     gateway.clock.now += 1000;
@@ -50,7 +50,7 @@ describe('charged twice', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is what a lost reply leads to when it is simply repeated', async () => {
+  test('results from a simple retry after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway).catch(() => undefined);
     await submit(gateway);
@@ -64,7 +64,7 @@ describe('charged twice', () => {
     ['a fresh seed', { ...ROW, seed: 2 }],
     ['another model', { ...ROW, model: 'vendor-h3-base' }],
     ['an added field', { ...ROW, prompt_optimization: true }],
-  ])('is another body for the same, with %s, if the first answer was lost', async (_, other) => {
+  ])('includes an equivalent body with %s if the first response was lost', async (_, other) => {
     const lost = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(lost, ROW).catch(() => undefined);
     const second = await submit(lost, other);
@@ -80,7 +80,7 @@ describe('charged twice', () => {
     expect(findings(well)).toEqual([]);
   });
 
-  test('is the same in another protocol too, after a lost answer', async () => {
+  test('includes the same request in another protocol after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     const body = { instances: [{ prompt: 'a red kite' }] };
@@ -88,7 +88,7 @@ describe('charged twice', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('is not another row after a lost answer', async () => {
+  test('does not include another row after a lost response', async () => {
     const gateway = await sandbox({ faults: ['submit-reply-lostx1'] });
     await submit(gateway, ROW).catch(() => undefined);
     await submit(gateway, { ...ROW, prompt: 'a blue kite' });
@@ -108,26 +108,26 @@ async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'cur
   await gateway.call('GET', `${path}/content`);
 }
 
-describe('polled too fast', () => {
+describe('polling too fast', () => {
   test.each([
     ['one second', [1000], ['polled-too-fast']],
     ['a clock short of 5 s', [4990], []],
     ['well short of 5 s', [4400], ['polled-too-fast']],
     ['once too fast among others', [6000, 3000, 6000], ['polled-too-fast']],
     ['quickly once it has finished', [10_000, 100, 100], []],
-  ])('is, by the specification: %s', async (_, pauses, expected) => {
+  ])('is defined by the specification: %s', async (_, pauses, expected) => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, pauses);
     expect(findings(gateway)).toEqual(expected);
   });
 
-  test('is not what mgw does, which hurries on loopback alone', async () => {
+  test('does not include mgw, which polls faster on loopback only', async () => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, [200, 200], 'mgw/0.1.0');
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not a new try if the answer broke off', async () => {
+  test('does not include a retry after the response was cut', async () => {
     const gateway = await sandbox({ paceMs: 10_000, faults: ['poll-cutx2'] });
     const path = `/v1/videos/${await submit(gateway)}`;
     for (const pause of [0, 1000, 2000]) {
@@ -140,7 +140,7 @@ describe('polled too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('is a result that is asked for again and again, but not once right after the status', async () => {
+  test('includes a result that is requested repeatedly, but not once right after the status', async () => {
     const gateway = await sandbox({ paceMs: 20_000 });
     const path = `/v1/videos/${await submit(gateway)}`;
     const look = async (pause: number): Promise<void> => {
@@ -155,7 +155,7 @@ describe('polled too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('is any client that polls faster than the given interval', async () => {
+  test('includes any client that polls faster than the given interval', async () => {
     const gateway = await sandbox();
     await pollAndFetch(gateway, [900], 'mgw/0.1.0');
     expect(findings(gateway, 901)).toEqual(['polled-too-fast']);
@@ -163,7 +163,7 @@ describe('polled too fast', () => {
   });
 });
 
-test('what happened before a time is not judged', async () => {
+test('events before the start of a run are not judged', async () => {
   const gateway = await sandbox();
   const id = await submit(gateway);
   await submit(gateway);
@@ -177,8 +177,8 @@ test('what happened before a time is not judged', async () => {
   ).toEqual(['charged-twice', 'polled-too-fast', 'never-fetched', 'never-fetched']);
 });
 
-describe('never fetched', () => {
-  test('is a finished task, until its last byte was sent', async () => {
+describe('a task that was never fetched', () => {
+  test('is a finished task whose last byte was not sent', async () => {
     const gateway = await sandbox();
     const id = await submit(gateway);
     const path = `/v1/videos/${id}/content`;
@@ -193,7 +193,7 @@ describe('never fetched', () => {
   });
 
   test.each(['submit-reply-lost', 'submit-500-after-accept', 'submit-garbled', 'submit-empty', 'submit-cut'])(
-    'is not a task whose handle %s kept from the client, until it is polled anyway',
+    'is not a task whose handle %s kept from the client, unless it is polled anyway',
     async (fault) => {
       const gateway = await sandbox({ faults: [`${fault}x1`] });
       await submit(gateway).catch(() => undefined);
@@ -205,7 +205,7 @@ describe('never fetched', () => {
     },
   );
 
-  test('is a file whose last bytes alone were sent', async () => {
+  test('is a file of which only the last bytes were sent', async () => {
     const gateway = await sandbox();
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -219,7 +219,7 @@ describe('never fetched', () => {
     expect(total).toBeGreaterThan(6000);
   });
 
-  test('is not a file that was resumed where it broke off', async () => {
+  test('is not a file whose download was resumed', async () => {
     const gateway = await sandbox({ faults: ['download-cutx1@40%'] });
     const path = `/v1/videos/${await submit(gateway)}/content`;
     gateway.clock.now += 1000;
@@ -231,7 +231,7 @@ describe('never fetched', () => {
     expect(findings(gateway)).toEqual([]);
   });
 
-  test('is not judged if the script says that it failed', async () => {
+  test('is not reported if the script reports its failure', async () => {
     const gateway = await sandbox();
     await submit(gateway);
     await submit(gateway, { ...BODY, prompt: '[fail]' });
@@ -264,8 +264,8 @@ describe('never fetched', () => {
   });
 });
 
-describe('a failure that is ignored', () => {
-  test('is a task that failed, once it has, unless the same was tried again', async () => {
+describe('an ignored failure', () => {
+  test('is a failed task, unless the same request was tried again', async () => {
     const gateway = await sandbox({ faults: ['task-failsx1'] });
     const id = await submit(gateway);
     expect(findings(gateway)).toEqual([]);
@@ -286,14 +286,14 @@ describe('a failure that is ignored', () => {
     expect(findings(gateway)).toEqual(['failure-ignored']);
   });
 
-  test('is not a task whose handle never came', async () => {
+  test('is not a task whose handle never arrived', async () => {
     const gateway = await sandbox({ faults: ['task-fails', 'submit-reply-lost'] });
     await submit(gateway).catch(() => undefined);
     gateway.clock.now += 1000;
     expect(findings(gateway)).toEqual([]);
   });
 
-  test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])('is a stream of speech under %s', async (fault) => {
+  test.each(['tts-cut', 'tts-reset', 'tts-error-frame'])('is a speech stream under %s', async (fault) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     const headers = { 'X-Api-Key': gateway.key, 'X-Api-Resource-Id': 'speech-tts-2.0' };
     const body = { req_params: { text: 'long text '.repeat(20) } };
@@ -307,7 +307,7 @@ describe('a failure that is ignored', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('is a streamed response without its end, and one that failed', async () => {
+  test('is a streamed response without its end, or one that failed', async () => {
     const gateway = await sandbox({ faults: ['responses-cutx1'] });
     const ask = (input: string): Promise<Answer> =>
       gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input, stream: true } });

@@ -48,7 +48,7 @@ function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
 }
 
 describe('files', () => {
-  it('of state and config are their owner’s alone, also under umask 000', async () => {
+  it('of state and config are readable by their owner only, even with umask 000', async () => {
     delete user.env['MGW_API_KEY'];
     const login = ['auth', 'login', '--base-url', gateway.url];
     expect(await underOpenUmask(login, canaryKey)).toBe(0);
@@ -61,7 +61,7 @@ describe('files', () => {
       expect((mode & 0o777).toString(8), path).toBe((mode & 0o170000) === 0o040000 ? '700' : '600');
   });
 
-  it.runIf(process.geteuid?.() === 0)('of another user are no state and no config', async () => {
+  it.runIf(process.geteuid?.() === 0)('of another user are not used as state or config', async () => {
     const state = join(user.cwd, 'foreign');
     for (const [inner, mode] of [
       ['.', 0o755],
@@ -86,7 +86,7 @@ describe('files', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('that every user may write are no state', async () => {
+  it('that every user can write are not used as state', async () => {
     const state = join(user.cwd, 'open');
     mkdirSync(state);
     chmodSync(state, 0o1777);
@@ -118,7 +118,7 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('%s in place of the output is refused before anything is paid, and left as it is', async (_, put) => {
+  ])('such as %s in place of the output are refused before payment, and left unchanged', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');
     put(output, other);

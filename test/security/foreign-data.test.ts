@@ -54,7 +54,7 @@ describe('an imported job', () => {
     ['an absolute path', (outside: string) => join(outside, 'loot.mp4')],
     ['steps upwards', (outside: string) => `../${outside.split('/').at(-1) ?? ''}/loot.mp4`],
     ['a link', (_: string, cwd: string) => join(cwd, 'link', 'loot.mp4')],
-  ])('that names a file by %s is saved in the current folder', async (_, pathFrom) => {
+  ])('with a file named by %s is saved in the current folder', async (_, pathFrom) => {
     const outside = newUser().cwd;
     const path = pathFrom(outside, user.cwd);
     const other = await importJob(path, { path, text: secret });
@@ -65,7 +65,7 @@ describe('an imported job', () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  it('gives no file to a gallery that it has not written', async () => {
+  it('gives a gallery no file that mgw did not write', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret.toUpperCase() });
     writeFileSync(join(other.cwd, 'loot.mp4'), secret);
     for (const [folder, ...more] of [['linked'], ['copied', '--copy']] as const) {
@@ -78,7 +78,7 @@ describe('an imported job', () => {
     }
   });
 
-  it('gets a copy of a file that a link leads to, not a link', async () => {
+  it('is saved as a copy of a linked file, not as a link', async () => {
     const other = await importJob('loot.mp4', { path: 'loot.mp4', text: secret });
     writeFileSync(join(other.cwd, 'film.mp4'), secret);
     symlinkSync('film.mp4', join(other.cwd, 'loot.mp4'));
@@ -86,7 +86,7 @@ describe('an imported job', () => {
     expect(textBelow(join(other.cwd, 'page', 'media'))).toBe(secret);
   });
 
-  it('gets a file served only while it holds what was recorded', async () => {
+  it('has its file served only while the file has the recorded content', async () => {
     const path = join(user.cwd, 'a.mp4');
     writeFileSync(path, 'film');
     const sha256 = createHash('sha256').update('film').digest('hex');
@@ -118,7 +118,7 @@ describe('an imported job', () => {
     ['C:\\Users\\you\\clip.mp4', 'clip.mp4'],
     ['/work/\u{1b}[2Jclip.mp4', 'imported'],
     ['/work/..', 'imported'],
-  ])('keeps of %j only %s', (path, name) => {
+  ])('with the path %j is stored with %s', (path, name) => {
     const event = { type: 'file', at, file: { path, bytes: 1, sha256: '' } } as const;
     expect(withSafePath(event, user.cwd)).toMatchObject({ file: { path: name } });
   });
@@ -142,7 +142,7 @@ describe('the key inside a request', () => {
     ['plain', canaryKey],
     ['in Base64', Buffer.from(canaryKey).toString('base64')],
     ['escaped', canaryKey.replace(/./g, (character) => `\\u00${character.charCodeAt(0).toString(16)}`)],
-  ])('%s is in no file that mgw writes', async (_, spelling) => {
+  ])('is not written to any file: %s', async (_, spelling) => {
     const args = [...submit, `say ${spelling}`, '-o', 'boat.mp4', '--sidecar', '--poll-interval', '50ms'];
     const ran = await user.run(args);
     expect(ran.code, ran.stderr).toBe(0);
@@ -154,7 +154,7 @@ describe('the key inside a request', () => {
     expect(written).not.toContain(canaryKey);
   });
 
-  it('is not recorded from tags, a model or the names of members', async () => {
+  it('is not recorded from tags, a model or member names', async () => {
     const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', tags: [canaryKey] };
     const body = { [canaryKey]: 'x' };
     writeFileSync(join(user.cwd, 'm.jsonl'), JSON.stringify({ ...row, body }));
@@ -225,7 +225,7 @@ describe('the key inside a request', () => {
   );
 
   it.each(['a file', 'the profile'])(
-    'of %s is in no error of a command that needs no key',
+    'of %s does not appear in an error of a command that needs no key',
     async (source) => {
       const env = keyIn('MGW_API_KEY_FILE');
       if (source === 'the profile') {
@@ -248,7 +248,7 @@ describe('the key inside a request', () => {
     },
   );
 
-  it('is not recorded from the note of a served gallery, also if it is in a file', async () => {
+  it('is not recorded from the note of a served gallery, even if it is in a file', async () => {
     await user.run([...submit, 'a boat']);
     const [job] = (await user.run(['jobs', 'ls', '--json'])).json['jobs'] as { id: string }[];
     const env = keyIn('MGW_API_KEY_FILE');
@@ -286,7 +286,7 @@ describe('the key inside a request', () => {
     }
   });
 
-  it('that is configured is not recorded in the sandbox', async () => {
+  it('in the config is not recorded in the sandbox', async () => {
     const ran = await user.run(['--sandbox', ...submit, `say ${canaryKey}`]);
     expect(ran.code, ran.stderr).toBe(0);
     expect(textBelow(user.cwd)).not.toContain(canaryKey);
@@ -298,7 +298,7 @@ describe('the key inside a request', () => {
   });
 });
 
-it('a sidecar and the results of a batch are their owner’s, and they and a gallery sign no address', async () => {
+it('a sidecar and batch results are readable by their owner only, and contain no signed address; nor does a gallery', async () => {
   const image = 'https://files.example/a.png?X-Amz-Expires=60&X-Amz-Signature=0123456789abcdef0123';
   const prompt = 'a boat as in https://files.example/b.png?auth_key=0123456789abcdef0123';
   const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', prompt, image };
@@ -341,7 +341,7 @@ it.each([
   expect(withoutSignatures(text)).toBe(shown);
 });
 
-it('a spreadsheet runs no cell of spend --csv', async () => {
+it('a spreadsheet executes no cell of spend --csv', async () => {
   await user.run([...submit, 'a boat']);
   const exported = (await user.run(['jobs', 'export'])).stdout;
   const other = userHere(gateway.url);

@@ -208,7 +208,7 @@ function bodiesOf(text: string): Json[] {
   ];
 }
 
-describe('hostile text takes time by its length', () => {
+describe('hostile text takes linear time', () => {
   it.each(Object.keys(readers))('%s', (name) => {
     const read = (text: string): void => {
       try {

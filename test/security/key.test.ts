@@ -33,7 +33,7 @@ const days: [Reflection, number | undefined][] = [
 
 describe('a gateway that reflects the key', () => {
   it.each(days)(
-    'in its %s (%s) gets it into no output, record or foreign request',
+    'in its %s (%s) causes no leak in any output, record or foreign request',
     async (reflection, status) => {
       const mirror = await startMirror({ reflection, status, word: (key) => key, text: spellingsOf });
       const user = newUser(mirror.url);
@@ -55,7 +55,7 @@ describe('a gateway that reflects the key', () => {
   );
 });
 
-it('no flag takes a secret', async () => {
+it('no flag accepts a secret', async () => {
   const { root } = createProgram([], () => Promise.resolve());
   await readAll(root);
   const flags = allCommands(root).flatMap(({ options }) => options.map(({ long }) => long ?? ''));
@@ -96,7 +96,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
     await gateway.close();
   });
 
-  it('does not show it to or through a script under sandbox exec', async () => {
+  it('does not show it to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
     // Not a shell, whose command line would be that of what it executes.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];

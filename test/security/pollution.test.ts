@@ -53,7 +53,7 @@ describe('no prototype is polluted', () => {
     expect((await runHere(['models'], user.env)).code).toBe(2);
   });
 
-  it('by a list of jobs that is imported', async () => {
+  it('by an imported list of jobs', async () => {
     const user = newUser('http://127.0.0.1:9');
     const line = `{"id":"job_00000000000000","protocol":"c","handle":"h","base_url":"",${poison.slice(1)}`;
     writeFileSync(join(user.cwd, 'jobs.jsonl'), line);

@@ -12,7 +12,7 @@ const evil =
 const unsafe =
   /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
 
-describe('text of a gateway is shown and not obeyed', () => {
+describe('text from a gateway is shown but never executed', () => {
   it.each(reflections)('in its %s, on stdout and stderr, as text and as JSON', async (reflection) => {
     const words = {
       reflection,

@@ -4,7 +4,7 @@ import { splitText } from '../../src/speech/split.ts';
 
 const params = (more: object): { req_params: object } => ({ req_params: { text: 'Hello', ...more } });
 
-describe('a body', () => {
+describe('a speech body', () => {
   test.each([
     [params({})],
     [params({ speaker: 'zh_female_x', audio_params: { format: 'mp3', sample_rate: 24_000 } })],
@@ -28,11 +28,11 @@ describe('a body', () => {
     [params({ audio_params: { sample_rate: '24000' } }), 'req_params.audio_params.sample_rate'],
     [params({ audio_params: { sample_rate: 0.5 } }), 'req_params.audio_params.sample_rate'],
     [{ ...params({}), model: 'speech-tts-2.0' }, 'model'],
-  ])('%j may not', (body, field) => {
+  ])('%j may not be sent', (body, field) => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('what can be spoken is the same for the check and for the pieces', () => {
+  test('has text that the check and the splitter judge alike', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,
@@ -41,7 +41,7 @@ describe('a body', () => {
   });
 });
 
-describe('the format', () => {
+describe('the speech format', () => {
   test.each([
     [undefined, 'a.mp3', 'mp3', 'mp3', false],
     [undefined, 'a.WAV', 'wav', 'pcm', true],
@@ -52,16 +52,16 @@ describe('the format', () => {
     [undefined, '-', 'mp3', 'mp3', false],
     ['wav', 'a.mp3', 'wav', 'pcm', true],
     ['aac', 'a.aac', 'aac', 'aac', false],
-  ])('%s to %s is %s', (named, output, name, wire, wav) => {
+  ])('of %s to %s is %s', (named, output, name, wire, wav) => {
     expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
   });
 
-  test('the usual one is for a file whose name tells none', () => {
+  test('has a default for a file name without a known extension', () => {
     expect(formatFor(undefined, 'a', 'wav')).toMatchObject({ name: 'wav' });
     expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
   });
 
-  test('an extension of other audio is refused, since the file would be something else', () => {
+  test('cannot be one that differs from the extension of the file', () => {
     expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
   });
 });

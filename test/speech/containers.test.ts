@@ -25,8 +25,8 @@ function headerFrame(version: 1 | 2, mono: boolean, tag: string): Buffer {
   return frame;
 }
 
-describe('the frames of MP3', () => {
-  test('frames alone stay as they are', () => {
+describe('MP3 frames', () => {
+  test('without other data are unchanged', () => {
     expect(mp3Frames(audio)).toEqual(audio);
   });
 
@@ -43,11 +43,11 @@ describe('the frames of MP3', () => {
       'all of them',
       Buffer.concat([id3(7), headerFrame(1, true, 'Info'), audio, Buffer.from('TAG'), Buffer.alloc(125)]),
     ],
-  ])('%s is left out', (_, file) => {
+  ])('follow after %s, which is left out', (_, file) => {
     expect(Buffer.from(mp3Frames(file))).toEqual(audio);
   });
 
-  test('bytes of any kind give a part of themselves', () => {
+  test('are found in bytes of any kind', () => {
     const start = fc.constantFrom(
       '',
       'ID3',
@@ -101,11 +101,11 @@ function joined(...files: Buffer[]): Buffer {
 const [one, two] = [spoken('A paper boat at sea.'), spoken('It floats.')];
 
 describe('joined Ogg Opus', () => {
-  test('one file stays as it is', () => {
+  test('is unchanged for one file', () => {
     expect(joined(one)).toEqual(one);
   });
 
-  test('several make one stream: headers once, numbered through, as long as all together', () => {
+  test('makes one stream of several files: headers once, pages numbered in order, the full duration', () => {
     const other = Buffer.from(two);
     const whole = joined(one, other, one);
     expect(other).toEqual(two);
@@ -128,7 +128,7 @@ describe('joined Ogg Opus', () => {
       'Ogg of another kind',
       Buffer.from(one.toString('latin1').replace('OpusHead', 'Something'.slice(1)), 'latin1'),
     ],
-  ])('%s is left as it is', (_, file) => {
+  ])('is unchanged for %s', (_, file) => {
     expect(joined(file)).toEqual(file);
   });
 });

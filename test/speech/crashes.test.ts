@@ -63,7 +63,7 @@ const accepted: JobEvent = { type: 'accepted', handle: 'log9' };
 test.each([
   ['before the head was read', [sending, reply]],
   ['inside the stream', [sending, reply, accepted]],
-])('killed %s: exit 9, told once and for all, nothing sent', async (_, events) => {
+])('speech killed %s exits 9, is reported once, and sends nothing', async (_, events) => {
   const { run, server, target, deps } = await after(...events);
   writeFileSync(`${target}.part`, 'some');
   const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', requestId: 'log9' };
@@ -92,14 +92,14 @@ describe('a run that was killed', () => {
     linkSync(kept.path, target);
   };
 
-  test('before any audio came leaves nothing once another has published', async () => {
+  test('before any audio arrived leaves nothing once another run has published', async () => {
     const { run, target, folder } = await after();
     for (let kill = 0; kill < 3; kill += 1) await killed(target);
     await run();
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('while it published leaves nothing once another has found the output', async () => {
+  test('while it published leaves nothing once another run has found the output', async () => {
     const bench = await after(sending, reply, accepted);
     const { run, target, folder, deps } = bench;
     await killed(target, audio);
@@ -120,7 +120,7 @@ describe('a run that was killed', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('with audio in its part keeps it under any name, and names the file', async () => {
+  test('with received audio keeps the file under any name, and reports it', async () => {
     const { run, target, folder } = await after(sending, reply, accepted);
     writeFileSync(`${target}.part`, '');
     await killed(target, audio);
@@ -132,7 +132,7 @@ describe('a run that was killed', () => {
   });
 });
 
-describe('a run that marks an MP3, and was killed', () => {
+describe('a run that was killed while it marked an MP3', () => {
   const mp3 = Buffer.from(renderSpeech({ text: 'a boat', format: 'mp3', sampleRate: 24_000 }));
   const killed = async (
     { target, deps }: Bench,
@@ -184,7 +184,7 @@ describe('a run that marks an MP3, and was killed', () => {
   });
 });
 
-test('a run that lives and waits as this one does is not waited for', async () => {
+test('a run does not wait for another run that waits in the same way', async () => {
   const bench = await after(sending, reply, accepted);
   const { server, target, folder, deps } = bench;
   writeFileSync(target, audio);
@@ -204,7 +204,7 @@ test('a run that lives and waits as this one does is not waited for', async () =
   expect(server.requests).toHaveLength(0);
 });
 
-test('a ledger that fills up after the head: the audio is saved, exit 10 says so', async () => {
+test('a ledger on a disk that fills up after the head: the audio is saved, and exit 10 says so', async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

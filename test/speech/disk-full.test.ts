@@ -9,7 +9,7 @@ import { end } from './frames.ts';
 import { depsFor, freshFolder, speechServer } from './harness.ts';
 
 test.skipIf(!canMount)(
-  'a disk that fills up in the stream: exit 10, what fits is kept, never paid again',
+  'a disk that fills up during the stream exits 10, keeps what fits, and never causes a second payment',
   async () => {
     const server = await speechServer([...Array.from({ length: 40 }, () => Buffer.alloc(8000, 1)), end]);
     const folder = freshFolder();

@@ -28,7 +28,7 @@ const everyByte = (stream: string): number[] => [...Buffer.from(stream).keys()];
 const first = '{"code":0,"message":"","data":"SGVsbG8="}';
 const second = '{"code":20000000,"message":"ok","data":null,"usage":{"text_words":10}}';
 
-describe('frames in every separation', () => {
+describe('speech frames', () => {
   test.each([
     ['adjacent', first + second],
     ['newlines', `${first}\n${second}\n`],
@@ -45,7 +45,7 @@ describe('frames in every separation', () => {
     expect(split(stream, everyByte(stream))).toEqual(expected);
   });
 
-  test('braces, quotes and backslashes inside strings are text', () => {
+  test('may have braces, quotes and backslashes inside strings', () => {
     const frame = JSON.stringify({
       code: 0,
       '}{"\\': '{"\\\\"}\n\u2028',
@@ -66,7 +66,7 @@ describe('frames in every separation', () => {
     .map((value) => JSON.stringify(value));
   const gap = fc.constantFrom('', '\n', '\r\n', ' ', '\n\n', '\ndata: ', '\nevent: 352\ndata:', '\ufeff');
 
-  test('any frames, any gaps, any chunks', () => {
+  test('may have any gaps and any chunks', () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(gap, frame)), fc.array(fc.nat()), (parts, cuts) => {
         const stream = parts.flat().join('');
@@ -76,7 +76,7 @@ describe('frames in every separation', () => {
     );
   });
 
-  test('a frame is given out with the chunk that completes it', () => {
+  test('are returned with the chunk that completes them', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(first.slice(0, -1)))).toEqual([]);
     expect(splitter.push(Buffer.from(`}${second}`)).map(String)).toEqual([first, second]);
@@ -97,24 +97,24 @@ describe('an invalid stream of frames', () => {
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });
 
-  test('nothing is given out after a fault', () => {
+  test('returns nothing after an error', () => {
     const splitter = new FrameSplitter();
     expect(splitter.push(Buffer.from(`${first}<${first}`)).map(String)).toEqual([first]);
     expect(splitter.push(Buffer.from(second))).toEqual([]);
   });
 
-  test('an empty stream is no fault: it has no frame', () => {
+  test('is not an empty stream, which has no frame', () => {
     expect(split('')).toEqual({ frames: [], fault: undefined });
   });
 
-  test('a frame over the limit, whole or in chunks', () => {
+  test('has a frame over the limit, whole or in chunks', () => {
     const frame = `{"data":"${'A'.repeat(100)}"}`;
     expect(split(frame, [], frame.length).fault).toBeUndefined();
     expect(split(frame, [], frame.length - 1).fault).toMatch(/exceeds 110 bytes/);
     expect(split(frame, [50], frame.length - 1)).toMatchObject({ frames: [] });
   });
 
-  test('an endless frame is given up at 16 MiB', () => {
+  test('has an endless frame, which is given up at 16 MiB', () => {
     const splitter = new FrameSplitter();
     const chunk = Buffer.alloc(1024 * 1024, 'A');
     splitter.push(Buffer.from('{"data":"'));

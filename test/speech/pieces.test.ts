@@ -100,7 +100,7 @@ const broken = (response: ServerResponse): boolean => {
   return true;
 };
 
-test('every piece is a job of its own, and the output is whole and in order', async () => {
+test('every piece is a job of its own, and the output is complete and in order', async () => {
   const held: (() => void)[] = [];
   let most = 0;
   const server = await speechServer((response, seen) => {
@@ -123,7 +123,7 @@ test('every piece is a job of its own, and the output is whole and in order', as
 });
 
 describe('a piece that fails', () => {
-  test('keeps the others, and running it again pays for what is missing only', async () => {
+  test('keeps the other pieces, and running the command again pays only for missing pieces', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => text === 'three' && down && refuse(response)),
@@ -141,7 +141,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'three'].sort());
   });
 
-  test('by being cut off is paid for again with --new alone, and only it', async () => {
+  test('by being cut off is paid for again with --new only, and no other piece is', async () => {
     let cut = true;
     const server = await speechServer(speaker((text, response) => text === 'two' && cut && broken(response)));
     const { run, target } = await bench(server.url);
@@ -153,7 +153,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf).sort()).toEqual([...texts, 'two'].sort());
   });
 
-  test('by a killed run does not keep the missing ones from being spoken', async () => {
+  test('in a killed run does not prevent the missing pieces from being spoken', async () => {
     let down = true;
     const server = await speechServer(
       speaker((text, response) => {
@@ -176,7 +176,7 @@ describe('a piece that fails', () => {
     expect(server.requests.map(textOf)).toEqual([...texts, 'two']);
   });
 
-  test('does not hide one that weighs more', async () => {
+  test('does not hide a worse failure of another piece', async () => {
     const server = await speechServer(
       speaker((text, response) => {
         if (text === 'one') return refuse(response);
@@ -191,7 +191,7 @@ describe('a piece that fails', () => {
     });
   });
 
-  test('are reported in the order of the text, and the folder is removed if no piece is complete', async () => {
+  test('is reported in the order of the text, and the folder is removed if no piece is complete', async () => {
     const open = new Map<string, ServerResponse>();
     const server = await speechServer((response, seen) => {
       open.set(textOf(seen), response);
@@ -204,7 +204,7 @@ describe('a piece that fails', () => {
     expect(existsSync(pieces)).toBe(false);
   });
 
-  test('lets running ones finish, and begins no more', async () => {
+  test('lets running pieces finish, and no new piece starts', async () => {
     let release: (() => void) | undefined;
     const server = await speechServer(
       speaker((text, response) => {
@@ -229,7 +229,7 @@ describe('a piece that fails', () => {
   });
 });
 
-test('an interruption finishes what is paid for, and the next run does the rest', async () => {
+test('an interruption finishes what is paid for, and the next run completes the output', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const { run, deps, pieces } = await bench(server.url, folder);
@@ -252,7 +252,7 @@ test('a kept piece that was changed is not used', async () => {
   expect(server.requests).toHaveLength(7);
 });
 
-test('an output that exists is refused before anything is paid', async () => {
+test('an existing output is refused before anything is paid', async () => {
   const server = await speechServer(speaker());
   const { run, target } = await bench(server.url);
   writeFileSync(target, 'mine');
@@ -261,8 +261,8 @@ test('an output that exists is refused before anything is paid', async () => {
   expect(readFileSync(target, 'utf8')).toBe('mine');
 });
 
-describe("files that are not mgw's", () => {
-  test('stays in a folder of the name of the pieces, and so does the folder', async () => {
+describe("a file that is not mgw's", () => {
+  test('stays in the folder of the pieces, and so does the folder', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     mkdirSync(join(pieces, 'takes'), { recursive: true });
@@ -301,7 +301,7 @@ describe("files that are not mgw's", () => {
 });
 
 describe('a run that was killed', () => {
-  test('before it told of the output: that is recognised and told once, and nothing is paid', async () => {
+  test('before it reported the output: the output is recognised and reported once, and nothing is paid', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -313,7 +313,7 @@ describe('a run that was killed', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test('and whose output is another one by now: exit 10, and nothing is paid', async () => {
+  test('and whose output was replaced exits 10, and nothing is paid', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();
@@ -323,23 +323,26 @@ describe('a run that was killed', () => {
   });
 });
 
-test.runIf(process.platform === 'linux')('what cannot be removed at the end is no failure', async () => {
-  const server = await speechServer(speaker());
-  const { run, target, pieces, deps } = await bench(server.url);
-  const sink = new FileSink({ target, force: false, mime: 'audio/L16' });
-  const publish = sink.publish.bind(sink);
-  sink.publish = (file) => {
-    const [piece = ''] = names(pieces);
-    rmSync(join(pieces, piece));
-    mkdirSync(join(pieces, piece, 'inner'), { recursive: true });
-    return publish(file);
-  };
-  await run({}, sink);
-  expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
-  expect(deps.notes.join()).toContain('A leftover could not be removed');
-});
+test.runIf(process.platform === 'linux')(
+  'a file that cannot be removed at the end is not a failure',
+  async () => {
+    const server = await speechServer(speaker());
+    const { run, target, pieces, deps } = await bench(server.url);
+    const sink = new FileSink({ target, force: false, mime: 'audio/L16' });
+    const publish = sink.publish.bind(sink);
+    sink.publish = (file) => {
+      const [piece = ''] = names(pieces);
+      rmSync(join(pieces, piece));
+      mkdirSync(join(pieces, piece, 'inner'), { recursive: true });
+      return publish(file);
+    };
+    await run({}, sink);
+    expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
+    expect(deps.notes.join()).toContain('A leftover could not be removed');
+  },
+);
 
-test('a stream gets the pieces in order, and a WAV file one header', async () => {
+test('a stream receives the pieces in order, and a WAV file has one header', async () => {
   const server = await speechServer(speaker());
   const { run, target, pieces } = await bench(server.url);
   const stream = new PassThrough();
@@ -352,7 +355,7 @@ test('a stream gets the pieces in order, and a WAV file one header', async () =>
   expect(readFileSync(target)).toEqual(Buffer.concat([wavHeader(8000, 30), padded]));
 });
 
-test('two processes at once make one output, and pay once', async () => {
+test('two processes at once create one output, and pay once', async () => {
   const server = await speechServer(speaker());
   const folder = freshFolder();
   const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];

@@ -29,14 +29,14 @@ test('a WAV header gives the length of the audio after it', () => {
   expect(wavHeader(8000, 2 ** 33).readUInt32LE(40)).toBe(2 ** 32 - 1);
 });
 
-describe('a file', () => {
+describe('a file for speech', () => {
   const sink = async (target: string, wavRate?: number): Promise<FileSink> => {
     const made = new FileSink({ target, force: false, mime: 'audio/x', wavRate });
     made.lock = await lockAs(claimantOf(1), target, 'speech');
     return made;
   };
 
-  test('gets one WAV header with the real sizes, and its hash is that of the file', async () => {
+  test('has one WAV header with the real sizes, and its hash is that of the file', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 16_000);
     await file.open();
@@ -62,7 +62,7 @@ describe('a file', () => {
     expect(names(folder)).toEqual(['a.wav.part']);
   });
 
-  test('pads PCM of an odd length', async () => {
+  test('has padded PCM if the length is odd', async () => {
     const target = join(freshFolder(), 'a.wav');
     const file = await sink(target, 8000);
     await file.open();
@@ -75,21 +75,21 @@ describe('a file', () => {
     ['a folder', (path: string) => mkdirSync(path)],
     ['a file', (path: string) => writeFileSync(path, '')],
     ['a link', (path: string) => symlinkSync('/nowhere', path)],
-  ])('is not put in the place of %s', async (_, make) => {
+  ])('does not replace %s', async (_, make) => {
     const target = join(freshFolder(), 'a.mp3');
     make(target);
     await expect((await sink(target)).open()).rejects.toMatchObject({ exitCode: 10, charged: 'no' });
   });
 
-  test('in a folder that is not there is refused before anything is paid', async () => {
+  test('in a missing folder is refused before anything is paid', async () => {
     const target = join(freshFolder(), 'no', 'a.mp3');
     const opened = new FileSink({ target, force: false, mime: 'audio/x' }).open();
     await expect(opened).rejects.toMatchObject({ code: 'local_io', charged: 'no' });
   });
 });
 
-describe('a stream', () => {
-  test('gets each piece at once, after one WAV header of unknown length', async () => {
+describe('a stream for speech', () => {
+  test('receives each piece at once, after one WAV header of unknown length', async () => {
     const stream = new PassThrough();
     const sink = new StreamSink(stream, 24_000);
     await sink.write(pcm.subarray(0, 2));
@@ -98,14 +98,14 @@ describe('a stream', () => {
     expect(stream.read()).toEqual(pcm.subarray(2));
   });
 
-  test('whose reader has closed it ends without an error to show', async () => {
+  test('whose reader has closed it ends without an error message', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('EPIPE'), { code: 'EPIPE' }));
     const stream = new Writable({ write }).on('error', () => undefined);
     await expect(new StreamSink(stream).write(pcm)).rejects.toBeInstanceOf(ClosedPipe);
   });
 
-  test('that breaks otherwise is an error of this machine', async () => {
+  test('that breaks for another reason is a local error', async () => {
     const write: Writable['_write'] = (_, __, done) =>
       done(Object.assign(new Error('full'), { code: 'ENOSPC' }));
     const stream = new Writable({ write }).on('error', () => undefined);

@@ -49,7 +49,7 @@ async function failure(run: Promise<unknown>): Promise<Record<string, unknown>> 
 
 const incomplete = { code: 'speech_incomplete', exitCode: 9, charged: 'yes', retry: 'never' };
 
-test('speaks, saves, and records what it did', async () => {
+test('mgw tts speaks, saves, and records its steps', async () => {
   const server = await speechServer([one, { code: 0, data: null, sentence: {} }, two, end]);
   const { run, target, folder, deps } = await bench(server.url);
   const { job, file, isResumed } = await run();
@@ -72,7 +72,7 @@ test('speaks, saves, and records what it did', async () => {
   expect(request?.headers).not.toHaveProperty('authorization');
 });
 
-test('that an agent was not told of is not paid for again under another key', async () => {
+test('speech that was not reported to an agent is not paid for again under another key', async () => {
   const server = await speechServer([one, end], [one, end]);
   const { run, deps } = await bench(server.url);
   const agent = { blockedByAnyDoubt: deadlineIn(0, deps.clock), key: 'one' };
@@ -84,7 +84,7 @@ test('that an agent was not told of is not paid for again under another key', as
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
 });
 
-describe('whole although', () => {
+describe('speech is complete although', () => {
   test('its lock cannot be removed at the end', async () => {
     const server = await speechServer([one, end]);
     const { run, target, folder, deps } = await bench(server.url);
@@ -113,7 +113,7 @@ describe('whole although', () => {
     expect((await (await bench(server.url)).run()).file?.bytes).toBe(one.length);
   });
 
-  test('reports the usage before the end frame', async () => {
+  test('the usage is reported before the end frame', async () => {
     const early = { code: 0, data: one.toString('base64'), usage: { text_words: 7 } };
     const server = await speechServer([early, { code: 20000000, data: null }]);
     expect((await (await bench(server.url)).run()).job.usage).toEqual({ text_words: 7 });
@@ -148,7 +148,7 @@ describe('a stream that proves no success', () => {
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('%s: exit 9, kept, and never sent again by itself', async (_, answer, why) => {
+  ])('with %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
     const server = await speechServer(answer);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await failure(run());
@@ -171,7 +171,7 @@ describe('a stream that proves no success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a newer complete take allows the command again', async () => {
+  test('no longer blocks the command once a newer take is complete', async () => {
     const server = await speechServer([one], [one, end]);
     const folder = freshFolder();
     const { run, target } = await bench(server.url, folder);
@@ -182,7 +182,7 @@ describe('a stream that proves no success', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a 64 MiB frame is given up in bounded memory', async () => {
+  test('with a 64 MiB frame is given up in bounded memory', async () => {
     const server = await speechServer(async (response) => {
       response.writeHead(200).write('{"code":0,"data":"');
       const chunk = Buffer.alloc(1024 * 1024, 'A');
@@ -199,7 +199,7 @@ describe('a stream that proves no success', () => {
     });
   });
 
-  test('the deadline ends a stream that goes on and on', async () => {
+  test('ends at the deadline if it never ends by itself', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write(frameText(one)), 20);
@@ -215,7 +215,7 @@ describe('a stream that proves no success', () => {
 });
 
 describe('an error frame', () => {
-  test('first: exit 5 by its class, nothing kept', async () => {
+  test('as the first frame exits 5 by its class, and nothing is kept', async () => {
     const server = await speechServer([{ code: 45000000, message: 'speaker permission denied' }]);
     const { run, folder, deps } = await bench(server.url);
     expect(await failure(run())).toMatchObject({
@@ -232,7 +232,7 @@ describe('an error frame', () => {
     expect(await deps.ledger.read(id)).toMatchObject({ state: 'failed', native_status: '45000000' });
   });
 
-  test('after audio: exit 5, the audio is kept', async () => {
+  test('after audio exits 5, and the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
     const message = `Error 55000000: server error. The received audio is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;
@@ -246,7 +246,7 @@ describe('an error frame', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a request id is the gateway’s own or none', async () => {
+  test('has the gateway’s own request id or none', async () => {
     const error = frameText({ code: 1, message: 'oops (request id: 2026abc)' });
     const server = await speechServer(
       (response) => void response.end(error),
@@ -258,14 +258,14 @@ describe('an error frame', () => {
   });
 });
 
-describe('before the stream', () => {
+describe('a failure before the stream', () => {
   const refuse =
     (status: number, text: object | string) =>
     (response: { writeHead(status: number): { end(text: string): void } }) =>
       response.writeHead(status).end(typeof text === 'string' ? text : JSON.stringify(text));
   const reset = (response: { destroy(): void }): void => response.destroy();
 
-  test('429 and 503 are tried again', async () => {
+  test('with 429 or 503 is retried', async () => {
     const server = await speechServer(refuse(429, ''), refuse(503, { error: { message: 'overloaded' } }), [
       one,
       end,
@@ -284,7 +284,7 @@ describe('before the stream', () => {
     [403, { error: { message: 'Insufficient balance' } }, { code: 'balance', exitCode: 4 }],
     [404, { error: { code: 'unsupported_endpoint', message: 'x' } }, { code: 'not_found', exitCode: 4 }],
     [307, '', { code: 'invalid_request', exitCode: 4 }],
-  ])('%i is a refusal: nothing charged, nothing left behind', async (status, text, expected) => {
+  ])('with %i is a refusal: nothing is charged, nothing is left behind', async (status, text, expected) => {
     const server = await speechServer(refuse(status, text));
     const { run, folder } = await bench(server.url);
     expect(await failure(run())).toMatchObject({ ...expected, charged: 'no' });
@@ -297,7 +297,7 @@ describe('before the stream', () => {
     ['302', refuse(302, '')],
     ['a reset', reset],
     ['silence', () => undefined],
-  ])('%s leaves it unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
+  ])('such as %s leaves the outcome unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
     const server = await speechServer(answer);
     const { run, folder } = await bench(server.url);
     const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };
@@ -307,7 +307,7 @@ describe('before the stream', () => {
     expect(names(folder)).toEqual([]);
   });
 
-  test('an answer that never begins ends with the time to wait', async () => {
+  test('such as a response that never begins ends at the deadline', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const server = await speechServer(() => void vi.advanceTimersByTime(1200));
@@ -315,12 +315,12 @@ describe('before the stream', () => {
     expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });
 
-  test('a refusal that never ends is bounded, and unknown', async () => {
+  test('such as a refusal that never ends is bounded, and unknown', async () => {
     const server = await speechServer((response) => void response.writeHead(400).write('{"error":'));
     expect(await failure((await bench(server.url)).run())).toMatchObject({ code: 'submit_unknown' });
   });
 
-  test('an unreachable gateway is exit 6, and then it is well', async () => {
+  test('such as an unreachable gateway exits 6, and a later run succeeds', async () => {
     const server = await speechServer([one, end]);
     const folder = freshFolder();
     const down = await bench('http://127.0.0.1:9', folder);
@@ -334,7 +334,7 @@ describe('before the stream', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('an output that cannot be written is exit 10 before anything is sent', async () => {
+  test('such as an output that cannot be written exits 10 before anything is sent', async () => {
     const server = await speechServer([one, end]);
     const { run, folder, target } = await bench(server.url);
     writeFileSync(target, 'mine');
@@ -346,7 +346,7 @@ describe('before the stream', () => {
 });
 
 describe('audio of an earlier run', () => {
-  test('is never overwritten: the next take has a part of its own', async () => {
+  test('is never overwritten, because the next take has its own temporary file', async () => {
     const server = await speechServer([one], [two, end]);
     const { run, folder, target } = await bench(server.url);
     await failure(run());
@@ -395,7 +395,7 @@ describe('audio of an earlier run', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('under a key that is gone cannot be fetched again', async () => {
+  test('under a key cannot be fetched again if its file is gone', async () => {
     const server = await speechServer([one, end]);
     const { run, target } = await bench(server.url);
     await run({ key: 'greeting' });
@@ -420,7 +420,7 @@ describe('audio of an earlier run', () => {
     });
   });
 
-  test('two at once under one key pay once and both succeed', async () => {
+  test('under one key is paid for once by two concurrent runs, and both succeed', async () => {
     const server = await speechServer([one, two, end]);
     const folder = freshFolder();
     const [left, right] = [await bench(server.url, folder), await bench(server.url, folder)];
@@ -431,7 +431,7 @@ describe('audio of an earlier run', () => {
   });
 });
 
-test('a second interruption gives the stream up: 130, and the received audio is kept', async () => {
+test('a second interruption ends the stream with 130, and the received audio is kept', async () => {
   const server = await speechServer((response) => void response.writeHead(200).write(speechBody([one])));
   const { run, folder, deps } = await bench(server.url);
   const onAudio = (): void => {
@@ -446,7 +446,7 @@ test('a second interruption gives the stream up: 130, and the received audio is 
   expect(deps.notes.join()).toMatch(/finished first/);
 });
 
-test('one interruption lets the stream finish', async () => {
+test('a single interruption lets the stream finish', async () => {
   const server = await speechServer((response) => {
     response.writeHead(200).write(speechBody([one]));
     setTimeout(() => response.end(speechBody([two, end])), 50);
@@ -457,7 +457,7 @@ test('one interruption lets the stream finish', async () => {
 });
 
 test.skipIf(process.getuid?.() === 0)(
-  'a folder that takes no file is exit 10 before anything is sent',
+  'an output folder that is not writable exits 10 before anything is sent',
   async () => {
     const server = await speechServer([one, end]);
     const { run, folder } = await bench(server.url);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Reply } from '../../src/exchange.ts';
 import { speechFailure, speechHttpFailure } from '../../src/speech/wire.ts';
 
-describe('words decide before codes', () => {
+describe('a speech failure is classified by its message before its code', () => {
   test.each([
     ['No readable text!', '45002001', 'invalid_request'],
     ['No readable text!', '45000001', 'invalid_request'],
@@ -30,14 +30,14 @@ describe('words decide before codes', () => {
   });
 });
 
-test('an error about the voice says how to set one', () => {
+test('an error about the voice says how to set a voice', () => {
   const { message } = speechFailure('speaker permission denied', '45000000');
   expect(message).toBe(
     'speaker permission denied. Choose a voice that is authorised for this key and model: --speaker, tts.speaker in the config, or MGW_TTS_SPEAKER.',
   );
 });
 
-test('text without anything to say keeps the words of the gateway', () => {
+test("an error about a text without speech keeps the gateway's message", () => {
   expect(speechFailure('No readable text!', '45002001').message).toMatch(
     /^No readable text! The text must hold/,
   );
@@ -51,7 +51,7 @@ test.each([
   ['invalid api key', 'mgw auth login'],
   ['[resource_id=x] requested resource not granted', 'groups of the key'],
   ['Insufficient balance', 'Top up'],
-])('%s says what to do', (message, advice) => {
+])('the error %s says what to do', (message, advice) => {
   expect(speechFailure(message, '45000000').message).toContain(advice);
 });
 
@@ -62,14 +62,14 @@ describe('a refusal by HTTP', () => {
     expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letters or digits');
   });
 
-  test('of a page is no matter of balance', () => {
+  test('from a web page is not a balance error', () => {
     expect(speechHttpFailure(reply(400, '<html>load balancer</html>')).code).toBe('invalid_request');
   });
 
   test.each([
     [401, '', 'auth', 'mgw auth login'],
     [402, '', 'balance', 'Top up'],
-  ])('%i without words says what to do', (status, text, code, advice) => {
+  ])('with %i and no message says what to do', (status, text, code, advice) => {
     expect(speechHttpFailure(reply(status, text))).toMatchObject({
       code,
       message: expect.stringContaining(advice) as string,
@@ -77,6 +77,6 @@ describe('a refusal by HTTP', () => {
   });
 });
 
-test('a silent error names its code', () => {
+test('an error without a message shows its code', () => {
   expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway answered with error 99' });
 });

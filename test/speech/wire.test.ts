@@ -13,7 +13,7 @@ const reply = (status: number, body: unknown, headers: Record<string, string> = 
   complete: true,
 });
 
-test('the request is that of specification 4.4 and 5', () => {
+test('the request follows specification 4.4 and 5', () => {
   const body = { req_params: { text: 'Grüße 你好', audio_params: { format: 'mp3', sample_rate: 24000 } } };
   const exchange = speechExchange(body);
   expect(exchange).toMatchObject({ method: 'POST', path: '/api/v3/tts/unidirectional' });
@@ -25,7 +25,7 @@ test('the request is that of specification 4.4 and 5', () => {
   expect(JSON.parse(exchange.body ?? '')).toEqual(body);
 });
 
-describe('frames', () => {
+describe('a speech frame', () => {
   test.each([
     ['audio', { code: 0, message: '', data: 'SGVsbG8=' }, { kind: 'audio', bytes: Buffer.from('Hello') }],
     ['no data', { code: 0, message: '' }, { kind: 'text' }],
@@ -53,7 +53,7 @@ describe('frames', () => {
     ['a code that is a text', { code: '0', data: 'SGk=' }, /code of a frame is a string/],
     ['a code that is not an integer', { code: 0.5 }, /not an integer/],
     ['an inherited code', '{"__proto__":{"code":0},"data":"SGk="}', /code of a frame is missing/],
-  ])('%s is a fault', (_, value, why) => {
+  ])('is invalid with %s', (_, value, why) => {
     const read = readFrame(frame(value));
     expect(read).toMatchObject({ kind: 'fault', why: expect.stringMatching(why) as string });
   });
@@ -66,12 +66,12 @@ describe('frames', () => {
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
     ['a text that looks like it', { code: 0, message: '"data":"SGk="', data: 'SGVsbG8=' }, 'Hello'],
-  ])('audio is found next to %s', (_, value, audio) => {
+  ])('has audio next to %s', (_, value, audio) => {
     const read = readFrame(frame(value));
     expect(read.kind === 'audio' ? read.bytes.toString() : undefined).toBe(audio);
   });
 
-  test('Base64 is as strict as everywhere else', () => {
+  test('has strict Base64, as everywhere else', () => {
     const unit = fc.constantFrom('A', 'b', '7', '+', '/', '=', '-', '_', '\n', ' ', 'é', '\u0141', '😀');
     fc.assert(
       fc.property(fc.string({ unit, minLength: 1 }), (data) => {
@@ -96,13 +96,13 @@ describe('frames', () => {
       'insufficient_user_quota',
     ],
     [{ error: 'unsupported_endpoint' }, 'not_found', undefined],
-  ])('%j is an application error', (value, code, nativeCode) => {
+  ])('with %j is an application error', (value, code, nativeCode) => {
     expect(readFrame(frame(value))).toMatchObject({ kind: 'error', failure: { code, nativeCode } });
   });
 });
 
-describe('the head of the answer', () => {
-  test('2xx is billed; its handle is the log id', () => {
+describe('the head of a speech response', () => {
+  test('with 2xx is billed, and its handle is the log id', () => {
     expect(readSpeechHead(reply(200, '', { 'x-tt-logid': 'log1', 'x-request-id': 'r' }))).toEqual({
       kind: 'accepted',
       handle: 'log1',
@@ -131,11 +131,11 @@ describe('the head of the answer', () => {
     expect(readSpeechHead(reply(status, body))).toMatchObject({ kind, failure: { code } });
   });
 
-  test('a refusal that was cut proves nothing', () => {
+  test('that was cut in a refusal proves nothing', () => {
     expect(readSpeechHead({ ...reply(400, '{"code":'), complete: false })).toMatchObject({ kind: 'unknown' });
   });
 
-  test('an empty body gives way to the headers', () => {
+  test('is used if the body is empty', () => {
     const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({

@@ -79,7 +79,7 @@ describe('a local file as an asset', () => {
     ['c', [...withImage]],
     ['b', ['video', 'b', 'submit', 'a boat', '-m', 'Video-B', '-d', '5', '--first-frame', 'first.png']],
   ])(
-    'with new credentials and an hour later is the same job and upload of Protocol %s; other bytes are exit 2',
+    'under new credentials an hour later is the same job and upload of Protocol %s; other bytes exit 2',
     async (_, args) => {
       const { user, store, sent } = await scene({ AWS_SESSION_TOKEN: 'first-token' });
       const later = hurried();
@@ -122,7 +122,7 @@ describe('a local file as an asset', () => {
       expect(await store.get(typeof url === 'string' ? url : (url?.Url ?? ''))).toEqual(png);
   });
 
-  test('leaves neither a signature nor the credentials in any file or output', async () => {
+  test('appears in no file or output with a signature or the credentials', async () => {
     const { user, store } = await scene();
     const ran = await user.run([...withImage, '-v', '--json']);
     const kept = readdirSync(user.cwd, { recursive: true, withFileTypes: true })
@@ -138,22 +138,25 @@ test.each([
   ['', '3600', /valid for at most 60 minutes/],
   ['3600', '3600', /Accepted/],
   ['86400', '86400', /Accepted/],
-])('temporary credentials that end in %s s: the URL is valid for %s s', async (left, expires, words) => {
-  const end = left === '' ? '' : new Date(Date.now() + Number(left) * 1000 + 900).toISOString();
-  const { user, sent } = await scene({
-    AWS_SESSION_TOKEN: 'token-of-the-store',
-    AWS_CREDENTIAL_EXPIRATION: end,
-  });
-  const ran = await user.run([...withImage, '-v']);
-  expect([ran.code, ran.stderr]).toEqual([0, expect.stringMatching(words)]);
-  const { searchParams } = new URL(String(sent()[0]?.['image']));
-  expect(searchParams.get('X-Amz-Security-Token')).toBe('token-of-the-store');
-  expect(Math.abs(Number(searchParams.get('X-Amz-Expires')) - Number(expires))).toBeLessThan(60);
-  expect(ran.stderr + ran.stdout).not.toContain('token-of-the-store');
-});
+])(
+  'with temporary credentials that expire in %s s, the URL is valid for %s s',
+  async (left, expires, words) => {
+    const end = left === '' ? '' : new Date(Date.now() + Number(left) * 1000 + 900).toISOString();
+    const { user, sent } = await scene({
+      AWS_SESSION_TOKEN: 'token-of-the-store',
+      AWS_CREDENTIAL_EXPIRATION: end,
+    });
+    const ran = await user.run([...withImage, '-v']);
+    expect([ran.code, ran.stderr]).toEqual([0, expect.stringMatching(words)]);
+    const { searchParams } = new URL(String(sent()[0]?.['image']));
+    expect(searchParams.get('X-Amz-Security-Token')).toBe('token-of-the-store');
+    expect(Math.abs(Number(searchParams.get('X-Amz-Expires')) - Number(expires))).toBeLessThan(60);
+    expect(ran.stderr + ran.stdout).not.toContain('token-of-the-store');
+  },
+);
 
 describe('a store that fails', () => {
-  test('for a moment is asked again, and nothing is sent to the gateway before it has the file', async () => {
+  test('temporarily is asked again, and nothing is sent to the gateway before the store has the file', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'));
     const ran = await user.run(withImage);
@@ -161,7 +164,7 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('for good ends with 6 and sends nothing; the same command then works', async () => {
+  test('permanently exits 6 and sends nothing, and the same command works later', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end());
     const failed = await user.run([...withImage, '--retries', '0', '--json']);
@@ -174,7 +177,7 @@ describe('a store that fails', () => {
     expect(sent()).toHaveLength(1);
   });
 
-  test('that stored other bytes: exit 6, nothing is sent, and no object is left', async () => {
+  test('by storing other bytes exits 6, sends nothing, and keeps no object', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((request, response) => {
       if (request.method !== 'PUT') return false;
@@ -193,7 +196,7 @@ describe('a store that fails', () => {
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
     ['a wrong clock', 'RequestTimeTooSkewed', 0, /RequestTimeTooSkewed.*set the clock\.$/],
     ['a clock that is two hours behind', '', 120, /by 120 minutes: set the clock\.$/],
-  ])('by refusing %s ends with 10, never 3, and says what to do', async (_, code, minutes, message) => {
+  ])('by refusing %s exits 10, never 3, and says what to do', async (_, code, minutes, message) => {
     const { user, store, sent } = await scene();
     store.faults.push(({ method }, response) => {
       store.faults.unshift(store.faults[0] ?? (() => false));
@@ -209,7 +212,7 @@ describe('a store that fails', () => {
   });
 });
 
-test('Ctrl-C during an upload ends with 130, and nothing is sent; the same command then works', async () => {
+test('Ctrl-C during an upload exits 130 and sends nothing, and the same command then works', async () => {
   const { user, store, sent } = await scene();
   const asked = new Promise<void>((resolve) => store.faults.push(() => resolve()));
   const running = user.start([...withImage, '--json']);
@@ -221,7 +224,7 @@ test('Ctrl-C during an upload ends with 130, and nothing is sent; the same comma
   expect(sent()).toHaveLength(1);
 });
 
-test('doctor asks the store, and uploads nothing', async () => {
+test('doctor checks the store, and uploads nothing', async () => {
   const { user, store } = await scene();
   const rowOf = async (): Promise<string | undefined> =>
     (await user.run(['doctor'])).stdout.split('\n').find((row) => row.startsWith('store '));
@@ -252,7 +255,7 @@ test('without a store the error says how to set one, and nothing is sent', async
   expect(sent()).toHaveLength(0);
 });
 
-test('store.command uploads instead: it reads the file, gets its name, prints a URL, and never sees the API key', async () => {
+test('store.command can upload instead: it reads the file and its name, prints a URL, and never sees the API key', async () => {
   const { user, sent } = await scene();
   await user.run(['config', 'unset', 'store']);
   const script = `const c=[];process.stdin.on('data',d=>c.push(d)).on('end',()=>{require('fs').writeFileSync('seen.json',JSON.stringify({env:process.env,bytes:Buffer.concat(c).length}));console.log('https://files.example.com/'+process.env.MGW_OBJECT_NAME)})`;

@@ -79,7 +79,7 @@ const command = (name: string, image: string, ...more: string[]): string[] => {
 const [operationStep, requestStep] = [41, 7];
 
 describe.skipIf(!hasFfmpeg)(
-  'kill -9 of a command that sends a file and a frame of an object, and saves an object, then a rerun',
+  'kill -9 of a command that sends a file and a frame of an object and saves an object, followed by a rerun',
   () => {
     let own: Scene;
     beforeEach(async () => {
@@ -109,7 +109,7 @@ describe.skipIf(!hasFfmpeg)(
     let inDoubt = 0;
     beforeEach(() => void (inDoubt = 0));
 
-    test('at an operation on the disk: pays nothing, ends with the whole object, and leaves nothing', async () => {
+    test('at a disk operation: pays nothing, ends with the whole object, and leaves nothing', async () => {
       const { worker } = await buildStorm(freshFolder());
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());

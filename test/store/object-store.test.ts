@@ -76,7 +76,7 @@ describe('a file that becomes an object', () => {
     expect(store.calls.slice(before)).toEqual([`HEAD ${path} 200`]);
   });
 
-  test('is uploaded by one request if it is small', async () => {
+  test('is uploaded in one request if it is small', async () => {
     const { store, put } = await scene(1024);
     await put();
     expect(store.calls).toEqual([`HEAD ${path} 404`, `PUT ${path} 200`]);
@@ -121,7 +121,7 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('is looked up if the response to its completion is lost', async () => {
+  test('is checked if the response to its completion is lost', async () => {
     const { store, put } = await scene();
     store.faults.push((request, response) => {
       if (!is(request, 'POST', 'uploadId')) return false;
@@ -145,7 +145,7 @@ describe('a file that becomes an object', () => {
     }
   });
 
-  test('does not replace an object that appears while it is uploaded', async () => {
+  test('does not replace an object that appears during the upload', async () => {
     for (const [partBytes, method] of [
       [8, 'POST'],
       [1024, 'PUT'],
@@ -174,14 +174,14 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('leaves an upload that another program began before', async () => {
+  test('leaves an upload that another program started earlier', async () => {
     const { store, put } = await scene();
     store.uploads.set('other', { path, headers: {}, parts: new Map() });
     await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('ends with exit 6 if the store goes on failing, and with exit 10 if it refuses', async () => {
+  test('exits 6 if the store keeps failing, and exits 10 if it refuses', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],

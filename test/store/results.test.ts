@@ -71,7 +71,7 @@ interface Saved {
 }
 
 describe('-o s3://', () => {
-  test('saves a video as an object named by its job, and leaves no file', async () => {
+  test('saves a video as an object named after its job, and leaves no file', async () => {
     const { user, store, video, kept } = await scene();
     const ran = await user.run(to('s3://bucket/clips/{id}.mp4'));
     expect(ran.code, ran.stderr).toBe(0);
@@ -81,7 +81,7 @@ describe('-o s3://', () => {
     expect(kept()).toEqual([]);
   });
 
-  test('refuses an object that exists before anything is paid', async () => {
+  test('refuses an existing object before anything is paid', async () => {
     const { user, store, posts } = await scene();
     store.objects.set('/bucket/boat.mp4', Buffer.from('other'));
     const ran = await user.run(to('s3://bucket/boat.mp4'));
@@ -155,7 +155,7 @@ describe('-o s3://', () => {
   });
 });
 
-test('a batch saves its rows as objects, is done then, and pays nothing when it is run again', async () => {
+test('a batch saves its rows as objects, is then done, and pays nothing when it is run again', async () => {
   const { user, store } = await playScene();
   writeFileSync(
     join(user.cwd, 'rows.csv'),

@@ -39,7 +39,7 @@ async function rehearsal(): Promise<{ user: User; real: S3Server }> {
 }
 
 describe('with --sandbox', () => {
-  test('inputs and results go to the storage of the sandbox, and nothing to the configured store', async () => {
+  test('stores inputs and results in the sandbox, and nothing in the configured store', async () => {
     const { user, real } = await rehearsal();
     const to = ['-o', 's3://bucket/{id}.mp4', '--json'];
     for (const protocol of [withImage, [...submit, '--reference-image', 'first.png']]) {
@@ -53,7 +53,7 @@ describe('with --sandbox', () => {
     expect(real.objects.size).toBe(0);
   });
 
-  test('neither a store.command nor credentials are needed or used', async () => {
+  test('needs and uses neither a store.command nor credentials', async () => {
     const user = userHere(undefined, { MGW_SANDBOX: '1' });
     writeFileSync(join(user.cwd, 'first.png'), Buffer.from('an image'));
     await user.run(['config', 'set', 'store.command', '--', 'false']);
@@ -61,7 +61,7 @@ describe('with --sandbox', () => {
     expect(ran.code, ran.stderr).toBe(0);
   });
 
-  test('an existing object is refused before anything is charged', async () => {
+  test('refuses an existing object before anything is charged', async () => {
     const { user } = await rehearsal();
     const to = ['--sandbox', ...submit, '-o', 's3://bucket/boat.mp4', '--json'];
     expect((await user.run([...to, '--key', 'one'])).code).toBe(0);
@@ -72,7 +72,7 @@ describe('with --sandbox', () => {
   });
 });
 
-test('sandbox exec leads every S3 client of a script to the sandbox, and hides the real credentials', async () => {
+test('sandbox exec redirects every S3 client of a script to the sandbox, and hides the real credentials', async () => {
   const { user, real } = await rehearsal();
   const lines =
     'env > seen; mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
@@ -87,7 +87,7 @@ test('sandbox exec leads every S3 client of a script to the sandbox, and hides t
     expect(seen).not.toContain(secret);
 });
 
-describe('the storage of the sandbox, by the AWS SDK', () => {
+describe('the sandbox storage with the AWS SDK', () => {
   async function served(faults: string[] = []): Promise<S3Client> {
     const user = newUser();
     const sandbox = await startSandbox({ stateDir: join(user.cwd, 'gateway'), faults });
@@ -102,7 +102,7 @@ describe('the storage of the sandbox, by the AWS SDK', () => {
     (await s3.send(new GetObjectCommand({ Bucket, Key, ...more }))).Body?.transformToString();
   const isError = (name: string): unknown => expect.objectContaining({ name }) as unknown;
 
-  test('stores, lists by prefix and folder, gives back, also a part, and removes an object', async () => {
+  test('stores, lists by prefix and folder, returns whole or in part, and removes an object', async () => {
     const s3 = await served();
     await put(s3, "a/one (1) ü+'.txt", 'one', { Metadata: { sha256: 'x' }, ContentType: 'text/plain' });
     await put(s3, 'b.txt', 'two');
@@ -127,7 +127,7 @@ describe('the storage of the sandbox, by the AWS SDK', () => {
     expect(Buffer.from((await Body?.transformToByteArray()) ?? '')).toEqual(Buffer.concat(pieces));
   });
 
-  test('says that it does not copy, rather than store something else', async () => {
+  test('refuses to copy, rather than store something else', async () => {
     const s3 = await served();
     await put(s3, 'a', 'a');
     const copy = new CopyObjectCommand({ Bucket, Key: 'b', CopySource: `${Bucket}/a` });
@@ -146,7 +146,7 @@ describe('the storage of the sandbox, by the AWS SDK', () => {
     expect(refused).toEqual([isError('PreconditionFailed'), isError('PreconditionFailed')]);
   });
 
-  test('puts the parts of a multipart upload together', async () => {
+  test('joins the parts of a multipart upload', async () => {
     const s3 = await served();
     const big = { Bucket, Key: 'big' };
     const { UploadId } = await s3.send(new CreateMultipartUploadCommand(big));
@@ -199,7 +199,7 @@ test.each([
   ['store-slow-downx1', 0],
   ['store-resetx1', 0],
   ['store-expired', 10],
-])('a script under --fault %s ends with %i', async (fault, code) => {
+])('a script under --fault %s exits %i', async (fault, code) => {
   const { user } = await rehearsal();
   const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
   const exec = ['sandbox', 'exec', '--pace', '20ms', '--fault', fault, '--json', '--', 'sh', '-c', lines];

@@ -86,7 +86,7 @@ describe('mgw store ls', () => {
 });
 
 describe('mgw store prune', () => {
-  test('removes what no open job needs, and nothing else', async () => {
+  test('removes the files that no open job needs, and no others', async () => {
     const own = await scene();
     const { user, store, upload, end } = own;
     store.pageSize = 2;
@@ -109,7 +109,7 @@ describe('mgw store prune', () => {
     expect([...store.objects.keys()]).toEqual([other]);
   });
 
-  test('removes nothing without --yes, nor anything newer', async () => {
+  test('removes nothing without --yes, and no newer file', async () => {
     const { user, store, upload } = await scene();
     upload('one');
     const refused = await user.run(['store', 'prune', '--older-than', '7d', '--json']);
@@ -123,7 +123,7 @@ describe('mgw store prune', () => {
     expect(store.objects.size).toBe(1);
   });
 
-  test('keeps a file that a job began to use after the listing', async () => {
+  test('keeps a file that a job started to use after the listing', async () => {
     const own = await scene();
     const { user, store } = own;
     await user.run(['jobs', 'rm', await submit(own, 'a boat'), '--force']);
@@ -141,7 +141,7 @@ describe('mgw store prune', () => {
     expect(store.objects.get(kept)?.toString()).toBe(content);
   });
 
-  test('keeps what it cannot tell from the file of an open job', async () => {
+  test('keeps a file that may belong to an open job', async () => {
     const own = await scene();
     const { user, store, upload } = own;
     await submit(own, 'a boat');
@@ -165,7 +165,7 @@ describe.skipIf(!hasPostgres)('on a shared ledger', () => {
   beforeAll(async () => void (server = await PostgresServer.open()));
   afterAll(() => server.close());
 
-  test('prune keeps the files of rows in the queue, which no worker could upload again', async () => {
+  test('keeps the files of queued rows under prune, because no worker could upload them again', async () => {
     const { user, store } = await scene();
     user.env['MGW_STATE'] = server.url(await server.database());
     expect((await user.run(['state', 'init'])).code).toBe(0);

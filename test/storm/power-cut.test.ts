@@ -29,7 +29,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 /** Found with all that may remain, kill -9 included; of the others only the worst. */
 const found = ['submit -o', 'tts'];
 
-describe('a power cut at one moment of forty: nothing is paid twice or lost, a file is whole or absent', () => {
+describe('a power cut at one moment of forty: nothing is paid twice or lost, and a file is complete or absent', () => {
   it.each(few)('of $name', async (scenario) => {
     const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
     const part = { whatRemains, every: 40, from: few.indexOf(scenario) };

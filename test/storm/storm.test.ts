@@ -12,14 +12,14 @@ import { openWorld, stormKey, type World } from './world.ts';
 const folder = mkdtempSync(join(tmpdir(), 'mgw-storm-worker-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the schedule', () => {
-  it('is the same for the same seed, each job’s own, and another for another seed', () => {
+describe('a storm schedule', () => {
+  it('is the same for the same seed, different for each job, and different for another seed', () => {
     expect(planStorm(40, 7)).toEqual(planStorm(40, 7));
     expect(planStorm(400, 7).slice(0, 40)).toEqual(planStorm(40, 7));
     expect(planStorm(40, 8)).not.toEqual(planStorm(40, 7));
   });
 
-  it('has every kind of job in every way, and kills many runs of each', () => {
+  it('has every kind of job in every variant, and kills many runs of each', () => {
     const plans = planStorm(500, 1);
     const ways = new Set(plans.map(({ kind, way }) => `${kind} ${way}`));
     expect(ways.size).toBe(4 * 5 + 3);
@@ -30,7 +30,7 @@ describe('the schedule', () => {
   });
 });
 
-it('a short storm violates nothing', async () => {
+it('a short storm breaks no promise', async () => {
   const worker = (await buildStorm(folder)).worker;
   const result = await storm({ jobs: 8, seed: 3, worker });
   expect(result.violations, summaryOf(result)).toEqual({
@@ -47,7 +47,7 @@ it('a short storm violates nothing', async () => {
   expect(summaryOf(result)).toMatch(/^0 double charges, 0 lost handles, /);
 });
 
-describe('the judge sees', () => {
+describe('the judge of a storm reports', () => {
   let world: World;
   let ended: Ended[];
   beforeAll(async () => {
@@ -72,20 +72,20 @@ describe('the judge sees', () => {
     return (await checkStorm(world, ended))[name].length;
   }
 
-  it('reports only the missing file if nothing was done', async () => {
+  it('only the missing file if nothing was done', async () => {
     const violations = await checkStorm(world, ended);
     expect(countOf(violations)).toBe(1);
     expect(violations['wrong outputs']).toHaveLength(1);
   });
 
-  it('a task that no ledger knows, and the second one as a double charge', async () => {
+  it('a task that no ledger knows, and a second one as a double charge', async () => {
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([1, 0]);
     await submit();
     expect([await found('lost handles'), await found('double charges')]).toEqual([2, 1]);
   });
 
-  it('a file that is not what was made', async () => {
+  it('a file with other content than the result', async () => {
     writeFileSync(outputOf(ended[0]?.plan as Ended['plan'], world), 'not a video');
     expect(await found('wrong outputs')).toBe(1);
   });
@@ -105,7 +105,7 @@ describe('the judge sees', () => {
     rmSync(join(world.root, 'note.txt'));
   });
 
-  it('a bug, and a job without an end', async () => {
+  it('a bug, and a job that does not end', async () => {
     world.runs.push({ code: 1, stdout: '', stderr: 'mgw: This is a bug in mgw', operations: 0 });
     expect(await found('bugs')).toBe(1);
     ended = [{ ...(ended[0] as Ended), codes: [-1] }];

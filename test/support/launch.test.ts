@@ -8,7 +8,7 @@ function sh(script: string, env: NodeJS.ProcessEnv = {}): Launched {
   return launch('sh', ['-c', script], { cwd: tmpdir(), env: { PATH: process.env['PATH'], ...env } });
 }
 
-it('a launched process has its folder, its variables and its three streams, several at once as well', async () => {
+it('a launched process has its folder, its variables and its three streams, even with several at once', async () => {
   const each = async (name: string): Promise<unknown[]> => {
     const child = sh('pwd; cat; echo "$NAME" >&2; exit 7', { NAME: name });
     const ended = once(child, 'close');
@@ -22,14 +22,14 @@ it('a launched process has its folder, its variables and its three streams, seve
   );
 });
 
-it('a launched process can be killed, even before it is known', async () => {
+it('a launched process can be killed, even before its pid is known', async () => {
   const child = sh('exec sleep 100');
   expect(child.kill('SIGKILL')).toBe(true);
   expect(await once(child, 'close')).toEqual([null, 'SIGKILL']);
   expect([child.signalCode, child.kill()]).toEqual(['SIGKILL', false]);
 });
 
-it('a launched process meets a closed pipe if its reader goes, and the end of its input', async () => {
+it('a launched process gets a closed pipe if its reader ends, and the end of its input', async () => {
   const child = sh(
     'trap "" PIPE; cat; echo more; head -c 10000000 /dev/zero 2> /dev/null || echo closed >&2',
   );
@@ -38,7 +38,7 @@ it('a launched process meets a closed pipe if its reader goes, and the end of it
   expect(await text(child.stderr)).toBe('closed\n');
 });
 
-it('a program that is not there is an error', async () => {
+it('a missing program is an error', async () => {
   const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
 });

@@ -6,7 +6,7 @@ import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
 import { hasPostgres, PostgresServer } from './postgres.ts';
 import { programOf } from './server-process.ts';
 
-describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', () => {
+describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
   let server: PostgresServer;
   beforeAll(async () => (server = await PostgresServer.open()));
   afterAll(() => server.close());
@@ -25,7 +25,7 @@ describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', ()
     return stdout.trim();
   }
 
-  it('what was committed outlives kill -9 of every process', async () => {
+  it('keep committed data after kill -9 of every process', async () => {
     const database = await server.database();
     await tableIn(database);
     await server.query(insertion, database);
@@ -40,7 +40,7 @@ describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', ()
     ['a statement that is lost', { at: /^insert/, lose: 'message' }, ''],
     ['a statement whose answer is lost', { at: /^insert/, lose: 'answer' }, 'a'],
   ];
-  it.each(cuts)('cuts at %s', async (_, cut, kept) => {
+  it.each(cuts)('can be cut off at %s', async (_, cut, kept) => {
     const database = await server.database();
     await tableIn(database);
     const proxy = await CuttingProxy.open(server.port);
@@ -52,7 +52,7 @@ describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', ()
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it('is down, and up again', async () => {
+  it('can go down and up again', async () => {
     const proxy = await CuttingProxy.open(server.port);
     const url = server.url('postgres', proxy.port);
     proxy.down();
@@ -61,7 +61,7 @@ describe.skipIf(!hasPostgres)('the servers that tests of fleets run against', ()
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it.skipIf(!hasPgBouncer)('lets a client of a pool come upon the session of another', async () => {
+  it.skipIf(!hasPgBouncer)('let a client of a pool get the session of another', async () => {
     const pool = await PgBouncer.open(server.port);
     try {
       const url = server.url('postgres', pool.port);

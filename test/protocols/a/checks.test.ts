@@ -8,8 +8,8 @@ import { goodBody, images } from './support.ts';
 const png = { bytesBase64Encoded: images['image/png']?.toString('base64') ?? '', mimeType: 'image/png' };
 const composed = (flags: Record<string, FlagValue>): JsonObject => a.normalise(compose(a, { flags }));
 
-describe('flags', () => {
-  test('each sets its field of specification 2.1', () => {
+describe('the flags of Protocol A', () => {
+  test('each set their field of specification 2.1', () => {
     const body = composed({
       model: 'video-a',
       prompt: 'a cat',
@@ -42,13 +42,13 @@ describe('flags', () => {
     expect(check(body)).toEqual([]);
   });
 
-  test.each(['4.5', 'NaN', '1e3', '5 ', '08', ''])('--duration %j is refused', (duration) => {
+  test.each(['4.5', 'NaN', '1e3', '5 ', '08', ''])('refuse --duration %j', (duration) => {
     expect(() => composed({ duration })).toThrow(
       /--duration \(parameters.durationSeconds\): .* whole number/,
     );
   });
 
-  test.each(['0', '-1'])('--duration %s is refused by the check', (duration) => {
+  test.each(['0', '-1'])('leave --duration %s to the check, which refuses it', (duration) => {
     expect(check(composed({ model: 'm', prompt: 'p', duration }))).toEqual([
       {
         field: 'parameters.durationSeconds',
@@ -59,13 +59,13 @@ describe('flags', () => {
     ]);
   });
 
-  test('a file that is not an image names the flag', () => {
+  test('are named if a file is not an image', () => {
     expect(() => composed({ image: Buffer.from('text') })).toThrow(/--image .*an image \(png/);
   });
 });
 
-describe('a body', () => {
-  test('that is good, with unknown fields, is left alone', () => {
+describe('a body of Protocol A', () => {
+  test('that is valid, with unknown fields, is unchanged', () => {
     const body = {
       ...goodBody,
       instances: [{ prompt: 'p', lastFrame: { x: 1 } }],
@@ -94,7 +94,7 @@ describe('a body', () => {
       undefined,
     ],
     ['parameters that are a list', { ...goodBody, parameters: [] }, 'parameters', undefined],
-  ])('%s', (_, body, field, flag) => {
+  ])('is refused for %s', (_, body, field, flag) => {
     const found = check(body);
     expect(found.map((violation) => [violation.field, violation.flag])).toEqual([[field, flag]]);
   });
@@ -112,7 +112,7 @@ describe('a body', () => {
     ['seed', 0.5, '--seed'],
     ['enhancePrompt', 'true', '--enhance-prompt'],
     ['generateAudio', 1, '--audio'],
-  ])('parameters.%s %j', (name, value, flag) => {
+  ])('is refused for parameters.%s %j', (name, value, flag) => {
     const found = check({ ...goodBody, parameters: { [name]: value } as JsonObject });
     expect(found).toMatchObject([{ field: `parameters.${name}`, flag }]);
   });
@@ -135,13 +135,13 @@ describe('a body', () => {
     ],
     ['a type that the bytes deny', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
     ['all in order', png, []],
-  ])('an image with %s', (_, image, fields) => {
+  ])('is checked for an image with %s', (_, image, fields) => {
     const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));
     expect(found.every(({ flag }) => flag === '--image')).toBe(true);
   });
 
-  test('the content of an image is never shown whole', () => {
+  test('is never shown with the whole content of an image', () => {
     const image = { bytesBase64Encoded: `${'A'.repeat(5000)}*`, mimeType: 'image/png' };
     expect(check({ ...goodBody, instances: [{ prompt: 'p', image }] })[0]?.value.length).toBeLessThan(100);
   });
@@ -153,16 +153,16 @@ test.each<[JsonObject, number]>([
   [{ instances: [{}, {}], parameters: { sampleCount: 2 } }, 4],
   [{ instances: 'x', parameters: { sampleCount: 'many' } }, 1],
   [{}, 1],
-])('the number of files that %j asks for', (body, count) => {
+])('the number of files requested by %j is known', (body, count) => {
   expect(a.countOf?.(body)).toBe(count);
 });
 
-describe('advice', () => {
-  test('none if duration, resolution and audio are explicit', () => {
+describe('advice for Protocol A', () => {
+  test('is empty if duration, resolution and audio are explicit', () => {
     expect(advise(goodBody)).toEqual([]);
   });
 
-  test('the flags that are left to the model', () => {
+  test('names the flags that are left to the model', () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, parameters: { resolution: '720p' } })).toEqual(['duration', 'audio']);
   });

@@ -2,12 +2,12 @@ import { describe, expect, test } from 'vitest';
 import { contentFault, deniedType, imageFromFile, imageType } from '../../../src/protocols/a/flags.ts';
 import { images } from './support.ts';
 
-describe('a file', () => {
-  test.each(Object.entries(images))('recognises %s by its bytes', (mimeType, bytes) => {
+describe('an image file', () => {
+  test.each(Object.entries(images))('is recognised as %s by its bytes', (mimeType, bytes) => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 
-  test('all of it is sent, also from the middle of a buffer', () => {
+  test('is sent whole, even from the middle of a buffer', () => {
     const bytes = Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.from('rest')]);
     const part = new Uint8Array(Buffer.concat([Buffer.from('xx'), bytes])).subarray(2);
     expect(imageFromFile(part)).toMatchObject({ bytesBase64Encoded: bytes.toString('base64') });
@@ -20,7 +20,7 @@ describe('a file', () => {
     ['of an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
     ['of text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
     ['over 20 MiB', Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.alloc(20 * 1024 * 1024)])],
-  ])('one %s is refused', (_, bytes) => {
+  ])('that is %s is refused', (_, bytes) => {
     expect(() => imageFromFile(bytes)).toThrow(
       'an image (png, jpeg, webp, gif, bmp, heic, heif, avif) of at most 20 MiB',
     );
@@ -36,12 +36,12 @@ test.each([
   ['ŁUJD', /strict Base64/],
   ['QUJD', undefined],
   ['QQ==', undefined],
-])('the content %j', (content, fault) => {
+])('the image content %j is refused', (content, fault) => {
   if (fault === undefined) expect(contentFault(content)).toBeUndefined();
   else expect(contentFault(content)).toMatch(fault);
 });
 
-test('a declared type that the bytes deny is named with the right one', () => {
+test('an image type that contradicts the bytes is reported with the right type', () => {
   const png = images['image/png']?.toString('base64') ?? '';
   expect(deniedType('image/jpeg', png)).toBe('image/png');
   expect(deniedType('image/png', png)).toBeUndefined();
@@ -50,6 +50,6 @@ test('a declared type that the bytes deny is named with the right one', () => {
   expect(deniedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
 });
 
-test('no type for no bytes', () => {
+test('empty bytes have no image type', () => {
   expect(imageType(new Uint8Array())).toBeUndefined();
 });

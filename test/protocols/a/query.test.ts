@@ -16,7 +16,7 @@ function observed(body: unknown, media?: SpooledMedia[]): Observation {
 const failed = (body: unknown, status: number, complete = true): QueryVerdict =>
   a.readQuery(reply(body, status, { complete }), name);
 
-describe('the request', () => {
+describe('a query of Protocol A', () => {
   test.each([
     [name, '/v1beta/models/video-a/operations/op-1'],
     ['models/a b/operations/x', undefined],
@@ -38,7 +38,7 @@ describe('the request', () => {
     ['models/m/operations/1\r\nX: y', undefined],
     ['', undefined],
     ['x'.repeat(3000), undefined],
-  ])('%j', (handle, path) => {
+  ])('for the handle %j has a safe path or is refused', (handle, path) => {
     if (path !== undefined) expect(a.query(handle)).toEqual({ method: 'GET', path, headers: {} });
     else
       expect(() => a.query(handle)).toThrow(
@@ -46,14 +46,14 @@ describe('the request', () => {
       );
   });
 
-  test('an operation of another model is not queried if the model is known', () => {
+  test('is not sent for an operation of another model if the model is known', () => {
     expect(a.query(name, 'video-a').path).toBe('/v1beta/models/video-a/operations/op-1');
     expect(a.query('models/a%2Fb/operations/1', 'a/b').path).toContain('a%252Fb');
     expect(a.query('operations/1', 'video-a').path).toBe('/v1beta/operations/1');
     expect(() => a.query(name, 'video-b')).toThrow(expect.objectContaining({ exitCode: 9 }));
   });
 
-  test('whatever the handle, the path stays below /v1beta/', () => {
+  test('has a path below /v1beta/ whatever the handle', () => {
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (handle) => {
         let path: string;
@@ -72,12 +72,12 @@ describe('the request', () => {
   });
 });
 
-describe('not done', () => {
+describe('an unfinished operation', () => {
   test.each<[string, object, string]>([
     ['done absent', { name }, ''],
     ['done false', { name, done: false }, 'done=false'],
     ['with metadata', { name, metadata: {} }, ''],
-  ])('%s', (_, body, nativeStatus) => {
+  ])('is recognised: %s', (_, body, nativeStatus) => {
     expect(observed(body)).toMatchObject({ state: 'running', nativeStatus, results: [], warning: undefined });
   });
 
@@ -91,7 +91,7 @@ describe('not done', () => {
       { ...finished([{ video: { uri: 'https://x.example/v' } }]), done: false },
       /a response.*not done/,
     ],
-  ])('%s: told, and asked again', (_, body, warning) => {
+  ])('with %s is reported and polled again', (_, body, warning) => {
     expect(observed(body)).toMatchObject({
       state: 'running',
       results: [],
@@ -100,8 +100,8 @@ describe('not done', () => {
   });
 });
 
-describe('succeeded', () => {
-  test('an address is used unchanged, with the key on the own site only', () => {
+describe('a successful operation', () => {
+  test('has an address that is used unchanged, with the key on the same site only', () => {
     const uri = 'https://files.example/v1beta/files/x%2Fy:download?alt=media&sig=a%20b';
     expect(observed(finished([{ video: { uri, encoding: 'video/mp4' } }]))).toMatchObject({
       state: 'succeeded',
@@ -111,7 +111,7 @@ describe('succeeded', () => {
     });
   });
 
-  test('several samples, inline and not, keep their order', () => {
+  test('keeps the order of several samples, inline or not', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0', encoding: 'video/mp4' } },
       { video: { uri: 'https://files.example/2' } },
@@ -142,7 +142,7 @@ describe('succeeded', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('another form of the upstream: %s', (_, response) => {
+  ])('may have another form of the upstream: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -150,7 +150,7 @@ describe('succeeded', () => {
     });
   });
 
-  test('every member that may hold content is diverted', () => {
+  test('has every member that may contain media diverted', () => {
     expect(a.inlineMedia).toEqual(['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video']);
   });
 
@@ -166,7 +166,7 @@ describe('succeeded', () => {
     });
   });
 
-  test('an empty error is none', () => {
+  test('may have an empty error', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 0, message: '' },
@@ -191,7 +191,7 @@ describe('succeeded', () => {
     ['empty content', { video: { encodedVideo: '' } }],
     ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
     ['null', null],
-  ])('a sample that cannot be fetched has no source: %s', (_, sample) => {
+  ])('has a sample without a source if it cannot be fetched: %s', (_, sample) => {
     const { state, results, warning } = observed(finished([sample]), spooled(1));
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
@@ -200,7 +200,7 @@ describe('succeeded', () => {
     );
   });
 
-  test('content that is not Base64 is reported, and is not a source; its address still is', () => {
+  test('reports content that is not Base64 and does not use it, but uses its address', () => {
     const samples = [
       { video: { encodedVideo: 'mgw-spool:0' } },
       { video: { encodedVideo: 'mgw-spool:1', uri: 'https://files.example/2' } },
@@ -212,7 +212,7 @@ describe('succeeded', () => {
     expect(warning).toMatch(/Sample 1 of 2 is broken: the Base64 has wrong padding.*Sample 2 of 2 is broken/);
   });
 
-  test('an address below the base URL', () => {
+  test('may have an address below the base URL', () => {
     const [result] = observed(finished([{ video: { uri: '/v1beta/files/x:download?alt=media' } }])).results;
     expect(result?.sources).toEqual([{ kind: 'gateway', path: '/v1beta/files/x:download?alt=media' }]);
   });
@@ -226,7 +226,7 @@ describe('succeeded', () => {
       'a generateVideoResponse that is a text',
       { name, done: true, response: { generateVideoResponse: 'x' } },
     ],
-  ])('unproven, with nothing to fetch: %s', (_, body) => {
+  ])('is unproven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
       results: [],
@@ -236,7 +236,7 @@ describe('succeeded', () => {
   });
 });
 
-describe('failed', () => {
+describe('a failed operation', () => {
   test.each<[string, unknown, object]>([
     [
       'an error',
@@ -262,11 +262,11 @@ describe('failed', () => {
       { code: '3', message: '' },
       { code: 'task_failed', message: 'error 3 INVALID_ARGUMENT without a message' },
     ],
-  ])('%s', (_, error, failure) => {
+  ])('is classified: %s', (_, error, failure) => {
     expect(observed({ name, done: true, error })).toMatchObject({ state: 'failed', results: [], failure });
   });
 
-  test('an error and a response', () => {
+  test('has an error next to a response', () => {
     const body = {
       ...finished([{ video: { uri: 'https://files.example/1' } }]),
       error: { code: 13, message: 'x' },
@@ -278,7 +278,7 @@ describe('failed', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('filtered, %s', (_, samples) => {
+  ])('was filtered: %s', (_, samples) => {
     const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
     expect(observed(finished(samples, reasons))).toMatchObject({
       state: 'failed',
@@ -291,7 +291,7 @@ describe('failed', () => {
   });
 });
 
-describe('no verdict', () => {
+describe('a response without a verdict', () => {
   test.each<[string, unknown, number, QueryVerdict['kind']]>([
     ['404', { error: { code: 404, message: 'Operation not found', status: 'NOT_FOUND' } }, 404, 'missing'],
     ['an error alone under 200', { error: { code: 404, message: 'Operation not found' } }, 200, 'missing'],
@@ -305,20 +305,20 @@ describe('no verdict', () => {
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('%s', (_, body, status, kind) => {
+  ])('may be: %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('a cut answer says nothing about the task, whatever it shows', () => {
+  test('is one that was cut, whatever it contains', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 
-  test('an address is never "not ready"', () => {
+  test('is never one that says that an address is "not ready"', () => {
     expect(a.notReady(reply('', 404))).toBe(false);
   });
 });
 
-test('whatever the JSON, reading it never throws and never finds success without done: true', () => {
+test('reading a response never throws and never finds success without done: true, whatever the JSON', () => {
   const leaf = fc.oneof(
     fc.jsonValue({ maxDepth: 2 }),
     fc.constantFrom(true, 'true', 'mgw-spool:0', {}, [], [{}]),

@@ -8,8 +8,8 @@ import { goodBody, name, reply } from './support.ts';
 const read = (body: unknown, status = 200, complete = true): SubmitVerdict =>
   a.readSubmission(reply(body, status, { complete }), goodBody);
 
-describe('the request', () => {
-  test('the model is in the path, and the rest is the body unchanged', () => {
+describe('a submission of Protocol A', () => {
+  test('has the model in the path, and otherwise the unchanged body', () => {
     const body: JsonObject = { labels: { x: 1 }, ...goodBody };
     const { instances, parameters } = goodBody;
     expect(a.submission(body)).toEqual({
@@ -35,34 +35,34 @@ describe('the request', () => {
     ['a\nb', undefined],
     ['a\ud800', undefined],
     ['', undefined],
-  ])('the model %j', (model, path) => {
+  ])('encodes or refuses the model %j', (model, path) => {
     if (path !== undefined) expect(a.submission({ ...goodBody, model }).path).toBe(path);
     else
       expect(() => a.submission({ ...goodBody, model })).toThrow(expect.objectContaining({ code: 'usage' }));
   });
 
-  test('a model given with its "models/" is the same model', () => {
+  test('accepts a model with its "models/" prefix as the same model', () => {
     expect(a.normalise({ ...goodBody, model: 'models/video-a' })).toEqual(goodBody);
   });
 });
 
-describe('accepted', () => {
+describe('an accepted submission of Protocol A', () => {
   test.each([
     ['done absent', { name }],
     ['done false', { name, done: false }],
     ['with metadata', { name, metadata: { '@type': 't' } }],
     ['done at once', { name, done: true, response: {} }],
     ['an empty error', { name, error: {} }],
-  ])('%s', (_, body) => {
+  ])('has a handle: %s', (_, body) => {
     expect(read(body)).toEqual({ kind: 'accepted', handle: name, warning: undefined });
   });
 
-  test('cut right after the name', () => {
+  test('may be cut right after the name', () => {
     expect(read(`{"name":"${name}"`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
     expect(read(`{"name":"${name}","metad`, 200, false)).toMatchObject({ kind: 'accepted', handle: name });
   });
 
-  test('together with an error: warned of', () => {
+  test('with an error causes a warning', () => {
     const verdict = read({ name, error: { code: 8, message: 'slow down' } });
     expect(verdict).toMatchObject({
       kind: 'accepted',
@@ -77,7 +77,7 @@ describe('accepted', () => {
     ['../v1/models', /not shaped/],
     ['/models/video-a/operations/1', /not shaped/],
     [' ', /not shaped/],
-  ])('a name that cannot be asked for, %j: paid for, kept as it is, never asked for', (odd, warning) => {
+  ])('with a name that cannot be queried, %j, is paid for and kept, and never queried', (odd, warning) => {
     const verdict = read({ name: odd, done: false });
     expect(verdict).toMatchObject({
       kind: 'accepted',
@@ -87,7 +87,7 @@ describe('accepted', () => {
   });
 });
 
-describe('not accepted', () => {
+describe('a submission of Protocol A that is not accepted', () => {
   test.each([
     ['empty', ''],
     ['HTML', '<html>'],
@@ -99,7 +99,7 @@ describe('not accepted', () => {
     ['a name that is an object', { name: {} }],
     ['an error without a name', { error: { code: 3, message: 'bad' } }],
     ['a name that is cut', `{"name":"models/video-a/oper`],
-  ])('2xx without a handle is unknown: %s', (_, body) => {
+  ])('is unknown for a 2xx response without a handle: %s', (_, body) => {
     for (const complete of [true, false])
       expect(read(body, 200, complete)).toMatchObject({ kind: 'unknown', failure: { code: 'bad_reply' } });
   });

@@ -19,20 +19,20 @@ function withFile(members: JsonObject): JsonObject {
   return { ...goodBody, FileInfos: [{ ...file, ...members }] };
 }
 
-test('a good body passes', () => {
+test('a valid body of Protocol B passes', () => {
   expect(check(goodBody)).toEqual([]);
   expect(check(withFile({}))).toEqual([]);
   expect(check({ ...goodBody, ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}' })).toEqual([]);
 });
 
-test('fields that the specification does not list pass', () => {
+test('fields that the specification of Protocol B does not list pass', () => {
   expect(check({ ...goodBody, Seed: 7, SceneType: 'x', OutputConfig: { PersonGeneration: 'x' } })).toEqual(
     [],
   );
 });
 
-describe('required', () => {
-  test.each(['ModelName', 'ModelVersion', 'Prompt'])('%s', (field) => {
+describe('a missing required field', () => {
+  test.each(['ModelName', 'ModelVersion', 'Prompt'])('is reported: %s', (field) => {
     for (const value of ['', ' \n', null, 7, {}])
       expect(fieldsOf({ ...goodBody, [field]: value })).toContain(field);
     expect(check({ ...goodBody, [field]: undefined })).toMatchObject([
@@ -40,7 +40,7 @@ describe('required', () => {
     ]);
   });
 
-  test('no prompt is needed next to an image, but a blank one is refused', () => {
+  test('may be the prompt next to an image, but a blank prompt is refused', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -48,12 +48,12 @@ describe('required', () => {
     expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
   });
 
-  test('a blank NegativePrompt', () => {
+  test('may not be a blank NegativePrompt', () => {
     expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
   });
 });
 
-describe('names', () => {
+describe('a misspelled name', () => {
   test.each([
     ['modelName', 'ModelName'],
     ['model', 'ModelName'],
@@ -68,7 +68,7 @@ describe('names', () => {
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
     ['task_id', 'nothing'],
     ['TaskId', 'nothing'],
-  ])('%s in the body: %s', (name, right) => {
+  ])('%s in the body is reported: %s', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
     ]);
@@ -79,17 +79,17 @@ describe('names', () => {
     ['aspectRatio', 'OutputConfig.AspectRatio'],
     ['storage_mode', 'OutputConfig.StorageMode'],
     ['Prompt', 'Prompt'],
-  ])('%s in OutputConfig: %s', (name, right) => {
+  ])('%s in OutputConfig is reported: %s', (name, right) => {
     expect(check(withOutput({ [name]: 5 }))).toMatchObject([
       { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
     ]);
   });
 
-  test.each(['type', 'category', 'USAGE'])('%s in FileInfos', (name) => {
+  test.each(['type', 'category', 'USAGE'])('%s in FileInfos is reported', (name) => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('url in FileInfos', () => {
+  test('url in FileInfos is reported', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });
@@ -107,7 +107,7 @@ describe('refused fields', () => {
   ];
   const spellings = names.flatMap((name) => [name, name.toLowerCase(), name.toUpperCase()]);
 
-  test.each([...spellings, 'sub_app_id', 'draftTaskId', 'DraftTaskId'])('%s at any depth', (name) => {
+  test.each([...spellings, 'sub_app_id', 'draftTaskId', 'DraftTaskId'])('include %s at any depth', (name) => {
     const member = { [name]: 1 };
     const places: [JsonObject, string][] = [
       [member, name],
@@ -122,21 +122,21 @@ describe('refused fields', () => {
     for (const [members, field] of places) expect(fieldsOf({ ...goodBody, ...members })).toEqual([field]);
   });
 
-  test('a long number in ExtInfo is a number', () => {
+  test('do not include a long number in ExtInfo', () => {
     expect(
       check({ ...goodBody, ExtInfo: '{"seed":12345678901234567890,"x":"12345678901234567890"}' }),
     ).toEqual([]);
   });
 
-  test('the value of a credential is not shown', () => {
+  test('are reported without the value of a credential', () => {
     expect(violationMessage(check({ ...goodBody, SecretKey: 'AKIDabc' }))).not.toContain('AKIDabc');
   });
 
-  test('a prompt may talk of them', () => {
+  test('may be mentioned in a prompt', () => {
     expect(check({ ...goodBody, Prompt: '{"SubAppId":1}' })).toEqual([]);
   });
 
-  test('a body nested deeper than the stack is searched to the end', () => {
+  test('are found in a body nested deeper than the stack', () => {
     const depth = 50_000;
     let nested: Json = { SubAppId: 1 };
     for (let level = 0; level < depth; level += 1) nested = [nested];
@@ -145,11 +145,11 @@ describe('refused fields', () => {
 });
 
 describe('FileInfos', () => {
-  test.each([null, {}, 'x', 7])('%j is not a list', (FileInfos) => {
+  test.each([null, {}, 'x', 7])('cannot be %j, which is not a list', (FileInfos) => {
     expect(fieldsOf({ ...goodBody, FileInfos })).toContain('FileInfos');
   });
 
-  test.each([null, 'https://x.example/1.png', []])('%j is not an entry', (entry) => {
+  test.each([null, 'https://x.example/1.png', []])('cannot contain %j, which is not an entry', (entry) => {
     expect(fieldsOf({ ...goodBody, FileInfos: [entry] })).toEqual(['FileInfos.0']);
   });
 
@@ -165,7 +165,7 @@ describe('FileInfos', () => {
     'http://10.0.0.1/x',
     'http://[::ffff:127.0.0.1]/x',
     'https://u:p@x.example/1',
-  ])('the URL %j is refused, naming the flag', (Url) => {
+  ])('cannot have the URL %j, and the error names the flag', (Url) => {
     expect(check(withFile({ Url }))).toMatchObject([{ field: 'FileInfos.0.Url', flag: '--reference' }]);
     expect(check(withFile({ Url, Usage: 'FirstFrame' }))).toMatchObject([{ flag: '--first-frame' }]);
   });
@@ -177,11 +177,11 @@ describe('FileInfos', () => {
     ['Usage', 'reference', 'Reference'],
     ['Usage', '', 'FirstFrame, Reference'],
     ['Type', 7, 'Url'],
-  ])('%s %j: %s', (name, value, allowed) => {
+  ])('are refused with %s %j: %s', (name, value, allowed) => {
     expect(check(withFile({ [name]: value }))).toMatchObject([{ field: `FileInfos.0.${name}`, allowed }]);
   });
 
-  test('a value beyond the listed ones passes with advice', () => {
+  test('may have a value beyond the listed ones, with advice', () => {
     const body = withFile({ Category: 'Video', Usage: undefined });
     expect(check(body)).toEqual([]);
     expect(advise(body)).toEqual([
@@ -192,7 +192,7 @@ describe('FileInfos', () => {
 });
 
 describe('OutputConfig', () => {
-  test.each([null, [], 'x'])('%j is not an object', (OutputConfig) => {
+  test.each([null, [], 'x'])('cannot be %j, which is not an object', (OutputConfig) => {
     expect(fieldsOf({ ...goodBody, OutputConfig })).toEqual(['OutputConfig']);
   });
 
@@ -206,7 +206,7 @@ describe('OutputConfig', () => {
       ['16x9', '16:9 ', '0:9', '16:', ':', '', 1.78, null],
     ],
     ['AudioGeneration', ['Enabled', 'Disabled'], ['enabled', 'on', true, null, '']],
-  ])('%s', (name, good, bad) => {
+  ])('has limits on %s', (name, good, bad) => {
     for (const value of good) expect(check(withOutput({ [name]: value }))).toEqual([]);
     for (const value of bad)
       expect(check(withOutput({ [name]: value }))).toMatchObject([
@@ -239,13 +239,13 @@ describe('ExtInfo', () => {
   test.each<Json>([
     { ExtVideoParameters: { ReturnUsage: true, n: 1 }, other: 2 },
     '{"ExtVideoParameters":{"ReturnUsage":true,"n":1},"other":2}',
-  ])('serialised once: the message shows the right form of %j', (ExtInfo) => {
+  ])('that is serialised once is refused with the right form of %j', (ExtInfo) => {
     const [violation] = check({ ...goodBody, ExtInfo });
     const right = { ExtVideoParameters: '{"ReturnUsage":true,"n":1}', other: 2 };
     expect(violation?.allowed).toContain(`"ExtInfo":${JSON.stringify(JSON.stringify(right))}`);
   });
 
-  test('other members may be anything', () => {
+  test('may have other members of any kind', () => {
     expect(check({ ...goodBody, ExtInfo: '{"a":{"b":1}}' })).toEqual([]);
   });
 });
@@ -253,31 +253,31 @@ describe('ExtInfo', () => {
 describe('ReturnUsage is folded into ExtInfo', () => {
   const asked = { ...goodBody, ReturnUsage: true };
 
-  test('alone', () => {
+  test('as its only member', () => {
     expect(b.normalise(asked)).toEqual({
       ...goodBody,
       ExtInfo: '{"ExtVideoParameters":"{\\"ReturnUsage\\":true}"}',
     });
   });
 
-  test('next to what is there', () => {
+  test('next to existing members', () => {
     const ExtInfo = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2 }) });
     const merged = JSON.stringify({ a: 1, ExtVideoParameters: JSON.stringify({ n: 2, ReturnUsage: true }) });
     expect(b.normalise({ ...asked, ExtInfo })).toEqual({ ...goodBody, ExtInfo: merged });
     expect(b.normalise({ ...asked, ExtInfo: '{"a":1}' })['ExtInfo']).toContain('"a":1');
   });
 
-  test('twice is once', () => {
+  test('once if given twice', () => {
     const once = b.normalise(asked);
     expect(b.normalise(once)).toEqual(once);
     expect(b.normalise({ ...once, ReturnUsage: true })).toEqual(once);
   });
 
-  test('switched off it is left out', () => {
+  test('unless it is switched off', () => {
     expect(b.normalise({ ...goodBody, ReturnUsage: false })).toEqual(goodBody);
   });
 
-  test('the given body is not changed', () => {
+  test('without changing the given body', () => {
     const given = structuredClone(asked);
     b.normalise(given);
     expect(given).toEqual(asked);
@@ -288,26 +288,26 @@ describe('ReturnUsage is folded into ExtInfo', () => {
     [{}, 'ExtInfo'],
     ['{"ExtVideoParameters":{}}', 'ExtInfo.ExtVideoParameters'],
     ['{"seed":12345678901234567890}', 'ReturnUsage'],
-  ])('where ExtInfo is %j it is refused at %s and nothing is lost', (ExtInfo, field) => {
+  ])('unless ExtInfo is %j, which is refused at %s with nothing lost', (ExtInfo, field) => {
     const body = b.normalise({ ...asked, ExtInfo });
     expect(body['ExtInfo']).toEqual(ExtInfo);
     expect(fieldsOf(body)).toEqual([field]);
   });
 
-  test.each(['true', 1, null])('%j is not a switch', (ReturnUsage) => {
+  test.each(['true', 1, null])('unless it is %j, which is not a boolean', (ReturnUsage) => {
     expect(fieldsOf(b.normalise({ ...goodBody, ReturnUsage }))).toEqual(['ReturnUsage']);
   });
 });
 
-describe('advice', () => {
-  test('names the flags of what is left to the model', () => {
+describe('advice for Protocol B', () => {
+  test('names the flags of the fields left to the model', () => {
     expect(unsetFlags(goodBody)).toEqual([]);
     expect(unsetFlags({ ...goodBody, OutputConfig: { Duration: 5 } })).toEqual(['resolution', 'audio']);
     expect(unsetFlags({ ModelName: 'x' })).toEqual(['duration', 'resolution', 'audio']);
   });
 });
 
-test('any body is normalised and checked without a throw', () => {
+test('any body of Protocol B is normalised and checked without throwing', () => {
   const names = ['FileInfos', 'OutputConfig', 'ExtInfo', 'ReturnUsage', 'Prompt', 'ModelName'];
   fc.assert(
     fc.property(fc.jsonValue(), fc.constantFrom(...names), (value, name) => {
@@ -319,7 +319,7 @@ test('any body is normalised and checked without a throw', () => {
   );
 });
 
-test('what normalise writes is what check accepts', () => {
+test('a normalised body of Protocol B passes the check', () => {
   const dictionary = fc.dictionary(fc.string(), fc.constantFrom<Json>(1, 'x', true, null));
   fc.assert(
     fc.property(dictionary, (members) => {

@@ -7,7 +7,7 @@ function bodyOf(flags: Record<string, FlagValue>) {
   return b.normalise(compose(b, { flags }));
 }
 
-test('every flag lands in the field of the specification', () => {
+test('every flag of Protocol B sets its field of the specification', () => {
   const body = bodyOf({
     model: 'Video-B',
     'model-version': '2.0',
@@ -46,11 +46,11 @@ test('every flag lands in the field of the specification', () => {
   expect(b.modelOf(body)).toBe('Video-B');
 });
 
-test('nothing is sent that was not asked for', () => {
+test('the body of Protocol B contains only requested fields', () => {
   expect(bodyOf({ model: 'm', prompt: 'p' })).toEqual({ ModelName: 'm', Prompt: 'p' });
 });
 
-test('--no-audio is Disabled, --no-return-usage asks for nothing', () => {
+test('--no-audio sends Disabled, and --no-return-usage sends nothing', () => {
   expect(bodyOf({ audio: false, 'return-usage': false })).toEqual({
     OutputConfig: { AudioGeneration: 'Disabled' },
   });

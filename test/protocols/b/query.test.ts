@@ -15,8 +15,8 @@ function observed(body: unknown): Observation {
   return verdict;
 }
 
-describe('the request', () => {
-  test('holds the task id and nothing else', () => {
+describe('a query of Protocol B', () => {
+  test('contains the task id and nothing else', () => {
     expect(b.query('12345678901234567890')).toEqual({
       method: 'POST',
       path: '/',
@@ -29,14 +29,14 @@ describe('the request', () => {
     });
   });
 
-  test('an empty handle is refused', () => {
+  test('is refused with an empty handle', () => {
     expect(() => b.query(' ')).toThrow(
       expect.objectContaining({ code: 'result_unavailable', charged: 'yes' }),
     );
   });
 });
 
-describe('on the way', () => {
+describe('a task of Protocol B in progress', () => {
   test.each([
     ['WAITING', 'queued'],
     ['PROCESSING', 'running'],
@@ -53,24 +53,24 @@ describe('on the way', () => {
     });
   });
 
-  test('the inner status wins over the outer', () => {
+  test('has its inner status before the outer one', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
 
-  test('the outer status counts if there is no inner one', () => {
+  test('has the outer status if there is no inner one', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: null } }).state).toBe('queued');
     expect(observed({ Response: { Status: 'PROCESSING' } }).state).toBe('running');
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
   });
 
-  test.each([-1, 101, '50', null, {}])('progress %j is not shown', (Progress) => {
+  test.each([-1, 101, '50', null, {}])('is shown without the progress %j', (Progress) => {
     expect(observed(finished({ Status: 'PROCESSING', Progress })).progress).toBeUndefined();
   });
 });
 
-describe('success', () => {
-  test('with its file, its details and its usage', () => {
+describe('a successful task of Protocol B', () => {
+  test('has its file, its details and its usage', () => {
     const file = {
       FileUrl: 'https://f.example/v.mp4?sig=a%2Fb',
       FileType: 'mp4',
@@ -99,11 +99,11 @@ describe('success', () => {
     ['', 1],
     [null, 1],
     [undefined, 1],
-  ])('ErrCodeExt %j is empty', (ErrCodeExt, files) => {
+  ])('may have the empty ErrCodeExt %j', (ErrCodeExt, files) => {
     expect(observed(finished({ ErrCodeExt })).results).toHaveLength(files);
   });
 
-  test.each(['t-2', 7])('an answer about task %j tells so, and decides nothing', (TaskId) => {
+  test.each(['t-2', 7])('is not decided by a response about task %j, which is reported', (TaskId) => {
     const { state, results, warning } = observed(finished({ TaskId }));
     expect([state, results.length]).toEqual(['succeeded', 1]);
     expect(warning).toContain('not the task that was asked for');
@@ -111,14 +111,11 @@ describe('success', () => {
     expect(observed(none).warning).toMatch(/lists no file.*not the task that was asked for/);
   });
 
-  test.each([null, undefined, '', {}])(
-    'an answer with the task id %j is taken for what was asked',
-    (TaskId) => {
-      expect(observed(finished({ TaskId })).warning).toBeUndefined();
-    },
-  );
+  test.each([null, undefined, '', {}])('may have the task id %j in its response', (TaskId) => {
+    expect(observed(finished({ TaskId })).warning).toBeUndefined();
+  });
 
-  test('the files keep their order, and one without an address is reported', () => {
+  test('keeps the order of its files, and reports a file without an address', () => {
     const FileInfos = [
       { FileUrl: 'https://f.example/1' },
       { FileId: 'x' },
@@ -140,22 +137,22 @@ describe('success', () => {
     { FileInfos: [] },
     { FileInfos: {} },
     { FileInfos: [{ FileUrl: 7 }] },
-  ])('without a file there is nothing to fetch: %j', (Output) => {
+  ])('without a file has nothing to fetch: %j', (Output) => {
     const { state, results, warning, unproven } = observed(finished({ Output }));
     expect({ state, unproven }).toEqual({ state: 'succeeded', unproven: undefined });
     expect(results.flatMap(({ sources }) => sources)).toEqual([]);
     expect(warning).toBeTruthy();
   });
 
-  test.each(['constructor', '__proto__', 'exe'])('the file type %s gives no MIME type', (FileType) => {
+  test.each(['constructor', '__proto__', 'exe'])('has a file type %s that gives no MIME type', (FileType) => {
     const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
     expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
   });
 });
 
-describe('FINISH is not success', () => {
+describe('FINISH without proof of success', () => {
   test.each([undefined, null, '0', '', true, {}, []])(
-    'ErrCode %j is unproven: nothing to fetch',
+    'and with ErrCode %j is unproven, with nothing to fetch',
     (ErrCode) => {
       const observation = observed(finished({ ErrCode }));
       expect(observation).toMatchObject({ state: 'succeeded', results: [], unproven: true });
@@ -163,7 +160,7 @@ describe('FINISH is not success', () => {
     },
   );
 
-  test('without the inner object it is unproven', () => {
+  test('and without the inner object is unproven', () => {
     const body = { Response: { Status: 'FINISH', AigcVideoTask: null } };
     expect(observed(body)).toMatchObject({
       results: [],
@@ -194,7 +191,7 @@ describe('FINISH is not success', () => {
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],
     [{ ErrCodeExt: {} }, 'FINISH', 'task_failed'],
-  ])('%j is failure', (task, nativeCode, code) => {
+  ])('but with %j is failure', (task, nativeCode, code) => {
     expect(observed(finished({ Message: 'why', ...task }))).toMatchObject({
       state: 'failed',
       results: [],
@@ -202,11 +199,11 @@ describe('FINISH is not success', () => {
     });
   });
 
-  test('a failure without words says its code', () => {
+  test('that is a failure without a message shows its code', () => {
     expect(observed(finished({ ErrCode: 70000 })).failure?.message).toContain('70000');
   });
 
-  test('a failure that lists a file tells the address', () => {
+  test('that is a failure with a file shows the address', () => {
     expect(observed(finished({ ErrCodeExt: '0' })).warning).toContain('https://files.example/v.mp4');
   });
 });
@@ -216,7 +213,7 @@ describe('ABORTED is failure', () => {
     { Status: 'ABORTED', AigcVideoTask: null },
     { Status: 'ABORTED', AigcVideoTask: { Status: 'PROCESSING', ErrCode: 0 } },
     { Status: 'PROCESSING', AigcVideoTask: { Status: 'ABORTED', ErrCode: 0 } },
-  ])('%j', (Response) => {
+  ])('with %j', (Response) => {
     expect(observed({ Response })).toMatchObject({
       state: 'failed',
       nativeStatus: 'ABORTED',
@@ -224,12 +221,12 @@ describe('ABORTED is failure', () => {
     });
   });
 
-  test('but not if the inner task finished well', () => {
+  test('unless the inner task finished successfully', () => {
     expect(observed(finished({}, { Status: 'ABORTED' })).results).toHaveLength(1);
   });
 });
 
-describe('call failures', () => {
+describe('an error in the response to a query', () => {
   test.each([
     ['ResourceNotFound', 'missing'],
     ['ResourceNotFound.TaskNotFound', 'missing'],
@@ -244,18 +241,18 @@ describe('call failures', () => {
     ['SomethingNew', 'again'],
     ['invalid_api_key', 'unauthorized'],
     ['task_not_exist', 'missing'],
-  ])('%s under 200 is %s', (code, kind) => {
+  ])('of type %s under 200 is %s', (code, kind) => {
     expect(b.readQuery(callFailure(code), 't-1')).toMatchObject({
       kind,
       failure: { nativeCode: code, message: 'words' },
     });
   });
 
-  test('the words of an error that may pass decide nothing', () => {
+  test('that is temporary decides nothing by its message', () => {
     expect(b.readQuery(callFailure('InternalError', 'not found, invalid token'), 't-1').kind).toBe('again');
   });
 
-  test('an error counts even if a task is shown', () => {
+  test('counts even if a task is shown', () => {
     const Error = { Code: 'InternalError', Message: 'x' };
     expect(read(finished({}, { Error })).kind).toBe('again');
   });
@@ -270,7 +267,7 @@ describe('call failures', () => {
     [reply('', 429), 'again'],
     [reply('<html>', 502), 'again'],
     [reply('', 302), 'again'],
-  ])('%j is %s', (answer, kind) => {
+  ])('with %j is %s', (answer, kind) => {
     expect(b.readQuery(answer, 't-1').kind).toBe(kind);
   });
 
@@ -283,22 +280,22 @@ describe('call failures', () => {
     '{}',
     '{"Response":{}}',
     '{"Response":{"AigcVideoTask":{"ErrCode":0}}}',
-  ])('%s says nothing about the task', (text) => {
+  ])('with %s says nothing about the task', (text) => {
     expect(read(text)).toMatchObject({ kind: 'again', failure: { code: 'bad_reply' } });
   });
 
-  test('an answer that ended early says nothing about the task, even if it parses', () => {
+  test('that ended early says nothing about the task, even if it parses', () => {
     expect(read(finished(), 200, false).kind).toBe('again');
   });
 
-  test('an answer that was cut anywhere says nothing about the task', () => {
+  test('that was cut anywhere says nothing about the task', () => {
     const text = JSON.stringify(finished());
     for (let end = 0; end < text.length; end += 1)
       expect(read(text.slice(0, end), 200, false).kind).toBe('again');
   });
 });
 
-describe('no wrong success', () => {
+describe('Protocol B never reports a wrong success', () => {
   const inner = ['Status', 'ErrCode', 'ErrCodeExt', 'Output', 'Message', 'TaskId'];
   const strange: Json[] = [null, '', 'x', 7, -1, true, false, [], {}, [[]]];
 
@@ -321,7 +318,7 @@ describe('no wrong success', () => {
     }
   });
 
-  test('any JSON is read without a throw', () => {
+  test('for any JSON, which is read without throwing', () => {
     fc.assert(
       fc.property(
         fc.jsonValue(),
@@ -338,6 +335,6 @@ describe('no wrong success', () => {
   });
 });
 
-test('nothing a file host answers means that the file comes later', () => {
+test('no response of a file host means that the file will come later', () => {
   expect(b.notReady(reply('{"error":"not ready"}', 404))).toBe(false);
 });

@@ -9,7 +9,7 @@ function read(body: unknown, status = 200, complete = true): SubmitVerdict {
   return b.readSubmission(reply(body, status, complete), goodBody);
 }
 
-test('the request goes to the root path with the fixed headers', () => {
+test('a request of Protocol B goes to the root path with the fixed headers', () => {
   const exchange = b.submission(goodBody);
   expect(exchange).toEqual({
     method: 'POST',
@@ -24,7 +24,7 @@ test('the request goes to the root path with the fixed headers', () => {
   expect(b.auth).toEqual({ header: 'Authorization', scheme: 'Bearer' });
 });
 
-describe('accepted', () => {
+describe('a submission of Protocol B is accepted', () => {
   test('with the task id', () => {
     expect(read({ Response: { TaskId: 't-1', RequestId: 'r' } })).toEqual({
       kind: 'accepted',
@@ -38,7 +38,7 @@ describe('accepted', () => {
     });
   });
 
-  test('together with an error, which is reported', () => {
+  test('with an error next to the id, which is reported', () => {
     const verdict = read({ Response: { TaskId: 't', Error: { Code: 'InternalError', Message: 'oops' } } });
     expect(verdict).toMatchObject({ kind: 'accepted', handle: 't' });
     expect(verdict).toHaveProperty('warning', expect.stringContaining('InternalError: oops'));
@@ -51,14 +51,14 @@ describe('accepted', () => {
     });
   });
 
-  test('an empty error is none', () => {
+  test('with an empty error, which is ignored', () => {
     const errors = [null, {}, { Code: '', Message: '' }];
     for (const Error of errors)
       expect(read({ Response: { TaskId: 't', Error } })).toEqual({ kind: 'accepted', handle: 't' });
   });
 });
 
-describe('refused under 200', () => {
+describe('a submission of Protocol B is refused under 200', () => {
   test.each([
     ['InvalidParameterValue', 'invalid_request'],
     ['InvalidParameterValue.SubAppId', 'invalid_request'],
@@ -84,7 +84,7 @@ describe('refused under 200', () => {
     ['ResourceUnavailable.InArrears', 'balance'],
     ['UnsupportedOperation.AccountArrearsError', 'balance'],
     ['model_not_found', 'not_found'],
-  ])('%s is %s', (code, meaning) => {
+  ])('for %s as %s', (code, meaning) => {
     const verdict = b.readSubmission(callFailure(code), goodBody);
     expect(verdict).toMatchObject({
       kind: 'rejected',
@@ -92,12 +92,12 @@ describe('refused under 200', () => {
     });
   });
 
-  test('recognises a low balance by the message', () => {
+  test('for a low balance recognised by the message', () => {
     const verdict = b.readSubmission(callFailure('InvalidParameter', '账户余额不足'), goodBody);
     expect(verdict).toMatchObject({ kind: 'rejected', failure: { code: 'balance' } });
   });
 
-  test('the rate limit is for now', () => {
+  test('temporarily for a rate limit', () => {
     for (const code of ['RequestLimitExceeded', 'RequestLimitExceeded.UinLimitExceeded'])
       expect(b.readSubmission(callFailure(code), goodBody)).toMatchObject({
         kind: 'unavailable',
@@ -106,7 +106,7 @@ describe('refused under 200', () => {
   });
 });
 
-describe('unknown: the task may exist', () => {
+describe('a submission of Protocol B is unknown, because the task may exist,', () => {
   test.each([
     'InternalError',
     'InternalError.Timeout',
@@ -121,11 +121,11 @@ describe('unknown: the task may exist', () => {
     'RequestLimitExceededSomehow',
     'invalidparameter',
     '',
-  ])('error %j under 200', (code) => {
+  ])('after error %j under 200', (code) => {
     expect(b.readSubmission(callFailure(code), goodBody).kind).toBe('unknown');
   });
 
-  test('words alone never make a refusal', () => {
+  test('if only the message looks like a refusal', () => {
     const verdict = b.readSubmission(
       callFailure('InternalError', 'invalid api key, model not found'),
       goodBody,
@@ -152,11 +152,11 @@ describe('unknown: the task may exist', () => {
     { Response: { Error: 7 } },
     { Response: { Error: [] } },
     { code: 'insufficient_user_quota', message: 'x' },
-  ])('200 with %j', (body) => {
+  ])('after 200 with %j', (body) => {
     expect(read(body).kind).toBe('unknown');
   });
 
-  test('a definite refusal that arrived cut', () => {
+  test('after a definite refusal that arrived cut', () => {
     const text = callFailure('InvalidParameterValue').text;
     expect(read(text, 200, false).kind).toBe('unknown');
     expect(read(text.slice(0, -2), 200, false).kind).toBe('unknown');
@@ -164,7 +164,7 @@ describe('unknown: the task may exist', () => {
   });
 });
 
-test('a 2xx response is a refusal only if a listed code says so', () => {
+test('a 2xx response of Protocol B is a refusal only with a listed code', () => {
   fc.assert(
     fc.property(fc.json(), fc.string(), (json, code) => {
       const verdicts = [json, JSON.stringify({ Response: { Error: { Code: `x${code}` } } })].map((text) =>

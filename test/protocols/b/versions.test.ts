@@ -8,17 +8,17 @@ function model(id: string, ...versions: string[]): Model {
 
 const listing = [model('other'), model('Video-B', '1.0', '2.0'), model('Lite', '1.0')];
 
-test('the versions of a model, by its exact name', () => {
+test('the versions of a model are found by its exact name', () => {
   expect(versionsOf('Video-B', listing)).toEqual(['1.0', '2.0']);
   expect(versionsOf('video-b', listing)).toEqual([]);
   expect(versionsOf('other', listing)).toEqual([]);
 });
 
-test('a listed version passes', () => {
+test('a listed version of a model passes', () => {
   expect(checkVersion({ ModelName: 'Video-B', ModelVersion: '2.0' }, listing)).toEqual([]);
 });
 
-test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j does not', (ModelVersion) => {
+test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j is refused', (ModelVersion) => {
   expect(checkVersion({ ModelName: 'Video-B', ModelVersion }, listing)).toEqual([
     {
       field: 'ModelVersion',
@@ -29,17 +29,17 @@ test.each(['3.0', '2', 'v2.0', '2.0 '])('the version %j does not', (ModelVersion
   ]);
 });
 
-test("another model's version does not", () => {
+test("another model's version is refused", () => {
   expect(checkVersion({ ModelName: 'Lite', ModelVersion: '2.0' }, listing)).toMatchObject([
     { allowed: '"1.0"' },
   ]);
 });
 
-test('a model that is listed without versions proves nothing', () => {
+test('the version of a model that is listed without versions passes', () => {
   expect(checkVersion({ ModelName: 'other', ModelVersion: '9' }, listing)).toEqual([]);
 });
 
-test('an unknown model shows the known ones, the one meant first', () => {
+test('the error for an unknown model lists the known models, the most similar first', () => {
   expect(checkVersion({ ModelName: 'x', ModelVersion: '1' }, listing)).toEqual([
     { field: 'ModelName', value: 'x', allowed: 'Video-B, Lite', flag: '--model' },
   ]);
@@ -49,26 +49,26 @@ test('an unknown model shows the known ones, the one meant first', () => {
   expect(checkVersion({ ModelName: 'x' }, [])).toMatchObject([{ field: 'ModelName' }]);
 });
 
-test('what is missing is left to check', () => {
+test('a missing model or version is left to the check', () => {
   expect(checkVersion({ ModelVersion: '1' }, listing)).toEqual([]);
   expect(checkVersion({ ModelName: 'Video-B' }, listing)).toEqual([]);
 });
 
-test('a long listing and strange names stay short and printable', () => {
+test('the error stays short and printable with a long list and strange names', () => {
   const many = Array.from({ length: 5_000 }, (_, index) => model(`\u001b[31mm${index}`, '1'));
   const [violation] = checkVersion({ ModelName: 'x', ModelVersion: '1' }, many);
   expect(violation?.allowed).toContain('and 4988 more');
   expect(violation?.allowed).not.toContain('\u001b');
 });
 
-test('a body that names a model needs the listing', () => {
+test('a body that names a model needs the model list', () => {
   expect(b.needsListing?.({ ModelName: 'x' })).toBe('fill');
   expect(b.needsListing?.({ ModelName: 'x', ModelVersion: '1.0' })).toBe('check');
   expect(b.needsListing?.({ ModelName: 7 })).toBeUndefined();
   expect(b.needsListing?.({})).toBeUndefined();
 });
 
-test('the only version is filled in, and nothing else is touched', () => {
+test('the only version is filled in, and no other field is changed', () => {
   const body = { ModelName: 'Lite', Prompt: 'p' };
   expect(b.complete?.(body, listing)).toEqual({ ...body, ModelVersion: '1.0' });
   expect(body).toEqual({ ModelName: 'Lite', Prompt: 'p' });
@@ -79,7 +79,7 @@ test.each([
   { ModelName: 'other' },
   { ModelName: 'Lite', ModelVersion: 7 },
   {},
-])('%j stays as it is', (body) => {
+])('the body %j is not changed', (body) => {
   expect(complete(body, listing)).toEqual(body);
 });
 
@@ -87,7 +87,7 @@ test.each([
   [{ ModelName: 'Video-B' }, '--model-version (ModelVersion): missing for Video-B; needed: "1.0", "2.0"'],
   [{ ModelName: 'Video-B', ModelVersion: '3' }, '"1.0", "2.0"'],
   [{ ModelName: 'unknown' }, 'Video-B, Lite'],
-])('%j is refused, showing the choices', (body, words) => {
+])('the body %j is refused with the choices', (body, words) => {
   expect(() => complete(body, listing)).toThrow(
     expect.objectContaining({ code: 'usage', message: expect.stringContaining(words) as string }),
   );

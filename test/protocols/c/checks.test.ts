@@ -24,8 +24,8 @@ function urls(count: number): string[] {
   return Array.from({ length: count }, (_, index) => `https://cdn.example.com/${index}.png`);
 }
 
-describe('a body that may be sent', () => {
-  it.each(models)('has no more than model and prompt: %s', (model) => {
+describe('a valid body of Protocol C', () => {
+  it.each(models)('may have only a model and a prompt: %s', (model) => {
     expect(broken({ model, prompt: 'a cat' })).toEqual([]);
   });
 
@@ -42,7 +42,7 @@ describe('a body that may be sent', () => {
       ).toEqual([]);
   });
 
-  it('may have unknown fields, and native ones', () => {
+  it('may have unknown and native fields', () => {
     const native = { seconds: '8', audios: urls(3), mode: 'ref2va', images: urls(1) };
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', ...native, seed: -1, nested: { a: [] } })).toEqual(
       [],
@@ -54,7 +54,7 @@ describe('a body that may be sent', () => {
   });
 });
 
-describe('each limit at its edge and one past it', () => {
+describe('each limit of Protocol C', () => {
   it.each<[string, Json, boolean]>([
     [official, 3, false],
     [official, 4, true],
@@ -81,7 +81,7 @@ describe('each limit at its edge and one past it', () => {
     [official, null, false],
     [official, [5], false],
     [official, true, false],
-  ])('duration of %s: %j is %s', (model, duration, allowed) => {
+  ])('of the duration of %s: %j is %s', (model, duration, allowed) => {
     expect(broken({ model, prompt: 'x', duration })).toEqual(allowed ? [] : ['duration']);
   });
 
@@ -104,7 +104,7 @@ describe('each limit at its edge and one past it', () => {
     ['', false],
     [null, false],
     [true, false],
-  ])('seconds: %j is %s', (seconds, allowed) => {
+  ])('of seconds: %j is %s', (seconds, allowed) => {
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', seconds })).toEqual(allowed ? [] : ['seconds']);
   });
 
@@ -121,11 +121,11 @@ describe('each limit at its edge and one past it', () => {
     ['vendor-h3-mini', '2K', false],
     ['vendor-h3-mini', '720P', false],
     ['vendor-h3-mini', '', false],
-  ])('resolution of %s: %j is %s', (model, resolution, allowed) => {
+  ])('of the resolution of %s: %j is %s', (model, resolution, allowed) => {
     expect(broken({ model, prompt: 'x', resolution })).toEqual(allowed ? [] : ['resolution']);
   });
 
-  it.each(models)('ratios of %s', (model) => {
+  it.each(models)('of the ratios of %s', (model) => {
     const allowed = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
     for (const ratio of allowed) {
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual([]);
@@ -138,7 +138,7 @@ describe('each limit at its edge and one past it', () => {
       expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });
 
-  it.each(selfHosted)('prompts of %s, counted in characters', (model) => {
+  it.each(selfHosted)('of the prompts of %s, counted in characters', (model) => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
@@ -148,12 +148,12 @@ describe('each limit at its edge and one past it', () => {
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it.each([official, 'vendor-h4'])('has no limit for the prompt of %s', (model) => {
+  it.each([official, 'vendor-h4'])('does not apply to the prompt of %s', (model) => {
     expect(broken({ model, prompt: 'x'.repeat(30_001) })).toEqual([]);
     for (const prompt of [null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it('a prompt is needed by the self-hosted models', () => {
+  it('requires a prompt for the self-hosted models', () => {
     for (const model of selfHosted)
       expect(message({ model })).toBe('--prompt: missing; needed: a text of 1 to 30000 characters');
   });
@@ -164,7 +164,7 @@ describe('each limit at its edge and one past it', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('%s: at most %i', (field, most) => {
+  ])('of %s: at most %i', (field, most) => {
     const body = { model: official, prompt: 'x' };
     expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
     expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);
@@ -174,7 +174,7 @@ describe('each limit at its edge and one past it', () => {
   });
 });
 
-describe('what the self-hosted models have no room for', () => {
+describe('a self-hosted model refuses', () => {
   it.each(selfHosted)('reference videos: %s', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
       '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 takes reference videos',
@@ -196,7 +196,7 @@ describe('what the self-hosted models have no room for', () => {
 });
 
 describe('prompt_optimization', () => {
-  it('is for the self-hosted models, and true or false', () => {
+  it('is true or false, for the self-hosted models only', () => {
     const body = { model: 'vendor-h3-mini', prompt: 'x' };
     for (const value of [true, false]) {
       expect(broken({ ...body, prompt_optimization: value })).toEqual([]);
@@ -210,7 +210,7 @@ describe('prompt_optimization', () => {
 });
 
 describe('modes', () => {
-  it('are words of the specification, in its spelling', () => {
+  it('must be words of the specification, in its spelling', () => {
     const body = { model: official, prompt: 'x', image: url };
     for (const mode of ['t2v', 'i2v', 'r2v']) expect(broken({ ...body, generation_mode: mode })).toEqual([]);
     for (const mode of ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'])
@@ -221,7 +221,7 @@ describe('modes', () => {
   });
 });
 
-describe('fields that say the same', () => {
+describe('fields with the same meaning', () => {
   it.each([
     ['duration', 5, 'seconds', '5'],
     ['aspect_ratio', '16:9', 'ratio', '16:9'],
@@ -234,18 +234,18 @@ describe('fields that say the same', () => {
   });
 });
 
-describe('models', () => {
+describe('the model of a body', () => {
   const named = 'the name of a model, such as vendor-h3, vendor-h3-base, vendor-h3-base-fast, vendor-h3-mini';
   it.each<[Json | undefined, string]>([
     [undefined, '--model: missing; needed'],
     ['', '--model: "" is not allowed; allowed'],
     [null, '--model: null is not allowed; allowed'],
     [['vendor-h3'], '--model: a list of 1 is not allowed; allowed'],
-  ])('%j is none', (model, start) => {
+  ])('cannot be %j', (model, start) => {
     expect(message({ model, prompt: 'x' })).toBe(`${start}: ${named}`);
   });
 
-  it('that the specification does not name are judged by types and counts alone', () => {
+  it('that the specification does not name is checked for types and counts only', () => {
     const model = 'vendor-h4';
     expect(
       broken({ model, duration: 60, resolution: '8K', ratio: '2:1', reference_video_urls: urls(3) }),
@@ -257,7 +257,7 @@ describe('models', () => {
     ]);
   });
 
-  it('that the specification does not name have to be listed', () => {
+  it('that the specification does not name must be listed', () => {
     const listed = readModels({
       status: 200,
       headers: {},
@@ -274,27 +274,30 @@ describe('models', () => {
   });
 });
 
-describe('assets', () => {
-  it.each(['image', 'last_frame_image_url', 'input_reference'])('%s is a public http(s) URL', (field) => {
-    const body = { model: official, prompt: 'x' };
-    expect(broken({ ...body, [field]: url })).toEqual([]);
-    for (const wrong of [
-      '',
-      'a.png',
-      'data:image/png;base64,AA',
-      'http://127.0.0.1/a',
-      'https://u:p@x.y/a',
-      5,
-      null,
-    ])
-      expect(broken({ ...body, [field]: wrong })).toEqual([field]);
-    expect(message({ ...body, image: 'http://169.254.169.254/a' })).toBe(
-      '--image: http://169.254.169.254/a is not allowed; ' +
-        'allowed: an http(s) URL that the public internet can reach (this one points into a private network)',
-    );
-  });
+describe('an asset', () => {
+  it.each(['image', 'last_frame_image_url', 'input_reference'])(
+    'such as %s must be a public http(s) URL',
+    (field) => {
+      const body = { model: official, prompt: 'x' };
+      expect(broken({ ...body, [field]: url })).toEqual([]);
+      for (const wrong of [
+        '',
+        'a.png',
+        'data:image/png;base64,AA',
+        'http://127.0.0.1/a',
+        'https://u:p@x.y/a',
+        5,
+        null,
+      ])
+        expect(broken({ ...body, [field]: wrong })).toEqual([field]);
+      expect(message({ ...body, image: 'http://169.254.169.254/a' })).toBe(
+        '--image: http://169.254.169.254/a is not allowed; ' +
+          'allowed: an http(s) URL that the public internet can reach (this one points into a private network)',
+      );
+    },
+  );
 
-  it('input_reference may be a list, or an object around the URL', () => {
+  it('such as input_reference may be a list, or an object with the URL', () => {
     const body = { model: official, prompt: 'x' };
     for (const value of [[url, url], { url }, { image_url: url, type: 'image' }, {}])
       expect(broken({ ...body, input_reference: value })).toEqual([]);
@@ -305,8 +308,8 @@ describe('assets', () => {
   });
 });
 
-describe('messages', () => {
-  it('name the flag, the value and what is allowed, and are short', () => {
+describe('error messages', () => {
+  it('name the flag, the value and the allowed values, and are short', () => {
     expect(
       violationMessage(check({ model: 'vendor-h3-mini', prompt: 'x', duration: 4 }), 'vendor-h3-mini'),
     ).toBe('--duration: 4 is not allowed for vendor-h3-mini; allowed: 5 to 15 seconds');

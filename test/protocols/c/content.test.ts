@@ -7,7 +7,7 @@ const error = (message: string, code?: string): Json => ({
   error: { message, type: 'x', ...(code ? { code } : {}) },
 });
 
-describe('an answer in place of the video', () => {
+describe('a response in place of the video', () => {
   it.each<[number, Json, string?]>([
     [400, error('Task is not completed yet, current status: IN_PROGRESS')],
     [400, error('Task is not completed yet, current status: QUEUED')],
@@ -26,7 +26,7 @@ describe('an answer in place of the video', () => {
     [200, { task_id: 't', status: 'queued' }],
     [200, { code: 'success', data: { status: 'IN_PROGRESS' } }],
     [200, error('Task is not completed yet, current status: IN_PROGRESS')],
-  ])('says that it is not ready: %i %j', (status, body) => {
+  ])('means that the video is not ready: %i %j', (status, body) => {
     expect(c.notReady(replyOf({ status, body }))).toBe(true);
   });
 
@@ -49,11 +49,11 @@ describe('an answer in place of the video', () => {
     [200, { task_id: 't', status: 'failed' }],
     [200, { task_id: 't', status: 'completed' }],
     [202, error('quota is exhausted')],
-  ])('says something else: %i %j', (status, body) => {
+  ])('means something else: %i %j', (status, body) => {
     expect(c.notReady(replyOf({ status, body }))).toBe(false);
   });
 
-  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('may be no JSON: %j', (text) => {
+  it.each(['', '<html>gone</html>', '\u0000\u0001ftyp'])('need not be JSON: %j', (text) => {
     expect(c.notReady(replyOf({ status: 404, text }))).toBe(false);
   });
 });

@@ -4,7 +4,7 @@ import { compose } from '../../../src/protocols/compose.ts';
 import { advise, check } from '../../../src/protocols/c/checks.ts';
 import { c } from '../../../src/protocols/c/protocol.ts';
 
-describe('submission', () => {
+describe('a submission of Protocol C', () => {
   const body = { model: 'vendor-h3', prompt: 'a "cat"\n字', unheard_of: [1, null] };
 
   it.each([
@@ -20,12 +20,12 @@ describe('submission', () => {
     });
   });
 
-  it('names its endpoints, the default first', () => {
+  it('lists its endpoints, the default first', () => {
     expect(c.endpoints).toEqual(['generations', 'videos']);
     expect(c.submission(body)).toEqual(c.submission(body, { endpoint: 'generations' }));
   });
 
-  it('knows no other endpoint', () => {
+  it('refuses another endpoint', () => {
     expect(() => c.submission(body, { endpoint: 'else' })).toThrow(
       expect.objectContaining({
         code: 'usage',
@@ -36,7 +36,7 @@ describe('submission', () => {
 });
 
 describe('normalise', () => {
-  it('gives ratio its one name, and leaves two for the check', () => {
+  it('renames ratio to its one name, and leaves both fields to the check', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
     expect(c.normalise(both)).toEqual(both);
@@ -44,7 +44,7 @@ describe('normalise', () => {
   });
 });
 
-describe('query', () => {
+describe('a query of Protocol C', () => {
   it.each([
     ['task_1', 'task_1'],
     ['12345678901234567890', '12345678901234567890'],
@@ -72,14 +72,14 @@ describe('query', () => {
     ['C1', 'a\u0085'],
     ['half a character', 'a\ud800'],
     ['too long', 'x'.repeat(2049)],
-  ])('asks for no handle that is not a step: %s', (_, handle) => {
+  ])('refuses a handle that is not one path segment: %s', (_, handle) => {
     expect(() => c.query(handle)).toThrow(
       expect.objectContaining({ code: 'result_unavailable', charged: 'yes', retry: 'never', exitCode: 9 }),
     );
   });
 });
 
-describe('what is said next to a body that may be sent', () => {
+describe('advice next to a valid body', () => {
   it.each([
     [{ model: 'vendor-h3', duration: 5, resolution: '2K' }, []],
     [{ model: 'vendor-h3-mini', seconds: 5, resolution: '768P' }, ['768P is converted to 720p.']],
@@ -163,8 +163,8 @@ describe('what is said next to a body that may be sent', () => {
   });
 });
 
-describe('flags', () => {
-  it('make a body together', () => {
+describe('the flags of Protocol C', () => {
+  it('together make a body', () => {
     const flags = {
       model: 'vendor-h3-mini',
       prompt: 'a cat',
@@ -204,7 +204,7 @@ describe('flags', () => {
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
   });
 
-  it('give way to native fields only as defaults', () => {
+  it('are overridden by native fields only if they are defaults', () => {
     const defaults = { duration: 8, 'aspect-ratio': '1:1', mode: 't2v' };
     const body = { seconds: 5, ratio: '16:9', mode: 't2va' };
     expect(compose(c, { defaults, body, flags: {} })).toEqual(body);

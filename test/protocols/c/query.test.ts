@@ -28,7 +28,7 @@ function row(data: object): Json {
   };
 }
 
-describe('states', () => {
+describe('the state of a task', () => {
   const dialects: [string, Json, Observation['state'], string][] = [
     ['wrapped', row({ status: 'SUBMITTED', progress: '0%' }), 'queued', 'SUBMITTED'],
     ['wrapped', row({ status: 'QUEUED' }), 'queued', 'QUEUED'],
@@ -203,11 +203,11 @@ describe('states', () => {
     failed:
       'failed failure fail error errored cancelled canceled expired timeout timed_out rejected aborted not_found deleted terminated blocked',
   };
-  it.each(Object.entries(words))('knows the words for %s', (state, list) => {
+  it.each(Object.entries(words))('is read from every word for %s', (state, list) => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('keeps polling on an unlisted word even next to a result, and says so', () => {
+  it('continues for an unlisted word even next to a result, with a note', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -215,7 +215,7 @@ describe('states', () => {
   });
 });
 
-describe('answers without a state', () => {
+describe('responses without a state', () => {
   it.each<[string, string | Json, number, QueryVerdict['kind'], string]>([
     ['no news', { code: 'success', message: '', data: null }, 200, 'again', 'bad_reply'],
     ['an envelope alone', { status: 'success', data: null }, 200, 'again', 'bad_reply'],
@@ -285,11 +285,11 @@ describe('answers without a state', () => {
     ],
     ['gateway away', '<html>502</html>', 502, 'again', 'server_error'],
     ['gateway away', '', 524, 'again', 'server_error'],
-  ])('%s: %j under %i', (_, answer, status, kind, code) => {
+  ])('are %s: %j under %i', (_, answer, status, kind, code) => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are well if an envelope is merely empty yet', () => {
+  it('are valid if an envelope is still empty', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -365,11 +365,11 @@ describe('the result of a finished task', () => {
     ],
     ['pictures', { ...done, image_urls: [video] }],
     ['an object', { ...done, url: { href: video } }],
-  ])('is fetched from the gateway alone if the answer gives %s', (_, answer) => {
+  ])('is fetched only from the gateway if the response gives %s', (_, answer) => {
     expect(observed(answer).results.map((result) => result.sources)).toEqual([[content]]);
   });
 
-  it('has the details of the response, without addresses', () => {
+  it('contains the details of the response, without addresses', () => {
     const metadata = { duration: 5, fps: 24, size: '1280x720', url: video, other: {} };
     const seen = observed({ ...done, progress: 100, metadata, usage: { total_tokens: 7, note: null } });
     expect(seen).toMatchObject({ progress: 100, usage: { total_tokens: 7 } });
@@ -393,11 +393,11 @@ describe('the result of a finished task', () => {
     ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
     ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
     ['words alone', { message: 'Generation failed', data: { status: 'done' } }],
-  ])('is none next to %s', (_, answer) => {
+  ])('is missing next to %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
 
-  it('is never made of a handle that cannot be put into a path', () => {
+  it('never uses a handle that cannot be put into a path', () => {
     const verdict = c.readQuery(replyOf({ body: { ...done, url: video } }), '../x');
     expect((verdict as Observation).results).toEqual([
       { sources: [{ kind: 'url', url: video, key: 'own-site' }], details: undefined },
@@ -435,12 +435,12 @@ describe('progress', () => {
     expect(observed({ id: 't', status: 'running', info: { progress: 0.5 } }).progress).toBe(50);
   });
 
-  it('of 100 is no success', () => {
+  it('of 100 is not success', () => {
     expect(observed({ task_id: 't', status: 'running', progress: 100, url: video }).state).toBe('running');
   });
 });
 
-describe('why a task failed', () => {
+describe('the reason of a failed task', () => {
   it.each<[string, Json, string, string?, string?]>([
     ['fail_reason', row({ status: 'FAILURE', fail_reason: 'no luck' }), 'no luck'],
     ['result_url that is a reason', row({ status: 'FAILURE', result_url: 'no luck' }), 'no luck'],
@@ -507,7 +507,7 @@ describe('why a task failed', () => {
       row({ status: 'FAILURE', fail_reason: video }),
       'The task ended as "FAILURE" and gives no reason.',
     ],
-  ])('is told by %s', (_, answer, message, nativeCode, code = 'task_failed') => {
+  ])('is read from %s', (_, answer, message, nativeCode, code = 'task_failed') => {
     const seen = observed(answer);
     expect(seen).toMatchObject({ state: 'failed', results: [], failure: { code, message } });
     expect(seen.failure?.nativeCode).toBe(nativeCode);

@@ -136,7 +136,7 @@ describe('a handle next to an error', () => {
       't-1',
       'unknown',
     ],
-  ])('is used and warned of: %s', (_, answer, handle, words) => {
+  ])('is used with a warning: %s', (_, answer, handle, words) => {
     const verdict = read(answer);
     expect(verdict).toMatchObject({ kind: 'accepted', handle });
     expect(verdict.kind === 'accepted' && verdict.warning).toBe(
@@ -150,7 +150,7 @@ describe('a handle next to an error', () => {
     ['a row number', { code: 400, message: 'bad', data: { id: 17 } }],
     ['an id of the request', { error: { message: 'bad', code: 400 }, request_id: 'r-1' }],
     ['zero', { code: 400, message: 'bad', task_id: 0 }],
-  ])('is not made of something else: %s', (_, answer) => {
+  ])('is not made from another value: %s', (_, answer) => {
     expect(read(answer).kind).toBe('rejected');
   });
 });
@@ -254,7 +254,7 @@ describe('a 2xx answer without a handle', () => {
   });
 });
 
-describe('a cut answer', () => {
+describe('a response that was cut', () => {
   const cut = 'The answer was cut short after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
@@ -263,7 +263,7 @@ describe('a cut answer', () => {
     ['{"code":200,"data":[{"task_id":"t-1"', 't-1'],
     ['{"task_id":12345678901234567890,"status":"q', '12345678901234567890'],
     ['{"task_id":"a\\"b"', 'a"b'],
-  ])('is used as far as it is whole: %s', (text, handle) => {
+  ])('is used up to the cut: %s', (text, handle) => {
     expect(read(text, 200, false)).toMatchObject({ kind: 'accepted', handle, warning: cut });
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
   });
@@ -273,7 +273,7 @@ describe('a cut answer', () => {
     const text = JSON.stringify(answer);
     return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);
   });
-  it.each(certain)('gives its handle from the closing quote on: %s', (_, answer, handle) => {
+  it.each(certain)('has its handle once the closing quote has arrived: %s', (_, answer, handle) => {
     const text = JSON.stringify(answer);
     const ids = [handle, ...(text.startsWith('{"id"') ? ['one'] : [])];
     const end = text.indexOf(JSON.stringify(handle)) + handle.length + 2;
@@ -293,7 +293,7 @@ describe('a cut answer', () => {
     '{"requestId":"r-1"',
     '{"data":"ok","mess',
     '{"code":0,"data":{"id":1042,"task_',
-  ])('is unknown if the handle may be another: %s', (text) => {
+  ])('is unknown if the handle may be longer: %s', (text) => {
     expect(read(text, 200, false).kind).toBe('unknown');
   });
 });

@@ -34,7 +34,7 @@ async function finished(
 }
 
 describe('@google/genai', () => {
-  it('submits, polls, and downloads what an address leads to', async () => {
+  it('submits, polls, and downloads from the address', async () => {
     const gateway = await sandbox();
     const { done, error, response } = await finished(gateway, 'video-a', 2);
     expect({ done, error, count: response?.generatedVideos?.length }).toEqual({
@@ -50,7 +50,7 @@ describe('@google/genai', () => {
     expect(readFileSync(downloadPath).toString('latin1', 4, 8)).toBe('ftyp');
   });
 
-  it('finds a video that came inside the operation', async () => {
+  it('finds a video inside the operation', async () => {
     const gateway = await sandbox();
     const { response } = await finished(gateway, 'video-a-inline');
     const video = response?.generatedVideos?.[0]?.video;
@@ -67,7 +67,7 @@ describe('@google/genai', () => {
   it.each([
     ['another key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('is refused for %s with the status and words it knows', async (_, model, status) => {
+  ])('receives a status and a message that it knows for %s', async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

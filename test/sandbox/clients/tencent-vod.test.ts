@@ -41,7 +41,7 @@ function clientOf(gateway: TestSandbox, secretKey = gateway.key): Client {
 const order = { ModelName: 'Video-B', ModelVersion: '2.0', Prompt: 'a paper boat' };
 
 describe('tencentcloud-sdk-nodejs-vod', () => {
-  it('creates a task, describes it, and is led to the file', async () => {
+  it('creates a task, queries it, and gets the file', async () => {
     const gateway = await sandbox();
     const client = clientOf(gateway);
     const OutputConfig = { StorageMode: 'Temporary', Resolution: '720P', Duration: 5, AspectRatio: '16:9' };
@@ -72,7 +72,7 @@ describe('tencentcloud-sdk-nodejs-vod', () => {
     await expect(client.CreateAigcVideoTask(body)).rejects.toMatchObject({ code });
   });
 
-  it('throws for a task that is not there, and for another key', async () => {
+  it('throws for an unknown task, and for another key', async () => {
     const gateway = await sandbox();
     await expect(clientOf(gateway).DescribeTaskDetail({ TaskId: 'none' })).rejects.toMatchObject({
       code: 'ResourceNotFound',

@@ -56,13 +56,13 @@ function toSamples(pcm: Uint8Array): Int16Array {
 }
 
 describe('speechChunks', () => {
-  it('knows its formats by name', () => {
+  it('recognises its formats by name', () => {
     expect(['mp3', 'pcm', 'wav', 'ogg_opus'].every(isSpeechFormat)).toBe(true);
     expect(['flac', 'MP3', '', 'toString'].some(isSpeechFormat)).toBe(false);
   });
 
   it.each(['mp3', 'pcm', 'wav', 'ogg_opus'] as const)(
-    'is repeatable and comes in small fragments: %s',
+    'is repeatable and arrives in small fragments: %s',
     (format) => {
       const options = { text: TEXT, format, sampleRate: 24_000 };
       const chunks = [...speechChunks(options)];
@@ -72,7 +72,7 @@ describe('speechChunks', () => {
     },
   );
 
-  it('starts at once, however long the text: the rest is made as it is asked for', () => {
+  it('starts at once, however long the text, and produces the rest on demand', () => {
     const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
     const first = hours.next().value as Uint8Array;
     expect(readMp3(first).length).toBeGreaterThan(0);
@@ -92,21 +92,21 @@ describe('pcm', () => {
     ['안녕하세요', 5 * 0.2],
     ['おはようカタカナ', 8 * 0.2],
     ['Größe', 0.5],
-  ])('says %j at the pace of its script', (text, seconds) => {
+  ])('plays %j at the speed of its script', (text, seconds) => {
     const samples = renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }).length / 2;
     expect(samples / 16_000).toBeCloseTo(seconds, 3);
   });
 
-  it.each(RATES)('lasts as long at %i Hz', (sampleRate) => {
+  it.each(RATES)('has the same duration at %i Hz', (sampleRate) => {
     const samples = renderSpeech({ text: TEXT, format: 'pcm', sampleRate }).length / 2;
     expect(samples).toBe(Math.round(SECONDS * sampleRate));
   });
 
-  it('lasts half a second at least', () => {
+  it('has a duration of at least half a second', () => {
     expect(renderSpeech({ text: '', format: 'pcm', sampleRate: 8000 })).toHaveLength(8000);
   });
 
-  it('sounds differently for another text, softly, and not if nothing is spoken', () => {
+  it('sounds different for another text, is quiet, and is silent if nothing is spoken', () => {
     const render = (text: string) => toSamples(renderSpeech({ text, format: 'pcm', sampleRate: 16_000 }));
     expect(strongestPitch(render('n'.repeat(10)), 16_000)).toBe(220);
     expect(strongestPitch(render('s'.repeat(10)), 16_000)).toBe(440);
@@ -116,7 +116,7 @@ describe('pcm', () => {
     expect(new Set(render('  ... ... '))).toEqual(new Set([0]));
   });
 
-  it('has no clicks: neighbouring samples are never far apart', () => {
+  it('has no clicks, because neighbouring samples are never far apart', () => {
     const samples = toSamples(renderSpeech({ text: TEXT, format: 'pcm', sampleRate: 48_000 }));
     const steps = samples.subarray(1).map((sample, index) => sample - (samples[index] ?? 0));
     expect(largest(steps)).toBeLessThan(600);
@@ -124,7 +124,7 @@ describe('pcm', () => {
 });
 
 describe('wav', () => {
-  it('repeats its header in every fragment, which then holds what pcm holds', () => {
+  it('repeats its header in every fragment, followed by the PCM data', () => {
     const options = { text: TEXT, sampleRate: 22_050 };
     const fragments = [...speechChunks({ ...options, format: 'wav' })].map((chunk) => Buffer.from(chunk));
     expect(fragments.length).toBeGreaterThan(5);
@@ -143,15 +143,18 @@ describe('wav', () => {
 });
 
 describe('mp3', () => {
-  it.each(RATES)('is a mono stream of 64 kbit/s at %i Hz, to the frame as long as asked', (sampleRate) => {
-    const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
-    const frames = readMp3(stream);
-    for (const frame of frames)
-      expect(frame).toMatchObject({ sampleRate, channels: 1, bitsPerSecond: 64_000 });
-    const frameSeconds = (frames[0]?.samples ?? 0) / sampleRate;
-    expect(frames).toHaveLength(Math.ceil(SECONDS / frameSeconds - 1e-9));
-    expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
-  });
+  it.each(RATES)(
+    'is a mono stream of 64 kbit/s at %i Hz, with exactly the requested frames',
+    (sampleRate) => {
+      const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
+      const frames = readMp3(stream);
+      for (const frame of frames)
+        expect(frame).toMatchObject({ sampleRate, channels: 1, bitsPerSecond: 64_000 });
+      const frameSeconds = (frames[0]?.samples ?? 0) / sampleRate;
+      expect(frames).toHaveLength(Math.ceil(SECONDS / frameSeconds - 1e-9));
+      expect(stream.length).toBe(Math.floor(frames.length * frameSeconds * 8000 + 1e-6));
+    },
+  );
 
   it('has fragments of whole frames', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'mp3', sampleRate: 44_100 })];
@@ -159,7 +162,7 @@ describe('mp3', () => {
     expect(apart).toEqual(readMp3(Buffer.concat(fragments)));
   });
 
-  it('sounds one line at a time, and none in a rest', () => {
+  it('has one tone at a time, and none in a pause', () => {
     const lines = (text: string) =>
       readMp3(renderSpeech({ text, format: 'mp3', sampleRate: 24_000 })).flatMap(({ granules }) => granules);
     const toneOf220Hertz = Math.round(220 / (24_000 / 1152));
@@ -169,7 +172,7 @@ describe('mp3', () => {
     expect(lines('nopqrstuvw').some(({ length }) => length === 1)).toBe(true);
   });
 
-  it('holds for any text and rate', () => {
+  it('works for any text and rate', () => {
     const rates = fc.constantFrom(...RATES, 11_025, 12_000);
     const property = fc.property(
       fc.string({ unit: 'grapheme', maxLength: 60 }),
@@ -185,13 +188,13 @@ describe('mp3', () => {
     fc.assert(property, { numRuns: 100 });
   });
 
-  it('refuses a rate that the format does not have', () => {
+  it('refuses a rate that the format does not support', () => {
     expect(() => renderSpeech({ text: 'hello', format: 'mp3', sampleRate: 96_000 })).toThrow(RangeError);
   });
 });
 
 describe('ogg_opus', () => {
-  it('is pages in a row, from a first to a last one, that end at the right sample', () => {
+  it('is a sequence of pages, from a first to a last one, that ends at the right sample', () => {
     const fragments = [...speechChunks({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 })];
     const stream = Buffer.concat(fragments);
     const pages: { type: number; granule: number; sequence: number }[] = [];
@@ -209,7 +212,7 @@ describe('ogg_opus', () => {
     expect(pages.at(-1)?.granule).toBe(preSkip + Math.round(SECONDS * 48_000));
   });
 
-  it('tells the pitch of each character in its packets, and is silent in a rest', () => {
+  it('encodes the pitch of each character in its packets, and is silent in a pause', () => {
     const heard = (text: string): (number | undefined)[] =>
       packetsOf(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 })).map(readOpusPitch);
     // The last packet is for the 6.5 ms that a decoder is behind.
@@ -221,11 +224,11 @@ describe('ogg_opus', () => {
   });
 });
 
-describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
+describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
   const decode = (text: string, format: SpeechFormat, sampleRate: number) =>
     ffmpeg(renderSpeech({ text, format, sampleRate }), [], ['-f', 's16le']);
 
-  it.each(RATES)('mp3 at %i Hz decodes without an error, in full', (sampleRate) => {
+  it.each(RATES)('decodes mp3 at %i Hz without an error, to the end', (sampleRate) => {
     const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
     const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
     // A stream without tags, like that of the real service, never tells how long it is.
@@ -234,7 +237,7 @@ describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
     expect(output.length / 2).toBe(samples);
   });
 
-  it('mp3 sounds the pitch of its characters', () => {
+  it('hears the pitch of the characters in mp3', () => {
     const lineHertz = 16_000 / 1152;
     for (const [character, pitch] of [
       ['n', 220],
@@ -248,7 +251,7 @@ describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
     }
   });
 
-  it('ogg_opus sounds the pitch of its characters, about as loud as the other formats, and rests', () => {
+  it('hears the pitch of the characters in ogg_opus, about as loud as in the other formats, and the pauses', () => {
     for (const [character, pitch] of [
       ['n', 220],
       ['s', 440],
@@ -266,7 +269,7 @@ describe.skipIf(!hasFfmpeg)('speech, as ffmpeg sees it', () => {
     expect(loudness(toSamples(decode('. '.repeat(10), 'ogg_opus', 24_000).output))).toBe(0);
   });
 
-  it('ogg_opus and single wav fragments probe and decode without a complaint', () => {
+  it('probes and decodes ogg_opus and single wav fragments without a warning', () => {
     const opus = renderSpeech({ text: TEXT, format: 'ogg_opus', sampleRate: 24_000 });
     const [wav = new Uint8Array()] = speechChunks({ text: TEXT, format: 'wav', sampleRate: 24_000 });
     expect(ffprobe(opus, ['codec_name', 'channels'])).toEqual({

@@ -36,7 +36,7 @@ describe('videoSize', () => {
     expect(videoSize(resolution, '16:9')).toEqual({ width: 1280, height: 720 });
   });
 
-  it('always gives sides that a video can have', () => {
+  it('always returns side lengths that a video can have', () => {
     const side = fc.integer({ min: 0, max: 40 });
     const property = fc.property(fc.integer({ min: 0, max: 5000 }), side, side, (lines, across, down) => {
       const { width, height } = videoSize(`${lines}p`, `${across}:${down}`);

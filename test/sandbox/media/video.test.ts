@@ -25,7 +25,7 @@ function decode(options: VideoOptions): { file: ReadMp4; parameters: Parameters;
 }
 
 describe('renderVideo', () => {
-  it('makes a file that can be played while it arrives, as long and as large as asked', () => {
+  it('creates a file that can be played while it arrives, of the requested duration and size', () => {
     const file = readMp4(renderVideo(HD));
     expect(file.topLevel).toEqual(['ftyp', 'moov', 'mdat']);
     expect(file.brands).toEqual(['isom', 'isom', 'iso2', 'avc1', 'mp41']);
@@ -35,7 +35,7 @@ describe('renderVideo', () => {
     expect(file.timescale / file.sampleTicks).toBe(24);
   });
 
-  it('is Constrained Baseline of the same size inside', () => {
+  it('contains Constrained Baseline video of the same size', () => {
     const { parameters } = decode({ ...HD, seconds: 0.1 });
     expect(parameters).toMatchObject({ profile: 66, constraints: 0xc0, width: 1280, height: 720 });
     expect(parameters.picturesPerSecond).toBe(24);
@@ -49,7 +49,7 @@ describe('renderVideo', () => {
     [2560, 1440, 50],
     [3840, 2160, 51],
     [5040, 2160, 60],
-  ])('%i x %i is of level_idc %i', (width, height, level) => {
+  ])('codes %i x %i with level_idc %i', (width, height, level) => {
     expect(decode({ ...HD, seconds: 1 / 24, width, height }).parameters).toMatchObject({
       width,
       height,
@@ -57,7 +57,7 @@ describe('renderVideo', () => {
     });
   });
 
-  it('starts anew every two seconds, so that a player can seek', () => {
+  it('inserts a key frame every two seconds, so that a player can seek', () => {
     const { file, slices } = decode(HD);
     const keys = slices.flatMap(({ isIdr }, index) => (isIdr ? [index] : []));
     expect(keys).toEqual([0, 48, 96]);
@@ -66,7 +66,7 @@ describe('renderVideo', () => {
     expect(slices.map(({ frameNum }) => frameNum)).toEqual(slices.map((_, index) => (index % 48) % 16));
   });
 
-  it('moves: most pictures change something, and none of the changing ones everything', () => {
+  it('shows motion: most pictures change something, and none of those changes everything', () => {
     const changed = decode(HD).slices.filter(({ isIdr }) => !isIdr);
     expect(changed.filter(({ coded }) => coded > 0).length).toBeGreaterThan(100);
     expect(Math.max(...changed.map(({ coded }) => coded))).toBeLessThan((80 * 45) / 4);
@@ -80,7 +80,7 @@ describe('renderVideo', () => {
     expect(new Set(bottomRow(0)).size).toBeGreaterThan(10);
   });
 
-  it('gives the same bytes for the same options, and another picture for another prompt', () => {
+  it('creates the same bytes for the same options, and another picture for another prompt', () => {
     expect(renderVideo(HD)).toEqual(renderVideo({ ...HD }));
     const first = (prompt: string) =>
       decode({ ...HD, prompt, seconds: 0.1 }).slices[0]?.picture.map(String) ?? [];
@@ -89,7 +89,7 @@ describe('renderVideo', () => {
     expect(differing / one.length).toBeGreaterThan(0.9);
   });
 
-  it('has no sound unless it is asked for, and then MP3 that ends with the picture', () => {
+  it('adds no sound by default, and on request MP3 that ends with the picture', () => {
     expect(readMp4(renderVideo(HD)).audio).toBeUndefined();
     const { audio, samples, seconds, movieSeconds } = readMp4(
       renderVideo({ ...HD, seconds: 3.5, audio: true }),
@@ -114,12 +114,12 @@ describe('renderVideo', () => {
     expect(tune('a lighthouse').equals(tune('a tower'))).toBe(false);
   });
 
-  it('stays small', () => {
+  it('creates a small file', () => {
     expect(renderVideo(HD).length).toBeLessThan(200_000);
     expect(renderVideo({ ...HD, seconds: 15, width: 2560, height: 1440 }).length).toBeLessThan(1_000_000);
   });
 
-  it('decodes for any prompt, even size and number of pictures', () => {
+  it('can be decoded for any prompt, even size and number of pictures', () => {
     const side = fc.integer({ min: 1, max: 200 }).map((half) => half * 2);
     const options = fc.record({
       prompt: fc.string({ unit: 'grapheme' }),
@@ -150,12 +150,12 @@ describe('renderVideo', () => {
   });
 });
 
-describe.skipIf(!hasFfmpeg)('renderVideo, as ffmpeg sees it', () => {
+describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
   it.each([
     { width: 1280, height: 720, seconds: 5 },
     { width: 1366, height: 768, seconds: 4 },
     { width: 34, height: 22, seconds: 3 },
-  ])('probes and decodes without a complaint: %j', (size) => {
+  ])('probes and decodes it without a warning: %j', (size) => {
     const video = renderVideo({ ...HD, ...size });
     const fields = [
       'codec_name',
@@ -176,7 +176,7 @@ describe.skipIf(!hasFfmpeg)('renderVideo, as ffmpeg sees it', () => {
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 
-  it.each([1 / 24, 2.5, 5])('has sound that decodes without a complaint, %d s long', (seconds) => {
+  it.each([1 / 24, 2.5, 5])('decodes its sound without a warning, %d s long', (seconds) => {
     const video = renderVideo({ ...HD, seconds, audio: true });
     const { complaints, output } = ffmpeg(video, [], ['-vn', '-f', 's16le']);
     expect(complaints).toBe('');
@@ -186,7 +186,7 @@ describe.skipIf(!hasFfmpeg)('renderVideo, as ffmpeg sees it', () => {
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 
-  it('shows the very colours that the reader of these tests decodes, to the last picture', () => {
+  it('shows the same colours as the decoder of these tests, to the last picture', () => {
     const options = { ...HD, width: 160, height: 96, seconds: 3 };
     const { slices } = decode(options);
     const { output } = ffmpeg(renderVideo(options), [], ['-f', 'rawvideo', '-pix_fmt', 'yuv420p']);
