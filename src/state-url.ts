@@ -54,7 +54,7 @@ export function isStateUrl(text: string): boolean {
 
 /**
  * Reads the address of a ledger on PostgreSQL.
- * @throws Error whose message says what is allowed; no value of the address is in it.
+ * @throws Error whose message says what is allowed, and contains no value of the address.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
@@ -85,7 +85,8 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// Hosts of databases add parameters of their own, which have no effect. One of mgw's that is misspelt would have none either.
+// Database hosts add parameters of their own, which have no effect. A misspelt parameter of mgw would have no effect
+// either.
 function checkSpelling(name: string, known: readonly string[]): void {
   const nearest = clientParameters.includes(name) ? undefined : nearestName(name, known);
   if (nearest !== undefined)

@@ -32,13 +32,13 @@ interface Source {
   state: RowState;
   job?: Job | undefined;
   isSpeech: boolean;
-  /** How many files it makes. */
+  /** The number of files that it makes. */
   count: number;
   /** The row to name if this one is not done. */
   root: Root;
 }
 
-/** States in which a row is not carried out by a run: those that wait for it are blocked. */
+/** States of rows that a run skips. Rows that wait for them are blocked. */
 const stuck = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
 /** Holds the rows that others wait for, and determines the states of those that wait. */
@@ -105,7 +105,7 @@ export class Chains {
     const before = paid && (await rowStatusOf({ ...found, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#judged({ ...own, ...status });
-    // The paid job is still to be fetched, or in doubt: that must end first.
+    // The paid job is not fetched yet or is in doubt, which must end first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...own, work: paid.work, ...before };
     if (before.state === 'failed') return { ...own, ...before };
@@ -137,8 +137,7 @@ export class Chains {
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
-  // Returns the row with the inputs that its job was paid for with. Undefined if more than the inputs has changed
-  // since.
+  // Returns the row with the inputs of its paid job; undefined if anything besides the inputs has changed since.
   #asPaid(
     { work }: NamedRow,
     { take: { job } }: RowStatus,

@@ -52,9 +52,9 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry` makes rows again, and pays for them: rows that failed, or those of `ids`, also if they are done. Open
- * rows are continued, and rows in doubt are left as they are. The file of an earlier take stays, and the new one is saved
- * next to it.
+ * `batch retry` makes rows again, and pays for them: rows that failed, or those of `ids` even if they are done. Open
+ * rows are continued, and rows in doubt are left as they are. The file of an earlier take stays, and the new one is
+ * saved next to it.
  * @param force replaces that file
  */
 export function retryOf(rows: RetriedRows, force: boolean): Choice {

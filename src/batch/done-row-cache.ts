@@ -25,11 +25,11 @@ export interface DoneRow {
   isNamed: boolean;
   /** The hash of its request. */
   hash: string;
-  /** The plan's value. */
+  /** The path in the plan. */
   path: string;
   take: number;
   job: string;
-  /** The job's value in the ledger. */
+  /** The version of the job in the ledger. */
   version: string;
   files: Pick<JobFile, 'path' | 'bytes'>[];
 }
@@ -58,7 +58,8 @@ export class DoneRowCache {
   /**
    * Reads the cache of a batch; undefined if its folder cannot be used.
    * @param path the beginning of the file's path
-   * @param about everything else that a row depends on: rows under another value are discarded
+   * @param about a value for everything else that a row depends on; rows that were cached under another value are
+   * discarded
    */
   static async open(path: string, about: unknown, place: OutputPlace): Promise<DoneRowCache | undefined> {
     const own = `${path}.${hash('sha256', JSON.stringify(about)).slice(0, 16)}.rows`;

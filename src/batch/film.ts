@@ -23,7 +23,7 @@ export interface Clip extends Track {
 export interface Film {
   /** Arguments of ffmpeg, without the output file. */
   args: string[];
-  /** What ffmpeg reads from standard input. */
+  /** The standard input of ffmpeg. */
   list: string;
   /** Its duration. */
   seconds: number;
@@ -39,7 +39,7 @@ interface Scene extends Clip, Probe {
   start: number;
 }
 
-/** A sound laid over the film. */
+/** A sound to mix into the film. */
 interface Laid extends Track {
   /** Its start, seconds. */
   at: number;

@@ -11,7 +11,7 @@ const knownBatch = z.object({
   isNamed: z.boolean(),
   /** Absolute path of the manifest. */
   file: z.string(),
-  /** The template of its files, its folder being absolute. */
+  /** The template of its files, with an absolute folder. */
   output: z.string(),
   /** The manifest's template; null if the command line gave one, which overrides it. */
   written: z.nullable(z.string()),

@@ -55,7 +55,7 @@ export interface ModelCost {
   unknown: number;
 }
 
-/** A plan: what would be done, and its maximum cost. */
+/** A plan: the actions of a run, and their maximum cost. */
 export interface Plan {
   rows: number;
   counts: Record<RowState, number>;

@@ -106,7 +106,7 @@ export type RowState = (typeof rowStates)[number];
 export interface RowStatus {
   state: RowState;
   take: Retry;
-  /** What differs from the job, if the row was changed. */
+  /** The differences from the job, if the row was changed. */
   changes?: string[];
   /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
   path?: string;

@@ -85,7 +85,7 @@ function nameOf(option: Option): string {
   return option.long ?? option.flags;
 }
 
-/** The flags of money. */
+/** The flags that limit spending. */
 export interface BudgetOptions {
   /** An exact decimal in plain digits. */
   budget?: string;
@@ -152,7 +152,7 @@ export interface Globals {
   /** `--on-done`: a command line for the shell. */
   onDone?: string;
   open?: boolean;
-  /** `--budget-name` of what pays. */
+  /** `--budget-name` of commands that pay. */
   budgetName?: string;
   /** `--speaker` of `mgw tts`. */
   speaker?: string;

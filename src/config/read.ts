@@ -88,7 +88,7 @@ function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
     if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
-    // Of whatever others wrote, nothing is read and nothing is quoted.
+    // A file that others may have written is neither read nor quoted.
     checkOwner(file, stat);
     return { bytes: readFileSync(descriptor), stat };
   } catch (error) {

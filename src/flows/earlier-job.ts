@@ -139,9 +139,9 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
 }
 
 /**
- * Returns the newest file of a job's n-th result, from 1, that is there as it was recorded, here or in the store; undefined if
- * none is.
- * @throws MgwError('store') if the store does not answer.
+ * Returns the newest intact file of a job's n-th result, counted from 1, on this machine or in the store; undefined if
+ * there is none.
+ * @throws MgwError('store') if the store does not respond.
  */
 export async function savedFile(
   session: Session,
@@ -156,7 +156,7 @@ export async function savedFile(
   return undefined;
 }
 
-// The newest first: a file that was saved at several places is the same video.
+// Newest first: a file that was saved in several places is the same video.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
   const asked = goalOutput(job);
   const own = asked === undefined ? undefined : numberedPath(asked, index - 1, count);

@@ -103,7 +103,7 @@ export async function planFetches(
   return plan;
 }
 
-/** How results are fetched. */
+/** The options for fetching results. */
 export interface FetchWishes {
   /** Overwrites files at the target. */
   force: boolean;
@@ -117,10 +117,10 @@ export interface FetchWishes {
 }
 
 /**
- * Waits for a job and saves its result; nothing here can pay. Speech is copied from a saved file that is intact, since
- * the gateway keeps no audio.
+ * Waits for a job and saves its result; nothing here can pay. Speech is copied from an intact saved file, since the
+ * gateway keeps no audio.
  * @throws MgwError: exit 3 key refused, 5 failed, 6 never sent, 7 unknown, 8 not finished at the deadline, 9 no result,
- * 10 not to be saved, 130/143 interrupted.
+ * 10 cannot be saved, 130/143 interrupted.
  */
 export async function fetch(
   { job, protocol, place, target }: PlannedFetch,
@@ -157,7 +157,7 @@ export async function deliverFound(
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
-    // `jobs rm` looked for runs just before this one began.
+    // `jobs rm` checked for runs just before this one began.
     const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
     throw fate === 'removed' ? noSuchJob(job.id) : error;
   });

@@ -74,7 +74,7 @@ export function checkGateway(job: Job, gateway: string, words: readonly string[]
   throw usageError(text, ['mgw', ...gatewayFlags(own), ...words]).with({ job });
 }
 
-// The sandbox's constant name is no URL.
+// The sandbox's constant name is not a URL.
 function gatewayFlags(gateway: string): string[] {
   if (!URL.canParse(gateway)) return ['--sandbox'];
   const url = new URL(gateway);

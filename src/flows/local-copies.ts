@@ -28,7 +28,7 @@ export class LocalCopies {
 
   /**
    * Returns the path of a local file with the content of a result.
-   * @throws MgwError('store') if the store does not answer; exit 2 if the object is gone or differs from its record.
+   * @throws MgwError('store') if the store does not respond; exit 2 if the object is gone or differs from its record.
    */
   async pathOf(file: JobFile): Promise<string> {
     if (!isObjectUrl(file.path)) return file.path;
@@ -41,7 +41,7 @@ export class LocalCopies {
     const url = await store.address(file.path);
     const target = await localPath(`${copyPrefix}${randomUUID()}-`, file.path, deps);
     const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
-    // Else the copy of a killed process would be kept for a run that continues it.
+    // Otherwise the copy of a killed process would be kept for a run that continues it.
     await lock.note({ durable: 0 });
     this.#locks.push(lock);
     const { clock, signals, retries, userAgent, note } = deps;
@@ -72,9 +72,9 @@ export async function copiesIn(session: Session): Promise<LocalCopies> {
 
 /**
  * Delivers speech that exists only as an object in the store.
- * @param recover delivers a file of this machine
+ * @param recover delivers a local file
  * @returns undefined if the store has none of the candidates
- * @throws MgwError('store') if the store does not answer.
+ * @throws MgwError('store') if the store does not respond.
  */
 export async function recoverObject(
   candidates: readonly JobFile[],

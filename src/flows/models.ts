@@ -69,7 +69,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
 export type KnownModel = Pick<Model, 'id' | 'protocols' | 'model_versions'>;
 
 /**
- * Caches the gateway's listing for completion and suggestions, which send no request. Nothing else uses it.
+ * Caches the gateway's model list for completion and suggestions, which send no request. Nothing else uses it.
  * @throws the system's error.
  */
 export async function rememberModels(settings: Settings, models: readonly Model[]): Promise<void> {

@@ -22,8 +22,8 @@ interface Uploading {
 }
 
 /**
- * Saves the results of a job as objects (design 17): they are complete and verified in a file of this machine first, which
- * is kept until the store has them.
+ * Saves the results of a job as objects (design 17). Each is first completed and verified in a local file, which is
+ * kept until the store has it.
  * @param make saves the results at a local path
  * @throws MgwError as `make` does; 'store' or 'output_exists' if they cannot be uploaded, charged 'yes'.
  */

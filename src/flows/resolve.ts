@@ -19,7 +19,7 @@ import { uploadFor } from './uploads.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-/** The options for a job after its doubt has ended. */
+/** The options for a job that is no longer in doubt. */
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
@@ -38,7 +38,7 @@ export async function resolve(
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
   const found = await recordedJob(ledger, ref);
-  // Only --resubmit needs a gateway; the others are refused if another one is configured.
+  // Only --resubmit needs a gateway; the other choices are refused if another gateway is configured.
   const gateway = configuredGateway(settings);
   if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));
   const isSpeech = found.protocol === 'tts';

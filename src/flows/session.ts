@@ -173,7 +173,7 @@ class Secrets {
   }
 }
 
-// Most commands need no key, and a key file may be a pipe that blocks.
+// Most commands need no key, and reading a key file may block if it is a pipe.
 function keyAtHand({ key }: Settings): string {
   const text = key?.readAtHand() ?? '';
   return text.length < shortestSecret ? '' : text;

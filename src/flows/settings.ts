@@ -21,7 +21,7 @@ export interface FlowDeps extends JobDeps {
   configured: (protocol: Protocol) => Protocol;
   /** Opens the store for results. */
   objects: () => Promise<ObjectStore>;
-  /** The folder in which results are complete before they are uploaded. Absolute path. */
+  /** The folder in which results are completed before they are uploaded. Absolute path. */
   uploadFolder: string;
   /** Opens a budget of the ledger. @throws MgwError('local_io') if it cannot be opened. */
   openBudget: (kind: BudgetKind, name: string) => Promise<Budget>;

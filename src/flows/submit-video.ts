@@ -35,11 +35,12 @@ export interface VideoSubmission extends DeliveryOptions {
 }
 
 /**
- * Submits a video, waits for it and saves it, as far as `wanted` says: finds the job that an earlier or a concurrent run
- * of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is paid, it checks
- * that the result can be saved.
+ * Submits a video, waits for it and saves it, as far as `wanted` says. Finds the job that an earlier or a concurrent
+ * run of the same submission has paid for, or creates one and pays for it (design 4, 5). Before anything is paid, it
+ * checks that the result can be saved.
  * @throws MgwError: exit 2 if the key names another body, 3 or 4 rejected, 5 failed, 6 never sent, 7 unknown, 8 not
- * finished at the deadline, 9 no result or a strict mismatch, 10 not recordable or not to be saved, 12 over a budget, 130/143 interrupted.
+ * finished at the deadline, 9 no result or a strict mismatch, 10 cannot be recorded or saved, 12 over a budget, 130/143
+ * interrupted.
  */
 export async function submitVideo(
   video: ComposedVideo,

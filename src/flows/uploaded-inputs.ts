@@ -42,7 +42,7 @@ export async function removableInputs(
   session: Session,
   { before, queued }: PruneInputs,
 ): Promise<PrunedInputs> {
-  // Listed first: a job that begins meanwhile is in the ledger before it relies on a file.
+  // Listed first: the ledger records a job that starts in the meantime before that job relies on a file.
   const files = await (await uploadsOf(session)).list();
   const { isNeeded } = await usesOf(await session.ledger());
   const queue = new Set(await queued());
@@ -99,7 +99,7 @@ interface Uses {
 async function usesOf(ledger: Ledger, ids?: readonly string[]): Promise<Uses> {
   const users = new Map<string, string[]>();
   const needed = new Set<string>();
-  // A record without its whole body does not tell which files its job uses; no record tells the name of a frame.
+  // A record without its whole body does not show which files its job uses; no record shows the name of a frame.
   let [isAnyNeeded, isAnyFrameNeeded] = [false, false];
   for (const id of [...(ids ?? (await ledger.ids()))].reverse()) {
     const job = await ledger.read(id);

@@ -18,9 +18,9 @@ export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
 /**
- * Replaces the local files among the values of asset flags by their names in the store, which depend on the content alone.
- * Nothing is uploaded yet.
- * @param inputs those that the caller knows; any other value that names a job is looked up
+ * Replaces the local files among the values of asset flags by their names in the store, which depend only on the
+ * content. Nothing is uploaded yet.
+ * @param inputs the earlier jobs that the caller has resolved; any other value that names a job is looked up
  * @throws MgwError('usage') if a file cannot be read, or no store is configured.
  */
 export async function namedFiles(
@@ -72,10 +72,10 @@ function withoutStore(flag: string, path: string, { name }: Protocol): Error {
 }
 
 /**
- * Returns what completes a submission whose body names uploaded files: it uploads those that the store does not have, and
- * makes the request with their URLs. Undefined if the body names none.
+ * Returns a function that completes a submission whose body names uploaded files: it uploads the missing files, and
+ * builds the request with their URLs. Undefined if the body names none.
  * @param files those of this command; any other must be in the store
- * @param options `checkAssets` makes sure first that the gateway can fetch each asset, by its status, type and size
+ * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size
  */
 export function uploadFor(
   session: Session,

@@ -154,7 +154,7 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
   return { delivered: deliveredText(delivered), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 
-// No browser plays samples without a header.
+// Browsers do not play samples without a header.
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
   return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');

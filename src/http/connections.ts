@@ -81,7 +81,7 @@ export class Connections {
     const { timeoutMs: timeout, readsUpTo, within } = options;
     // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
     const tls = { rejectUnauthorized: true, timeout };
-    // Not for TLS, which has copied the bytes already.
+    // Not for TLS, which has already copied the bytes.
     const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =

@@ -106,7 +106,7 @@ function targetIn(place: FetchPlace, { job, index, count }: FetchItem): Target {
   if (place.kind === 'stdout' || place.kind === 'file') return place;
   if (place.kind === 'asked')
     return { kind: 'file', path: goalOutput(job) ?? `${job.id}.${extensionOf(job)}` };
-  // A person knows the job by its key, if it has one.
+  // Users know the job by its key, if it has one.
   const own = place.isFolder ? (job.key === undefined ? '{id}.{ext}' : '{key}.{ext}') : undefined;
   try {
     const path = outputPath(place.place, valuesOf(job, index), own);

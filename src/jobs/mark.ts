@@ -25,11 +25,11 @@ interface Edit {
 
 /**
  * Makes a marked copy of a complete file next to the output (design 19), with the IPTC term for media of a trained
- * algorithm: in XMP at the end of an MP4, so that nothing moves, or in a TXXX frame of an MP3's ID3v2 tag. XMP or a tag
- * that is there is merged into it. The same file always gives the same copy. The lock removes the copy if the process
+ * algorithm: in XMP at the end of an MP4, so that nothing moves, or in a TXXX frame of an MP3's ID3v2 tag. An existing
+ * XMP packet or tag is extended. The same file always gives the same copy. The lock removes the copy if the process
  * dies.
- * @param note called with the reason if the file stays as it is
- * @returns undefined if the file stays as it is
+ * @param note called with the reason if the file stays unchanged
+ * @returns undefined if the file stays unchanged
  * @throws MgwError('local_io'), exit 10; the file is paid for.
  */
 export async function markedCopy(
@@ -72,7 +72,7 @@ async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile):
   await write(done, Infinity);
 }
 
-/** Returns what marks a file, `marked` if it names the term, or why it cannot be marked. */
+/** Returns the change that marks a file, `marked` if it names the term, or why it cannot be marked. */
 function editsOf(path: string): Edit[] | string {
   const file = openSync(path, 'r');
   try {
@@ -105,7 +105,7 @@ function movieEdits(file: number): Edit[] | string {
       : mergedXmp(text);
   if (merged === undefined || typeBefore(file, packet.box) !== packet.box.type)
     return 'its XMP cannot be merged with the mark';
-  // Readers skip a box that is `free`.
+  // Readers skip a box of type `free`.
   return [
     { at: packet.box.start - 4, replaced: 4, bytes: Buffer.from('free') },
     { at: last.end, replaced: 0, bytes: xmpBox(merged) },

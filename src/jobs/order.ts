@@ -35,7 +35,7 @@ export interface Order {
   /** Uploads the files that the body names, and returns the exchange with their URLs, which no record keeps. */
   upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;
-  /** Reads the answer; never throws. */
+  /** Reads the response; never throws. */
   read: (reply: Reply, body: unknown) => SubmitVerdict;
   /**
    * Makes the call and returns the part of the response that proves something: the whole exchange by default,
@@ -156,7 +156,7 @@ export interface JobDeps extends PayDeps {
   /** Removes the key from a text before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
-  /** When the command began, ms since 1970. If absent, it began when it first looked for its job. */
+  /** When the command began, ms since 1970. If absent, it began when it first searched for its job. */
   startedAt?: number | undefined;
   /**
    * Given if processes share turns to submit. A job is then left to the living process that began it first, so that no

@@ -67,7 +67,7 @@ export function lostClaim(name: string, key?: string): MgwError {
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** Builds the error of a key that names a job with another body: exit 2 with what differs. */
+/** Builds the error of a key that names a job with another body: exit 2 with the differences. */
 export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
@@ -163,9 +163,9 @@ export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
 }
 
 /**
- * Imports a handle that the ledger has never seen, once the gateway has confirmed that it knows it (design 1).
- * @throws MgwError('usage') if it is not a handle of the protocol; exit 9 if the gateway does not know it, 3 if it refuses
- * the key, 6 if it does not answer.
+ * Imports a handle that the ledger has never seen, once the gateway has confirmed it (design 1).
+ * @throws MgwError('usage') if it is not a handle of the protocol; exit 9 if the gateway does not know it, 3 if it
+ * refuses the key, 6 if it does not respond.
  */
 export async function importHandle(handle: string, protocol: Protocol, deps: JobDeps): Promise<Job> {
   const seen = await confirmed(handle, protocol, deps);

@@ -45,16 +45,16 @@ export interface Place {
   path: string;
 }
 
-/** How often an expired address is requested again. */
+/** The number of times that an expired address is requested again. */
 const maxRefreshes = 3;
 
-/** Bytes: no container has a header that is shorter. */
+/** In bytes: no container has a header that is shorter. */
 const shortestVideo = 8;
 
 /**
  * Saves one result of a finished job under `path`, measures it and records it. Requests a new address if one has
  * expired, and waits for a result that is not ready yet.
- * @throws MgwError: exit 9 gone or broken, 10 not to be saved here, 3 its address requires the key but is not trusted
+ * @throws MgwError: exit 9 gone or broken, 10 cannot be saved here, 3 its address requires the key but is not trusted
  * with it, 8 not ready at the deadline.
  */
 export async function saveResult(

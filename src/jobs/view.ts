@@ -50,11 +50,11 @@ function shownDetails({ details, files }: Job): unknown {
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
-/** The longest note that is kept, UTF-16 code units. */
+/** The maximum length of a note, in UTF-16 code units. */
 export const longestNote = 4000;
 
 /**
- * Records what a person thinks of a job's result, in place of what they thought before; nothing if that is the same.
+ * Records a person's rating of a job's result in place of the earlier one; nothing if they are the same.
  * @throws MgwError('usage') if there is no such job, MgwError('local_io') if it cannot be recorded.
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {

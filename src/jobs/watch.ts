@@ -13,7 +13,7 @@ const notFoundGraceMs = 60_000;
 
 /** How long to wait, and how often to poll. */
 export interface WatchOptions {
-  /** When to give up; also cuts a poll whose answer stalls. */
+  /** When to give up; also cuts a poll whose response stalls. */
   deadline: Deadline;
   /** The shortest pause between two polls, ms. Pauses grow to twice that. */
   intervalMs: number;

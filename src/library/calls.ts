@@ -18,7 +18,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../json.ts'
 import { nearestName } from '../nearest.ts';
 import { isObjectUrl, parseObjectUrl } from '../store-url.ts';
 
-/** Everything that one call works with. */
+/** The dependencies of one call. */
 export interface Call {
   session: Session;
   settings: Settings;
@@ -204,7 +204,7 @@ function durationMs(given: Duration, name: string): number {
 
 /**
  * Returns the target of an `output`.
- * @param isNew of a job that does not exist yet: an object's name takes `{id}` and `{n}` alone
+ * @param isNew whether the job does not exist yet: an object's name then accepts only `{id}` and `{n}`
  * @throws MgwError('usage') if it cannot name a file.
  */
 export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {

@@ -1,4 +1,4 @@
-// The public interface: what `import … from 'mgw'` gives.
+// The public interface, imported from 'mgw'.
 import { requireNode } from '../installation.ts';
 import type { Job } from '../job.ts';
 import type { Model } from '../exchange.ts';
@@ -45,7 +45,7 @@ export { version } from '../installation.ts';
  */
 export interface Client {
   /**
-   * Submits a video. The same call again resumes its job, and pays nothing, until it has delivered what was asked for. After
+   * Submits a video. The same call again resumes its job, and pays nothing, until it has delivered the result. After
    * that it is a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
@@ -62,8 +62,8 @@ export interface Client {
   /** Speaks a text into a file. */
   speak(order: SpeechOrder): Promise<Spoken>;
   /**
-   * Speaks a text, yields the audio as it arrives, and returns the job. Nothing is sent before the first piece is asked for.
-   * Leaving the loop early gives up audio that was paid for.
+   * Speaks a text, yields the audio as it arrives, and returns the job. Nothing is sent before the first piece is
+   * requested. Leaving the loop early gives up audio that was paid for.
    */
   speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;
   /** The models that the key may use, by name. */

@@ -28,7 +28,7 @@ export interface ClientOptions {
   timeout?: Duration | undefined;
   /** The minimum pause between two polls of a job; default 5 seconds, less only on loopback. */
   pollInterval?: Duration | undefined;
-  /** The limit of one HTTP call. */
+  /** The time limit of one HTTP call. */
   requestTimeout?: Duration | undefined;
   /** The maximum number of retries of a refused or unsent request; default 5. */
   retries?: number | undefined;
@@ -88,7 +88,7 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   output?: string | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
   strict?: boolean | undefined;
-  /** Writes into an MP4 that an algorithm made it. */
+  /** Marks an MP4 as made by an algorithm. */
   mark?: boolean | undefined;
 }
 
@@ -122,7 +122,7 @@ export interface SpeechStreamOrder extends PayingOptions {
 export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
   /** A file, or an object: `s3://BUCKET/{id}.mp3`. */
   output: string;
-  /** Writes into an MP3 that an algorithm made it. */
+  /** Marks an MP3 as made by an algorithm. */
   mark?: boolean | undefined;
 }
 
@@ -140,7 +140,7 @@ export interface FetchOptions extends WaitOptions {
   force?: boolean | undefined;
   /** Throws `result_corrupt` if the video differs from the request. It is kept. */
   strict?: boolean | undefined;
-  /** Writes into an MP4 or MP3 that an algorithm made it. */
+  /** Marks an MP4 or MP3 as made by an algorithm. */
   mark?: boolean | undefined;
 }
 

@@ -6,7 +6,7 @@ import type { Call } from './calls.ts';
 import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
 import { type BatchRequest, type CheckedBatch, type StartedRun, tool, type Tools } from './tool.ts';
 
-// The arguments that all three have.
+// The arguments that all three tools have.
 const batchFields = () => ({
   manifest: z
     .string()

@@ -41,7 +41,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   );
 }
 
-/** The tools that make something for money, and `price`, which shows what that would cost. */
+/** The tools that make a video or speech for money, and `price`, which shows the cost. */
 export const paidTools = [
   tool({
     name: 'submit_video',

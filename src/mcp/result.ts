@@ -88,7 +88,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
   };
 }
 
-// What only the person who starts a server can give.
+// The values that only the person who starts a server can set.
 const personFlags = [
   'budget',
   'budget-name',

@@ -216,7 +216,7 @@ function refusalOf(line: Buffer, onCancelled: (id: unknown) => void): string | u
   } catch {
     return errorResponse('null', -32700, 'The line is not JSON.');
   }
-  // A response is never answered: two peers could go on with that.
+  // A response is never answered: otherwise two peers could continue forever.
   if (isObject(given) && ('result' in given || 'error' in given)) return undefined;
   const cancelled = cancelledSchema.safeParse(given);
   if (cancelled.success) onCancelled(cancelled.data.params.requestId);

@@ -40,7 +40,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
 }
 
-/** What every description of a tool that pays says. */
+/** The part that every description of a paying tool contains. */
 export const sameKey =
   'The same key is always the same job: call again with the same key and arguments after a timeout or an error, and nothing is paid twice.';
 
@@ -60,7 +60,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
   let made: z.ZodObject | undefined;
   const schema = (): z.ZodObject => (made ??= z.strictObject(fields()));
-  // Arguments are checked below: an answer of the SDK would not say that nothing was charged.
+  // Arguments are checked below: a response of the SDK would not say that nothing was charged.
   const asGiven: StandardSchemaWithJSON<Record<string, unknown>> = {
     '~standard': {
       version: 1,
@@ -123,7 +123,7 @@ export interface CheckedBatch {
   differing: MgwError | undefined;
   /** The hash of all its requests. */
   request: string;
-  /** The hash of what each row asks for. */
+  /** The hash of each row's request. */
   rows: ReadonlySet<string>;
   /** The names of other batches that paid, or may have paid, for the requests of new rows. */
   paidBy: ReadonlySet<string>;
@@ -148,7 +148,7 @@ export type CheckBatch = (
 /** The run of a batch that this server has started. */
 export interface StartedRun {
   isRunning: boolean;
-  /** The hash of what each row asks for. */
+  /** The hash of each row's request. */
   rows: ReadonlySet<string>;
   /** The errors of rows, by their ids. */
   errors: Map<string, MgwError>;

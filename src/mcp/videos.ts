@@ -18,7 +18,7 @@ import { type PaymentRequest, type Given, pay } from './paying.ts';
 import { agentText, type Outcome, well } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
-// A refused submission is tried again for so long at most, ms. The call is answered before that.
+// How long a refused submission is retried, ms. The call is answered before that.
 const longestSubmissionMs = 10 * 60_000;
 
 /** `submit_video`. */
@@ -117,7 +117,7 @@ async function readBelow({ root, readFile }: Tools, path: string, name: string):
   return readFile(await root.file(path, name), name);
 }
 
-// The video of an earlier job is read, or saved again, below the root only.
+// The video of an earlier job is read, or saved again, only below the root.
 async function checkPlaceOf(value: string, name: string, { session, root }: Tools): Promise<void> {
   const { keyIn } = await import('../flows/earlier-job.ts');
   const key = keyIn(value);

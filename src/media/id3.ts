@@ -48,7 +48,7 @@ function tagAt(file: number, start: number): Id3Tag | undefined {
   const raw = bytesAt(file, start + headerBytes, Math.min(size, maxTagBytes));
   const extension = (flags & 0x40) === 0 ? { bytes: 0, canGrow: true } : extensionIn(raw, version);
   const body = raw.subarray(extension.bytes);
-  // Since version 4, the size of a frame is that of its bytes in the file.
+  // Since version 4, the size of a frame counts its bytes in the file.
   const isPadded = version < 4 && (flags & unsynchronised) !== 0;
   const { frames, bytes, isWhole } = framesIn(isPadded ? synchronised(body) : body, version);
   return {

@@ -5,11 +5,11 @@ import { BoxWalk, type Content, HeaderReader, startsMp4 } from './mp4.ts';
 const maxTracks = 64;
 
 /**
- * Measures an MP4 (or QuickTime) file by its boxes: whole or fragmented, the index first or last (design 19). Reads only
- * the boxes that tell, a few KiB at a time.
+ * Measures an MP4 (or QuickTime) file by its boxes: whole or fragmented, the index first or last (design 19). Reads
+ * only the relevant boxes, a few KiB at a time.
  * @param file its descriptor, open for reading
  * @returns undefined if it is not an MP4, has no track, or has more boxes and entries than any clip
- * @throws what the file system throws.
+ * @throws the errors of the file system.
  */
 export function measureMp4(file: number): Delivered | undefined {
   if (!startsMp4(new HeaderReader(file).at(0))) return undefined;
@@ -23,9 +23,9 @@ class Track {
   /** By its media header, in ticks of the timescale. */
   headerTicks = 0;
   samples = 0;
-  /** All samples together. */
+  /** The total duration of all samples. */
   ticks = 0;
-  /** The samples of fragments among them. */
+  /** The duration of the samples in fragments. */
   fragmentTicks = 0;
   /** By its edit list, without empty edits, in ticks of the movie; undefined if that says nothing. */
   editTicks: number | undefined;
@@ -35,11 +35,11 @@ class Track {
   codedHeight = 0;
   /** Width of a pixel by its height. */
   pixelRatio = 1;
-  /** On the timeline of the track, in ticks. The samples between may add up to less. */
+  /** On the timeline of the track, in ticks. The sum of the samples may be smaller. */
   fragmentStart = Infinity;
   fragmentEnd = 0;
   isTurned = false;
-  /** Ticks of a fragment's sample that names none. */
+  /** The default duration of a sample in a fragment, in ticks. */
   defaultTicks = 0;
 }
 

@@ -75,7 +75,7 @@ export class MediaSpool {
     return { text: this.#text.toString(), spooled: this.#spooled, overflow: this.#overflow };
   }
 
-  // Text up to the opening quote of a watched string; returns where the scan ended.
+  // Processes text up to the opening quote of a watched string; returns where the scan ended.
   #keep(bytes: Buffer, from: number): number {
     let at = from;
     let opened = false;
@@ -183,7 +183,7 @@ export class MemberWatch {
     return false;
   }
 
-  /** Tells that the watched string has been closed. */
+  /** Reports that the watched string has been closed. */
   closed(): void {
     this.#last = 'other';
   }

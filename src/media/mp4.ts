@@ -3,8 +3,8 @@ import { fstatSync, readSync } from 'node:fs';
 const windowBytes = 4096;
 const shortestHeader = 8;
 const longestHeader = 16;
-// No video has more boxes, or entries in their tables: to walk them would take too long. A clip has a few hundred boxes, and at
-// most one entry a frame.
+// No video has more boxes, or entries in their tables; walking them would take too long. A clip has a few hundred
+// boxes, and at most one entry per frame.
 const maxBoxes = 1_000_000;
 
 /** True for bytes that begin an MP4 (or QuickTime) file: `ftyp` at bytes 4 to 8. */
@@ -51,7 +51,7 @@ interface Box {
   headerSize: number;
 }
 
-/** Reads the header of a box of which at most `left` bytes remain. Returns what is wrong with it if it is none. */
+/** Reads the header of a box of which at most `left` bytes remain. Returns the problem if it is not a valid box. */
 function boxAt(header: Buffer, left: number): Box | string {
   if (header.length < shortestHeader) return 'a box header is cut';
   const type = header.toString('latin1', 4, 8);

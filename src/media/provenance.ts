@@ -15,7 +15,7 @@ const [maxPackets, maxDepth] = [8, 4];
 
 /** Statements in a file about its origin. */
 export interface Origins {
-  /** Without repetition. */
+  /** Without duplicates. */
   kinds: Provenance[];
   /** The first XMP packets of an MP4, at most 8: the box, and the text in it. */
   packets: { box: Content; content: Content }[];
@@ -35,7 +35,7 @@ export function originsIn(file: number): Origins {
   return { kinds: [...kinds].sort(), packets };
 }
 
-/** Returns the statements in the tags of an MP3, without repetition. */
+/** Returns the statements in the tags of an MP3, without duplicates. */
 export function kindsIn(tags: readonly Id3Tag[]): Provenance[] {
   const kinds = new Set<Provenance>();
   for (const { id, text } of tags.flatMap(({ frames }) => frames)) {
@@ -64,7 +64,7 @@ function readMovie(file: number, kinds: Set<Provenance>, packets: Origins['packe
     } else if (type === 'moov' || type === 'udta') {
       if (depth < maxDepth) walk.each(box, (each) => visit(each, depth + 1));
     } else if (type === 'meta') {
-      // QuickTime's has no version.
+      // The QuickTime box has no version.
       const isPlain = walk.bytes(box, 8)?.toString('latin1', 4) === 'hdlr';
       walk.each({ start: isPlain ? start : start + 4, end: box.end }, (each) => {
         const hasLabel = (item: Content): boolean =>

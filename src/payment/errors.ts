@@ -37,7 +37,7 @@ export function unsentError(message: string, cause?: unknown): MgwError {
   return new MgwError('unreachable', `Nothing was sent: ${asSentence(message)}`, { retry: 'safe', cause });
 }
 
-/** Exit 6: the next attempt would be after the wait has ended. The message names its time, `at`, in ms since 1970. */
+/** Exit 6: the next attempt would be after the deadline. The message names its time, `at`, in ms since 1970. */
 export function tooLong(why: string, code: ErrorCode, at: number): MgwError {
   const when = new Date(Math.min(at, 8.64e15)).toISOString();
   const text = `${why}; the next try would be at ${when}, after the wait ends.`;

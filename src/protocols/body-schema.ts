@@ -106,7 +106,7 @@ function pathOfNul(body: JsonObject): string | undefined {
   return undefined;
 }
 
-/** The maximum number of unlisted fields that are looked at closely. */
+/** The maximum number of unlisted fields that are checked for similar names. */
 const maxUnlisted = 50;
 
 /** A note about the fields that the schema does not name, if there are any. */

@@ -12,7 +12,7 @@ export function listModels(): Exchange {
 }
 
 /**
- * The exchange that asks for one model. Gateways answer 200 for an unknown one: {@link readModels} tells.
+ * The exchange that requests one model. Gateways answer 200 for an unknown one, which {@link readModels} detects.
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {
@@ -21,8 +21,8 @@ export function getModel(id: string): Exchange {
 }
 
 /**
- * Reads the answer to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never
- * throws. Entries without an id are left out, entries of one id become one. An error under HTTP 200 is a failure.
+ * Reads the response to {@link listModels} or {@link getModel} in the OpenAI, Gemini and Anthropic forms; never throws.
+ * Entries without an id are left out, and entries with the same id are merged. An error under HTTP 200 is a failure.
  */
 export function readModels(reply: Reply): { models: Model[] } | { failure: Failure } {
   if (reply.status < 200 || reply.status > 299) return { failure: readFailure(reply) };
@@ -43,7 +43,7 @@ function saysFailure(body: Json | undefined): boolean {
 
 function refusalUnder200(reply: Reply): Failure {
   const failure = readFailure(reply);
-  // The gateway said plainly that it failed: nothing about the answer was unreadable.
+  // The gateway reported a failure: the response itself was readable.
   return failure.code === 'bad_reply' ? { ...failure, code: 'server_error' } : failure;
 }
 
@@ -133,7 +133,7 @@ const endpointFields = [
 const all: readonly Protocol[] = Object.values(protocols);
 const nameKeys = ['name', 'id', 'type', 'protocol'];
 
-/** Every mark of a listing's entry, as it came and each once. */
+/** Every mark of an entry, unchanged and without duplicates. */
 function marksOf(entry: JsonObject): string[] {
   return [
     ...new Set(

@@ -91,7 +91,7 @@ export type Source =
   | { kind: 'gateway'; path: string }
   /** An absolute URL. `own-site` sends the key if design 6 allows it; `never` sends none. */
   | { kind: 'url'; url: string; key: 'own-site' | 'never' }
-  /** Inside the poll answer: `Reply.spooled[index]`. */
+  /** Inside the poll's response: `Reply.spooled[index]`. */
   | { kind: 'inline'; index: number };
 
 /** One file of a finished job. */
@@ -147,7 +147,7 @@ export interface Protocol {
   readonly about: string;
   /** Command lines in the help of `submit`, which a test runs against the sandbox. */
   readonly examples: readonly string[];
-  /** What `--set` takes, in the protocol's own spelling: `parameters.seed=7`. */
+  /** The syntax of `--set`, in the protocol's own spelling: `parameters.seed=7`. */
   readonly setExample: string;
   /**
    * Matches the marks of this protocol's models in a model listing (specification 2.7): letters and digits, in lower
@@ -173,7 +173,7 @@ export interface Protocol {
   readonly inlineMedia?: readonly string[];
   /** Names of the equivalent paths of a submission, the default first, if there are several. */
   readonly endpoints?: readonly string[];
-  /** How many files a body asks for, if the protocol can make several. Default 1. */
+  /** Returns the number of files that a body requests, if the protocol can make several. Default 1. */
   countOf?(body: JsonObject): number;
   /** Why the model listing is needed (specification 2.7); undefined if it is not. */
   needsListing?(body: JsonObject): ListingUse | undefined;
@@ -190,7 +190,7 @@ export interface Protocol {
    * makes that one.
    */
   convertedResolution?(body: JsonObject): string | undefined;
-  /** The maximum that a body asks for, to compute its cost. */
+  /** The maximum that a body requests, to compute its cost. */
   quantityOf(body: JsonObject): Quantity;
   /** The model of a body, for the job's record. */
   modelOf(body: JsonObject): string | undefined;
@@ -199,12 +199,11 @@ export interface Protocol {
    * @throws MgwError('usage') if the model's name cannot be put into a path.
    */
   submission(body: JsonObject, options?: { endpoint?: string }): Exchange;
-  /** Reads the answer to a submission, whole or cut; never throws. */
+  /** Reads the response to a submission, whole or cut; never throws. */
   readSubmission(reply: Reply, body: JsonObject): SubmitVerdict;
   /**
-   * The exchange that asks for a task's state. `model` is the submitted model, if known.
-   * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to
-   * another model.
+   * The exchange that queries a task's state. `model` is the submitted model, if known.
+   * @throws MgwError('result_unavailable') if the handle cannot be part of a path, or belongs to another model.
    */
   query(handle: string, model?: string): Exchange;
   /** Reads the response to a status query; never throws. */

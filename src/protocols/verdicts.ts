@@ -11,8 +11,8 @@ export function isSuccess({ status }: Reply): boolean {
 const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * What an answer outside 2xx to a paid call proves, by the table of design 5. A response that contains a task's id is never a
- * refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
+ * What a response outside 2xx to a paid call proves, by the table of design 5. A response that contains a task's id is
+ * never a refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
  * was handled, while a 301 to 303 may follow a created task.
  */
 export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
@@ -69,7 +69,7 @@ function misdirected(failure: Failure): Failure {
 }
 
 /**
- * What a status query's answer outside 2xx, or an error reported under 2xx, proves (design 6): refused, missing,
+ * What a response outside 2xx to a status query, or an error reported under 2xx, proves (design 6): refused, missing,
  * or nothing. A missing model under 503 says nothing about the task.
  */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
@@ -124,13 +124,14 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// An id of the call rather than of the task, if there is anything else that could hold one.
+// An id of the call rather than of the task, if another field could hold the task's id.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
- * The task's id in an answer to a submission of Protocol C, as exact text. `doubtful` is for an answer that was cut
- * or that reports an error: only what cannot be mistaken for something else (a row's number) is then taken.
+ * The task's id in a response to a submission of Protocol C, as exact text. `doubtful` is for a response that was cut
+ * or that reports an error: then only an id that cannot be mistaken for something else (such as a row number) is
+ * returned.
  */
 export function taskIdIn(body: Json | undefined, doubtful: boolean): string | undefined {
   const found = idPaths.map((path) => idWithin(body, path, doubtful)).find((id) => id !== undefined);
@@ -159,7 +160,7 @@ const actionIdPaths = [
   'task_id',
 ];
 
-/** The task's id in an answer of Protocol B. A zero is how a relay writes that there is none. */
+/** The task's id in a response of Protocol B. Relays write zero if there is none. */
 export function actionTaskIdIn(body: Json | undefined): string | undefined {
   return actionIdPaths.map((path) => idAt(body, path)).find((id) => id && !/^(0|-\d+)$/.test(id));
 }

@@ -187,12 +187,12 @@ export class ResponseStream {
     maxBufferSize: largestEvent,
   });
 
-  /** @param onText takes each piece of the answer's text, in order */
+  /** @param onText called with each piece of the response's text, in order */
   constructor(onText: (text: string) => void) {
     this.#onText = onText;
   }
 
-  /** Takes the next bytes. */
+  /** Processes the next bytes. */
   push(chunk: Uint8Array): void {
     if (this.end === undefined) this.#parser.feed(this.#decoder.decode(chunk, { stream: true }));
   }

@@ -2,16 +2,16 @@ import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
-/** How a response came to its end (specification 4.5 leaves its shape open; wire facts 6). */
+/** How a response ended (specification 4.5 leaves its shape open; wire facts 6). */
 export type ResponseEnd =
-  /** `text` is that of every message; empty if the model did something else, such as calling a tool. */
+  /** `text` is the text of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
   /** The model was stopped before the end of its text. */
   | { kind: 'incomplete'; reason: string; text: string; response?: JsonObject }
   | { kind: 'failed'; failure: Failure; response?: JsonObject }
   /** Accepted, and processed in the background. */
   | { kind: 'pending'; status: string; response: JsonObject }
-  /** Nothing proves that this is the whole answer. */
+  /** Nothing proves that the response is complete. */
   | { kind: 'cut'; why: string };
 
 /** The request for a body. */
@@ -30,7 +30,7 @@ export function readResponse(json: Json | undefined): ResponseEnd {
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
   const { text, refusal } = spoken(json);
   if (status === 'incomplete') return incomplete(json, text);
-  // Some relays leave the status out; the answer itself is then the evidence.
+  // Some relays omit the status; then the text itself is the evidence.
   if (status !== 'completed' && !(status === undefined && text !== ''))
     return { kind: 'cut', why: `the answer does not say that it is completed${saidIn(json)}` };
   return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };
@@ -41,7 +41,7 @@ function saidIn(json: JsonObject): string {
   return message === undefined ? '' : ` (${message.slice(0, 1000)})`;
 }
 
-/** One event of a stream, read. */
+/** One parsed event of a stream. */
 export type ResponseEvent =
   | { kind: 'text'; delta: string; place: string }
   /** The complete text of a part, with or without earlier deltas. */

@@ -118,7 +118,7 @@ export function checkSpeech(body: JsonObject): Violation[] {
 export interface SpeechFormat {
   /** The name as the user gives it: `mp3`, `wav`, `pcm`, `ogg_opus`, or a word that mgw does not know. */
   name: string;
-  /** `audio_params.format` as it goes out (specification 2.6). */
+  /** `audio_params.format` as it is sent (specification 2.6). */
   wire: string;
   mime: string;
   /** Whether PCM is requested, and a WAV header is written before it. */

@@ -73,7 +73,7 @@ export class FileSink implements AudioSink {
 
   async write(audio: Uint8Array): Promise<void> {
     const { wavRate } = this.#options;
-    // Together with the first audio: until then the temporary file is empty, and any process may remove it.
+    // Written with the first audio: until then the temporary file is empty, and any process may remove it.
     const header = this.#hasBegun || wavRate === undefined ? [] : [wavHeader(wavRate)];
     this.#hasBegun = true;
     await this.#opened().write([...header, audio]);
@@ -169,9 +169,9 @@ export class FileSink implements AudioSink {
     const published = { ...file, path: target };
     await onSealed?.(published);
     await publish({ ...file, version }, target, { force, isBegun, assertLease: this.lock?.assertLease });
-    // A marked file cannot prove what the part is worth: the part stays until the file is recorded.
+    // A marked file does not prove that the part is redundant: the part stays until the file is recorded.
     this.#part = file.path === part.path ? '' : part.path;
-    // An earlier take that could not be known to be whole may have left the very same.
+    // An earlier take that was not known to be complete may have left the same audio.
     const other = `${target}.part`;
     if (await intactVersion({ ...file, path: other })) removeFile(other);
     return published;
@@ -235,7 +235,7 @@ export class FileSink implements AudioSink {
   }
 }
 
-// Its name is its order's own: an existing file is from an earlier run of it.
+// Its name is unique to the order: an existing file is from an earlier run of it.
 async function openAnew(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });

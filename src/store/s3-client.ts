@@ -15,7 +15,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 const timeoutMs = 300_000;
 
-/** How long the URLs of temporary credentials are valid if their end is not known. */
+/** How long the URLs of temporary credentials are valid if their expiry is unknown. */
 const temporaryMs = 3_600_000;
 
 /** One request to a bucket. */
@@ -64,9 +64,9 @@ export class S3Client {
   }
 
   /**
-   * Makes a request that may be repeated: a response of 429 or 5xx, and a 200 with an error inside, are tried again.
+   * Makes a request that may be repeated: retries after 429, 5xx, and a 200 with an error inside.
    * @returns the last response; one with an error inside has the status 500
-   * @throws MgwError('store'), exit 6, if no response came.
+   * @throws MgwError('store'), exit 6, if no response arrived.
    */
   async call(request: S3Request): Promise<Reply> {
     const { method, key, query = {}, body } = request;
@@ -107,8 +107,8 @@ export class S3Client {
   }
 
   /**
-   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that may be shorter than
-   * `expiresMs`: then there is a note, once.
+   * Returns a URL by which anyone can read an object for a limited time. With temporary credentials, that may be
+   * shorter than `expiresMs`: then one note is shown.
    */
   async presigned(key: string, expiresMs: number): Promise<string> {
     const { sessionToken, endsAt } = this.#account;
@@ -125,7 +125,7 @@ export class S3Client {
     return (await this.#signed('GET', url.href)).url.href;
   }
 
-  /** The error of a refusal; `what` is what the store was asked to do, such as `upload`. */
+  /** The error of a refusal; `what` is the requested operation, such as `upload`. */
   refused(what: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
     const why = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
@@ -148,7 +148,7 @@ export class S3Client {
   }
 
   #url(key: string): string {
-    // As in the signature: not every service encodes the path again before it compares.
+    // As in the signature: not every service encodes the path again before it compares signatures.
     const path = encodeURIComponent(key)
       .replaceAll('%2F', '/')
       .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -165,14 +165,14 @@ export class S3Client {
   }
 }
 
-/** A service that does not know a header says so by 501: it is not repeated. */
+/** A service that does not know a header responds with 501, which is not retried. */
 class UnsupportedRequest extends Error {
   constructor(readonly reply: Reply) {
     super('not implemented');
   }
 }
 
-/** Returns the text of the first element of that name in an XML response, entities decoded. */
+/** Returns the text of the first element with that name in an XML response, with entities decoded. */
 export function xmlText(xml: string, name: string): string | undefined {
   const text = new RegExp(`<${name}>([^<]{0,2000})</${name}>`).exec(xml)?.[1];
   return text?.replace(
@@ -200,7 +200,7 @@ export interface AwsAccount {
   secretAccessKey: string;
   /** Only of temporary credentials. */
   sessionToken?: string | undefined;
-  /** When temporary credentials end, ms since 1970, if that is known. */
+  /** When temporary credentials expire, ms since 1970, if known. */
   endsAt?: number | undefined;
   region: string;
 }

@@ -19,23 +19,23 @@ export interface UploadedFile {
 export interface UploadOptions {
   /** Replaces an existing object. */
   force: boolean;
-  /** Multipart uploads that an earlier run began for this object. */
+  /** Multipart uploads that an earlier run started for this object. */
   earlier: readonly BegunUpload[];
-  /** Records a multipart upload, once before it is created and once its id is known. */
+  /** Records a multipart upload, first before it is created and again once its id is known. */
   onBegun: (upload: BegunUpload) => Promise<void>;
 }
 
-/** A multipart upload; without an id, the one that was about to be created. */
+/** A multipart upload; without an id, one that was about to be created. */
 export interface BegunUpload {
   id?: string | undefined;
-  /** When it was about to be created, by the clock of the store, ISO 8601. */
+  /** When it was about to be created, by the store's clock, ISO 8601. */
   since: string;
 }
 
-/** How often content is sent if the store contradicts its checksum. */
+/** How often content is sent if the store reports another checksum. */
 const maxTries = 3;
 
-/** How long the address of an object is valid. */
+/** How long the URL of an object is valid. */
 const addressMs = 3_600_000;
 
 const checksumHeader = 'x-amz-meta-sha256';
@@ -44,11 +44,11 @@ interface Found {
   exists: boolean;
   bytes: number;
   sha256?: string | undefined;
-  /** The time of the store, ISO 8601. */
+  /** The time by the store's clock, ISO 8601. */
   now: string;
 }
 
-/** An object of a bucket. Its methods throw as those of `ObjectStore` do. */
+/** An object of a bucket. Its methods throw the errors of `ObjectStore`. */
 export class S3Object {
   readonly #client: S3Client;
   readonly #key: string;
@@ -108,7 +108,7 @@ export class S3Object {
   async #putWhole(file: UploadedFile, content: FileHandle, force: boolean): Promise<void> {
     const body = await piece(content, 0, file.bytes);
     const headers = { ...headersOf(file), 'content-md5': md5(body, 'base64') };
-    // What this run has stored wrong is replaced.
+    // Content that this run stored incorrectly is replaced.
     const reply = await sendUntilEqual(body, this.#shown, this.#note, (isAgain) =>
       this.#once(force || isAgain, (condition) =>
         this.#client.call({ method: 'PUT', key: this.#key, headers: { ...headers, ...condition }, body }),
@@ -184,7 +184,7 @@ export class S3Object {
     try {
       reply = await this.#once(force, complete);
     } catch (error) {
-      // The response may be lost, and the object complete.
+      // The response may be lost although the object is complete.
       if (await this.has(file)) return;
       throw error;
     }
@@ -209,7 +209,7 @@ export class S3Object {
     throw this.#client.refused('store', this.#key, reply);
   }
 
-  // A service that lists no uploads is tolerated: those whose id is known are still aborted.
+  // A service that cannot list uploads is accepted: uploads with known ids are still aborted.
   async #abort(begun: readonly BegunUpload[]): Promise<void> {
     const ids = new Set(begun.flatMap(({ id }) => id ?? []));
     const last = begun.at(-1);
@@ -243,8 +243,8 @@ function isSame({ exists, bytes, sha256 }: Found, file: UploadedFile): boolean {
 }
 
 /**
- * Sends content until the store's checksum of it agrees, at most three times.
- * @param send makes one request with Content-MD5; `isAgain` if the store contradicted the one before
+ * Sends content until the store's checksum matches, at most three times.
+ * @param send makes one request with Content-MD5; `isAgain` if the checksum of the previous try did not match
  * @throws MgwError('store'), exit 6, if the checksum was wrong each time.
  */
 export async function sendUntilEqual(
@@ -261,7 +261,7 @@ export async function sendUntilEqual(
   }
 }
 
-// With a key of its own the service encrypts, and the ETag is no MD5: then the service has checked Content-MD5.
+// If the service encrypts with its own key, the ETag is not an MD5; the service has then checked Content-MD5.
 function isContradicted({ status, headers, text }: Reply, body: Uint8Array): boolean {
   if (status > 299) return status === 400 && /Digest|Mismatch/.test(xmlText(text, 'Code') ?? '');
   const etag = (headers['etag'] ?? '').replaceAll('"', '').toLowerCase();
@@ -272,7 +272,7 @@ function isContradicted({ status, headers, text }: Reply, body: Uint8Array): boo
   return isMd5 && etag !== md5(body, 'hex');
 }
 
-/** Returns the MD5 of some content, which S3 takes in Base64 and gives in hexadecimal. */
+/** Returns the MD5 of some content, which S3 accepts in Base64 and returns in hexadecimal. */
 export function md5(body: Uint8Array, encoding: 'hex' | 'base64'): string {
   return createHash('md5').update(body).digest(encoding);
 }

@@ -46,7 +46,7 @@ export async function openS3Store(
   };
 }
 
-// A page has at most 1000 objects. Objects whose names are not those of uploads are not mgw's.
+// A page has at most 1000 objects. Objects with other names than uploads do not belong to mgw.
 async function listed(client: S3Client, folder: string): Promise<UploadedInput[]> {
   const found: UploadedInput[] = [];
   for (let token: string | undefined; ;) {
@@ -88,7 +88,7 @@ async function upload(
   const stored = await sendUntilEqual(body, name, note, () =>
     client.call({ method: 'PUT', key, headers, body }),
   ).catch(async (error: unknown) => {
-    // Else the next run would take it as the file of that name.
+    // Otherwise the next run would use it as the file of that name.
     await client.call({ method: 'DELETE', key }).catch(() => undefined);
     throw error;
   });
@@ -108,22 +108,22 @@ const types: Record<string, string> = {
   '.m4a': 'audio/mp4',
 };
 
-// Gateways may refuse an image that is served as something else.
+// Gateways may refuse an image that is served with another type.
 function typeOf(name: string): string {
   return types[extname(name)] ?? 'application/octet-stream';
 }
 
-/** Results in buckets (design 17). Every method throws MgwError('store'): exit 6 if it may go away by itself, else 10. */
+/** Results in buckets (design 17). Every method throws MgwError('store'): exit 6 if a retry may succeed, else 10. */
 export interface ObjectStore {
   /**
    * Makes sure, before anything is paid, that an object can be created.
    * @throws MgwError('output_exists') if it exists, unless `force` is set.
    */
   checkFree(url: string, force: boolean): Promise<void>;
-  /** Whether the object is this file, by its size and its checksum. */
+  /** Whether the object is this file, by its size and checksum. */
   has(url: string, file: UploadedFile): Promise<boolean>;
   /**
-   * Uploads a file, unless the object is that file already. Aborts what an earlier run left unfinished.
+   * Uploads a file, unless the object is already that file. Aborts unfinished uploads of an earlier run.
    * @throws MgwError('output_exists') if another object exists, unless `force` is set.
    */
   put(url: string, file: UploadedFile, options: UploadOptions): Promise<void>;
@@ -132,10 +132,10 @@ export interface ObjectStore {
   close(): void;
 }
 
-/** Bytes of a part; a file that is not larger is uploaded by one request. */
+/** The size of a part in bytes. A file of up to this size is uploaded in one request. */
 const defaultPartBytes = 8 * 1024 * 1024;
 
-/** Opens the buckets of an S3-compatible service as they are named. Reads no credentials before the first call. */
+/** Opens buckets of an S3-compatible service by name. Reads no credentials before the first call. */
 export function openObjectStore(
   endpoint: string | undefined,
   env: Readonly<Record<string, string | undefined>>,

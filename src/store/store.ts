@@ -11,23 +11,27 @@ export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
    * @param name of {@link storedName}
-   * @param read returns the file's content; not called if the store has the file. Absent if it is not at hand.
-   * @throws MgwError('store'): exit 6 if the store may answer later, else 10; MgwError('usage') if the store does not have
-   * the file and `read` is absent.
+   * @param read returns the file's content; not called if the store has the file; absent if the content is not
+   * available.
+   * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
+   * have the file and `read` is absent.
    */
   url(name: string, read?: () => Promise<Uint8Array>): Promise<string>;
-  /** Returns the type and size of a file that it has. Absent if the store is a program. @throws MgwError('store') */
+  /**
+   * Returns the type and size of a stored file. Absent if the store is a program.
+   * @throws MgwError('store')
+   */
   describe?(name: string): Promise<{ mime: string; bytes: number }>;
   /** Absent if the store is a program. */
   uploads?: Uploads;
   close(): void;
 }
 
-/** What mgw has uploaded. Every method throws MgwError('store') as {@link Store} does. */
+/** The files that mgw has uploaded. Every method throws MgwError('store') as {@link Store} does. */
 export interface Uploads {
-  /** Lists the files, by name. Other objects of the bucket are not among them. */
+  /** Lists the files by name, without other objects of the bucket. */
   list(): Promise<UploadedInput[]>;
-  /** Removes a file; it may be gone already. */
+  /** Removes a file, which may be gone already. */
   remove(name: string): Promise<void>;
 }
 
@@ -42,7 +46,7 @@ export interface UploadedInput {
   uploaded_at: string;
 }
 
-/** What a store works with. */
+/** The dependencies of a store. */
 export interface StoreDeps {
   clock: Clock;
   deadline: Deadline;
@@ -51,7 +55,7 @@ export interface StoreDeps {
   signal: AbortSignal;
   note: (text: string) => void;
   userAgent: string;
-  /** What no program that mgw starts may see: the API key. */
+  /** The secrets that no program started by mgw may see: the API key. */
   secrets: readonly string[];
 }
 
@@ -74,7 +78,7 @@ export function storedName(path: string, content: Uint8Array): string {
   return `sha256:${hash}${/^\.[a-z\d]{1,8}$/.test(extension) ? extension : ''}`;
 }
 
-/** An error of a store, of which nothing was sent to the gateway. `isPassing` if a retry may succeed. */
+/** An error of a store; nothing was sent to the gateway. `isPassing` if a retry may succeed. */
 export function storeError(message: string, isPassing: boolean, cause?: unknown): MgwError {
   const details = { charged: 'no', retry: isPassing ? 'safe' : 'never', cause } as const;
   return new MgwError('store', message, {
@@ -86,8 +90,8 @@ export function storeError(message: string, isPassing: boolean, cause?: unknown)
 const maxOutputBytes = 16 * 1024;
 
 /**
- * Opens a store that is a program: it reads the file from stdin, gets `MGW_OBJECT_NAME`, and prints a URL (design 17). It
- * is run without a shell, and without variables that hold a secret of mgw.
+ * Opens a store that is a program: it reads the file from stdin, gets `MGW_OBJECT_NAME`, and prints a URL (design 17).
+ * It runs without a shell, and without variables that contain a secret of mgw.
  */
 export function openCommandStore(
   [program = '', ...args]: readonly string[],
@@ -107,7 +111,7 @@ export function openCommandStore(
         AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), longestTimer)),
       ]),
     });
-    // A program that exits without reading its input has its own reason.
+    // If the program exits without reading its input, its exit code gives the reason.
     child.stdin.on('error', () => undefined);
     child.stdin.end(content);
     const ended = once(child, 'close') as Promise<[number | null]>;

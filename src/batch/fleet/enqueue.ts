@@ -22,7 +22,7 @@ export interface Enqueued {
   changed: string[];
 }
 
-/** What rows are enqueued with. */
+/** The dependencies for enqueueing rows. */
 export interface EnqueueDeps extends PlanDeps {
   /** Whether files are uploaded by a program, which only the machine that has the file can run. */
   usesProgram: boolean;

@@ -88,7 +88,7 @@ export function parseRow(id: string, text: string): Row {
 export interface QueueCounts {
   waiting: number;
   taken: number;
-  /** Rows that too many workers died while running. */
+  /** Rows that were quarantined after too many workers died while running them. */
   quarantined: { id: string; why: string | null }[];
 }
 

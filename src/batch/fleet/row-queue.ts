@@ -26,7 +26,7 @@ export interface ClaimedRow {
   content: string;
 }
 
-/** A row that this process has no longer: it has ended, or returns to the queue after `delayMs`. */
+/** A row that this process no longer holds: it has ended, or returns to the queue after `delayMs`. */
 interface Released {
   row: ClaimedRow;
   outcome?: string;
@@ -197,7 +197,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
 
 const mayBeTaken = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 
-// Also a batch with a row that this process holds without knowing it.
+// Includes batches with a row that this process holds without knowing it.
 const waiting = `
 select name, head from {batches} batch
 where gateway = $1 and exists (

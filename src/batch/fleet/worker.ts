@@ -28,7 +28,7 @@ export interface WorkerWatcher {
   updated: RunWatcher['updated'];
   /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
   ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
-  /** A row needs nothing, or nothing that mgw may do without being asked. */
+  /** A row needs nothing, or nothing that mgw may do by itself. */
   left(batch: Batch, planned: PlannedRow): void;
   /** Invalid rows. */
   bad(batch: Batch, id: string, why: string): void;
@@ -54,7 +54,7 @@ export interface WorkerOptions {
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
 
-/** The interval between two looks for rows, ms. */
+/** The interval between two searches for rows, ms. */
 const [minPauseMs, maxPauseMs] = [200, 2000];
 
 /** Takes rows of any batch in the queue, and carries out each as `batch run` does. */
@@ -166,7 +166,7 @@ export class Worker {
         try {
           if (room > 0) taken.push(...(await this.#take(queued.name, room)));
         } catch (error) {
-          // The rows that were taken nevertheless are under this worker's lease, and the next call finds them.
+          // The rows that were taken despite the error are under this worker's lease, and the next call finds them.
           this.#watcher.note(`${messageOf(error)} Asking again.`);
         }
         for (const slot of slots.slice(taken.length)) slot.leave();
@@ -275,7 +275,7 @@ export class Worker {
     }
   }
 
-  // A worker whose rows are to be tried again after a pause is not idle before.
+  // A worker with rows that wait for a retry is not idle.
   #stayFor(ms: number, name?: string): void {
     if (name === undefined || !this.#spent.has(name))
       this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);

@@ -53,7 +53,7 @@ export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
 
-/** Whether a column is not a field of any row, nor near the name of one. */
+/** Whether a column is not a field of any row, and does not resemble one. */
 export function isStray(written: string): boolean {
   return (
     !isPath(written) &&
@@ -94,7 +94,7 @@ function pathFault(name: string): string | undefined {
   }
 }
 
-/** A field as the manifest writes it. */
+/** A field as written in the manifest. */
 export interface WrittenField {
   name: string;
   /** Null if the field is absent. */

@@ -48,7 +48,7 @@ async function examine(context: Context, update: boolean): Promise<Check[]> {
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     const store = await checkStore(context, settings);
-    // Asked only if the flag asks: mgw looks for updates at no other time.
+    // mgw looks for updates only if this flag is given.
     const newest = update ? [await network.checkUpdate(settings)] : [];
     return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store, ...newest];
   } catch (error) {

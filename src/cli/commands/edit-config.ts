@@ -96,7 +96,7 @@ async function editUntilValid(
   }
 }
 
-// A program that takes the whole command line, such as `code --wait`. Ctrl-C is the editor's.
+// A program that takes the whole command line, such as `code --wait`. Ctrl-C goes to the editor only.
 async function runEditor(editor: string, copy: string, { env, stdout }: Io): Promise<void> {
   const ignore = (): void => undefined;
   process.on('SIGINT', ignore);
@@ -133,14 +133,17 @@ function noEditor({ env }: Io): MgwError {
   );
 }
 
-/** The config that some bytes are. @throws MgwError('config') saying what in them cannot be used. */
+/**
+ * Parses the bytes of a config.
+ * @throws MgwError('config') naming the part that cannot be used.
+ */
 async function checkedConfig(file: string, bytes: Uint8Array, env: NodeJS.ProcessEnv): Promise<ConfigFile> {
   const checked = checkConfig(parseConfig(file, bytes));
   if ('problem' in checked) throw new MgwError('config', `The config file ${file}: ${checked.problem}.`);
   const { profile: chosen, profiles } = checked.file;
   if (chosen !== undefined && chosen !== 'default' && !Object.hasOwn(profiles, chosen))
     throw new MgwError('config', `profile: there is no profile "${printableLine(chosen, 60)}".`);
-  // What the environment sets would hide what the file says.
+  // Environment variables would hide the values of the file.
   const others = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('MGW_')));
   for (const [name, profile] of Object.entries(profiles)) {
     const profileName = { value: name, source: 'profile', name } as const;

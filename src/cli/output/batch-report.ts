@@ -177,7 +177,7 @@ export class BatchReport {
     };
   }
 
-  // A row that is paid for and saved is done, even if its file differs from the request: no run pays for it again.
+  // A row that is paid for and saved is done even if its file differs from the request: no run pays for it again.
   #judge(planned: PlannedRow, job: Job | undefined, files: readonly JobFile[], isTold: boolean): void {
     if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
     const error = this.#strictError(job, files);

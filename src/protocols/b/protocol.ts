@@ -67,7 +67,7 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// Only a first frame is known to be none: without a Usage, the gateway decides (specification 2.3).
+// Only a first frame is known not to be a reference: without a Usage, the gateway decides (specification 2.3).
 function referenceImagesIn(files: Json | undefined): number {
   if (!Array.isArray(files)) return 0;
   return files.filter((file) => at(file, 'Usage') !== 'FirstFrame').length;
@@ -87,8 +87,8 @@ function needsListing(body: JsonObject): ListingUse | undefined {
 }
 
 /**
- * Returns the body with the missing version, if the listing has just one for its model (design 7).
- * @throws MgwError('usage') if the listing denies model or version, or leaves a choice: it shows what there is.
+ * Returns the body with the missing version, if the list has just one for its model (design 7).
+ * @throws MgwError('usage') if the list contradicts the model or version, or leaves a choice: it shows the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);

@@ -10,13 +10,13 @@ export interface Family {
   /** The minimum length of a video in seconds. */
   shortest: number;
   resolutions: readonly string[];
-  /** The resolutions in words. */
+  /** The allowed names of resolutions. */
   resolution: string;
-  /** What is billed if a body leaves it out. For the self-hosted models only the maximum is known. */
+  /** The billed seconds if a body gives none. For the self-hosted models only the maximum is known. */
   defaults: { duration: number; resolution: string };
 }
 
-/** The aspect ratios that the self-hosted models take; of the official model none are listed. */
+/** The aspect ratios of the self-hosted models; the specification lists none for the official model. */
 export const ratios = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 
 /** The maximum length of a video in seconds. */

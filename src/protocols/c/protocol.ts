@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// Both given stay both: the checks refuse them.
+// If both are given, both stay: the checks refuse them.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -138,7 +138,7 @@ function submission(body: JsonObject, { endpoint = 'generations' } = {}): Exchan
 }
 
 /**
- * The exchange that asks for a task.
+ * The exchange that queries a task.
  * @throws MgwError('result_unavailable') if the handle cannot be put into a path.
  */
 function query(handle: string): Exchange {
@@ -164,7 +164,7 @@ function pathStep(handle: string): string | undefined {
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
 }
 
-/** Reads the answer to a submission, in every dialect; a handle counts even next to an error. */
+/** Reads the response to a submission, in every dialect; a handle counts even next to an error. */
 function readSubmission(reply: Reply): SubmitVerdict {
   if (!isSuccess(reply)) return judgeFailedSubmission(reply);
   const whole = tryParseJson(reply.text);

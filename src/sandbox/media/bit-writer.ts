@@ -5,12 +5,12 @@ export class BitWriter {
   #pending = 0;
   #pendingBits = 0;
 
-  /** How many bits have been written. */
+  /** The number of bits written. */
   get bitLength(): number {
     return this.#length * 8 + this.#pendingBits;
   }
 
-  /** Appends the low `count` bits of `value`, `count` being at most 24. */
+  /** Appends the low `count` bits of `value`; `count` is at most 24. */
   bits(value: number, count: number): this {
     this.#pending = (this.#pending << count) | (value & ((1 << count) - 1));
     this.#pendingBits += count;
@@ -39,7 +39,7 @@ export class BitWriter {
     return this.#pendingBits === 0 ? this : this.bits(0, 8 - this.#pendingBits);
   }
 
-  /** The whole bytes written so far, as a copy. */
+  /** Returns a copy of the whole bytes written so far. */
   toBytes(): Uint8Array<ArrayBuffer> {
     return this.#bytes.slice(0, this.#length);
   }

@@ -23,9 +23,9 @@ const MID_GREY = 0x808080;
 type Neighbour = keyof typeof LUMA_MODES;
 
 /**
- * Writes one 16x16 block of a single colour: predicted from the neighbour that is nearest to it (or from mid
- * grey), corrected by one DC coefficient for each component. `left` and `above` are the colours of the coded blocks
- * there, undefined at the edge of the picture; both must be flat as well.
+ * Writes one 16x16 block of a single colour: predicted from the nearest neighbour (or from mid grey), and corrected by
+ * one DC coefficient for each component. `left` and `above` are the colours of the coded neighbours, undefined at the
+ * edge of the picture; both must be flat as well.
  */
 function writeFlatMacroblock(
   bits: BitWriter,
@@ -59,7 +59,7 @@ function distance(a: Colour, b: Colour): number {
   return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
 }
 
-/** How far one component, which begins at bit `shift`, is from that of another colour. */
+/** The difference of one component, which begins at bit `shift`, from that of another colour. */
 function step(colour: Colour, from: Colour, shift: number): number {
   return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }
@@ -98,10 +98,10 @@ function writeLevel(bits: BitWriter, level: number): void {
   else bits.bits(1, 16).bits(code - 30, 12);
 }
 
-/** Side of a macroblock in pixels: pictures are coded in whole ones, and cropped. */
+/** Side of a macroblock in pixels. Pictures are coded in whole macroblocks, and cropped. */
 export const MACROBLOCK = 16;
 
-/** `profile_idc` and its constraint flags for Constrained Baseline: what every player decodes. */
+/** `profile_idc` and its constraint flags for Constrained Baseline, which every player decodes. */
 export const PROFILE = { idc: 66, constraints: 0b1100_0000 };
 
 const NAL = { slice: 0x61, idrSlice: 0x65, sequenceParameters: 0x67, pictureParameters: 0x68 };
@@ -120,14 +120,14 @@ const LEVELS = [
   [60, 4_177_920, 139_264],
 ] as const;
 
-/** Pixels and pictures a second of one stream. */
+/** The size in pixels and the frame rate of one stream. */
 export interface VideoFormat {
   width: number;
   height: number;
   fps: number;
 }
 
-/** The lowest `level_idc` that allows a format. Throws RangeError when none does. */
+/** The lowest `level_idc` that allows a format. Throws RangeError if no level does. */
 export function levelFor({ width, height, fps }: VideoFormat): number {
   const [columns, rows] = [Math.ceil(width / MACROBLOCK), Math.ceil(height / MACROBLOCK)];
   const blocks = columns * rows;
@@ -147,7 +147,7 @@ export function sequenceParameterSet(format: VideoFormat): Uint8Array {
   bits.bits(PROFILE.idc, 8).bits(PROFILE.constraints, 8).bits(levelFor(format), 8);
   bits.ue(0); // its id
   bits.ue(FRAME_NUM_BITS - 4);
-  bits.ue(2); // pic_order_cnt_type: shown in the order of coding
+  bits.ue(2); // pic_order_cnt_type: displayed in coding order
   bits.ue(1).bits(0, 1); // one reference frame, without gaps
   bits.ue(columns - 1).ue(rows - 1);
   bits.bits(0b11, 2); // frames only, direct_8x8_inference
@@ -166,7 +166,7 @@ function writeCropping(bits: BitWriter, right: number, bottom: number): void {
   for (const offset of [0, right / 2, 0, bottom / 2]) bits.ue(offset);
 }
 
-/** VUI (H.264 annex E): colours, exact timing, and that no picture waits for another to be shown. */
+/** VUI (H.264 annex E): colours, exact timing, and that no picture waits for another to be displayed. */
 function writeUsability(bits: BitWriter, fps: number): void {
   bits.bits(0b00, 2); // no aspect ratio (square pixels), no overscan
   bits.bits(1, 1).bits(5, 3).bits(0, 1); // video_signal_type: unspecified format, studio range

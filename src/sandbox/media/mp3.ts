@@ -1,7 +1,7 @@
 import { BitWriter } from './bit-writer.ts';
 import type { Melody } from './scene.ts';
 
-/** The form that a sample rate gives an MPEG Layer III stream: ISO 11172-3 (1), 13818-3 (2) and its half (2.5). */
+/** The form of an MPEG Layer III stream at a sample rate: ISO 11172-3 (1), 13818-3 (2) and its half (2.5). */
 interface Layout {
   versionBits: number;
   rateIndex: number;
@@ -35,8 +35,8 @@ const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
 );
 
 /**
- * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole
- * frames. Throws RangeError for a rate that MP3 does not have.
+ * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole frames.
+ * Throws RangeError for a sample rate that MP3 does not support.
  */
 export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / mp3FrameSamples(sampleRate)));
@@ -64,7 +64,7 @@ export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8A
   }
 }
 
-/** Samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not have. */
+/** Samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not support. */
 export function mp3FrameSamples(sampleRate: number): number {
   return layoutFor(sampleRate).granules * SAMPLES_PER_GRANULE;
 }
@@ -80,15 +80,15 @@ function isPadded(size: number, frameSamples: number, sampleRate: number): boole
   return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
 }
 
-/** One frequency line to sound in a granule, and its sign; undefined for silence. */
+/** The frequency line to sound in a granule, and its sign; undefined for silence. */
 interface Tone {
   line: number;
   negative: boolean;
 }
 
 /**
- * A line that sounds in every granule adds up, over the overlapping windows, to a pure tone of an even loudness
- * when its sign stays (even lines) or alternates (odd lines): the pitch is then that of the line's lower edge.
+ * A line that sounds in every granule adds up, over the overlapping windows, to a pure tone of constant loudness if its
+ * sign stays the same (even lines) or alternates (odd lines). The pitch is then that of the line's lower edge.
  */
 function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
   return Array.from({ length: layout.granules }, (_, offset) => {
@@ -131,7 +131,10 @@ function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefine
   bits.bits(0, layout.granules === 2 ? 2 : 1).bits(1, 1); // preflag, scalefac_scale, count1 table B
 }
 
-/** Lines in fours: table B spends four inverted bits on each four, and then a sign on each that is not 0. */
+/**
+ * Lines in groups of four: table B uses four inverted bits for each group, and then a sign for each value that is not
+ * 0.
+ */
 function writeSpectrum(bits: BitWriter, { line, negative }: Tone): void {
   for (let first = 3; first < line; first += 4) bits.bits(0b1111, 4);
   bits.bits(0b1111 & ~(0b1000 >> (line % 4)), 4).bits(negative ? 1 : 0, 1);

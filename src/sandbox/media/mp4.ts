@@ -1,4 +1,4 @@
-/** One coded picture, without its length prefix; `key` when decoding can start at it. */
+/** One coded picture, without its length prefix; `key` if decoding can start at it. */
 export interface VideoSample {
   data: Uint8Array;
   key: boolean;
@@ -22,13 +22,13 @@ export interface Film {
   audio?: AudioTrack;
 }
 
-/** A track of either kind, as the boxes around its samples need it. */
+/** A track of either kind, with the data for the boxes around its samples. */
 interface Track {
   timescale: number;
-  /** How long each sample lasts, in units of the timescale. */
+  /** The duration of each sample, in units of the timescale. */
   ticks: number;
   samples: readonly Uint8Array[];
-  /** Numbers from 1 of the samples that decoding can start at; absent if it can at each. */
+  /** The numbers, from 1, of the samples at which decoding can start; absent if it can start at every sample. */
   keys?: readonly number[];
   /** 0 for a track without a picture. */
   width: number;
@@ -38,7 +38,7 @@ interface Track {
   entry: Uint8Array;
 }
 
-/** Samples of one track that lie together: a second of it. */
+/** Consecutive samples of one track: a second of it. */
 interface Chunk {
   track: Track;
   samples: readonly Uint8Array[];
@@ -46,18 +46,18 @@ interface Chunk {
 }
 
 const LENGTH_PREFIX = 4;
-/** Ticks per picture: a habit of muxers, so that other rates could share the scale. */
+/** Ticks per picture: a common choice of muxers, so that other rates could share the scale. */
 const TICKS = 512;
 const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 
 /**
  * An MP4 file that can start playing before it has arrived in full: `ftyp`, `moov`, then `mdat` to the end, in which
- * picture and sound take turns by the second.
+ * picture and sound alternate every second.
  */
 export function muxMp4(film: Film): Uint8Array {
   const tracks = film.audio ? [videoTrack(film), audioTrack(film.audio)] : [videoTrack(film)];
   const head = box('ftyp', 'isom', u32(512), 'isom', 'iso2', 'avc1', 'mp41');
-  // The place of the data depends on the size of what precedes it, which does not depend on that place.
+  // The position of the data depends on the size of the preceding boxes, which does not depend on that position.
   const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
   const chunks = chunksOf(tracks, dataStart);
   return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);

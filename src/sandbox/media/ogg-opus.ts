@@ -2,14 +2,14 @@ import type { Melody } from './scene.ts';
 
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;
-/** What players are to add, in 1/256 dB: the packets are softer than the other formats. */
+/** The gain for players, in 1/256 dB: the packets are softer than the other formats. */
 const OUTPUT_GAIN = 10 * 256;
 const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
 
 /**
- * A melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. `sampleRate` is what the header names as the
- * rate of the original.
+ * A melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. `sampleRate` is the original rate that the
+ * header names.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const end = PRE_SKIP + Math.round(melody.seconds * OPUS_RATE);
@@ -56,7 +56,7 @@ function comments(): Uint8Array {
 
 interface Page {
   type: number;
-  /** Samples played when this page has been. */
+  /** The number of samples up to the end of this page. */
   granule: number;
   sequence: number;
   /** Each shorter than 255 bytes. */
@@ -78,7 +78,7 @@ function page({ type, granule, sequence, packets }: Page): Uint8Array {
   return whole;
 }
 
-/** CRC-32 as Ogg has it: polynomial 04c11db7, most significant bit first, nothing inverted. */
+/** The CRC-32 of Ogg: polynomial 04c11db7, most significant bit first, nothing inverted. */
 function checksum(bytes: Uint8Array): number {
   let crc = 0;
   for (const byte of bytes) {
@@ -88,7 +88,7 @@ function checksum(bytes: Uint8Array): number {
   return crc >>> 0;
 }
 
-/** Opus always counts in samples of 48 kHz. */
+/** Opus always counts samples at 48 kHz. */
 const OPUS_RATE = 48_000;
 /** Samples in a packet: 20 ms. */
 const PACKET_SAMPLES = 960;
@@ -99,25 +99,25 @@ const FRAME_OF_4_KHZ = 0x98;
 const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
 
 /**
- * How often, of 256, a band's energy is the one that is expected, by band: the even numbers of the table
- * `e_prob_model` in RFC 6716 for 20 ms without prediction from the frame before, as far as 4 kHz reach.
+ * The probability, in 256ths, that a band's energy is the expected one, by band: the even numbers of the table
+ * `e_prob_model` in RFC 6716 for 20 ms without prediction from the previous frame, up to 4 kHz.
  */
 const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
-/** Less than this, and the decoder would expect another, shorter code for the energy of a band. */
+/** With fewer bits, the decoder would expect another, shorter code for the energy of a band. */
 const BITS_FOR_ENERGY = 15;
 const HIGHEST_GAIN = 7;
 
 /**
- * 20 ms that sound at a pitch in hertz (0 for silence) as a self-contained packet. It has hardly any bits for
- * the shape of the spectrum, so the decoder fills it with noise of the energy that is expected of a voice; its pitch
- * filter (RFC 6716 4.3.7.1) makes a tone of that.
+ * A self-contained packet of 20 ms at a pitch in hertz (0 for silence). It has hardly any bits for the shape of the
+ * spectrum, so the decoder fills it with noise of the energy that is expected of a voice. Its pitch filter (RFC 6716
+ * 4.3.7.1) turns that into a tone.
  */
 function opusPacket(pitch: number): Uint8Array {
   if (pitch === 0) return SILENCE;
   const encoder = new RangeEncoder();
   encoder.bit(false, 15); // not silent
   writePitchFilter(encoder, Math.round(OPUS_RATE / pitch));
-  encoder.bit(false, 3).bit(true, 3); // no transient; energies without prediction from the frame before
+  encoder.bit(false, 3).bit(true, 3); // no transient; energies without prediction from the previous frame
   let before = 0;
   for (const frequency of AS_EXPECTED) {
     before = encoder.bits;
@@ -137,12 +137,12 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
 
 /**
  * Writes symbols by their frequencies from the front of a packet, and raw bits from its back, as Opus does (RFC 6716
- * 5.1). What the decoder reads beyond them, if it wants more, is zeros.
+ * 5.1). A decoder that reads beyond them gets zeros.
  */
 class RangeEncoder {
   #range = 2 ** 31;
   #low = 0;
-  /** The last symbol, which a carry may still change, and how many of 255 follow it. */
+  /** The last symbol, which a carry may still change, and the number of 255s that follow it. */
   #held = -1;
   #carrying = 0;
   #bytes: number[] = [];
@@ -150,12 +150,12 @@ class RangeEncoder {
   #raw = 0;
   #rawBits = 0;
 
-  /** The bits that the decoder counts as used (`ec_tell`). */
+  /** The number of bits that the decoder counts as used (`ec_tell`). */
   get bits(): number {
     return 1 + this.#shifts * 8 + Math.clz32(this.#range) + this.#rawBits;
   }
 
-  /** A symbol that has the frequencies from `low` to `high` (not included) of `total`. */
+  /** Writes a symbol with the frequencies from `low` to `high` (not included) of `total`. */
   symbol(low: number, high: number, total: number): this {
     const step = Math.floor(this.#range / total);
     if (low > 0) this.#low += this.#range - step * (total - low);
@@ -164,20 +164,20 @@ class RangeEncoder {
     return this;
   }
 
-  /** A bit that is set with a probability of 1 in 2^`rarity`. */
+  /** Writes a bit that is set with a probability of 1 in 2^`rarity`. */
   bit(isSet: boolean, rarity: number): this {
     const total = 2 ** rarity;
     return isSet ? this.symbol(total - 1, total, total) : this.symbol(0, total - 1, total);
   }
 
-  /** The low `bits` of a value, at the back. */
+  /** Writes the low `bits` of a value at the back. */
   raw(value: number, bits: number): this {
     this.#raw += value * 2 ** this.#rawBits;
     this.#rawBits += bits;
     return this;
   }
 
-  /** The packet, in `size` bytes, which must hold `bits`. Ends the encoder. */
+  /** Ends the encoder, and returns the packet in `size` bytes, which must have room for `bits`. */
   finish(size: number): Uint8Array {
     this.#end();
     const packet = new Uint8Array(size);
@@ -187,7 +187,7 @@ class RangeEncoder {
     return packet;
   }
 
-  /** As few bits as tell the symbols apart from any others, whatever follows. */
+  /** As few bits as distinguish the symbols from any others, whatever follows. */
   #end(): void {
     let bits = Math.clz32(this.#range);
     let unit = 2 ** (31 - bits);

@@ -6,7 +6,7 @@ export interface Scene {
   paint(frame: number): Uint32Array;
 }
 
-/** What a scene is made from: a text, a size in blocks, and how many pictures it has at how many a second. */
+/** The input of a scene: a text, a size in blocks, the number of pictures and the frame rate. */
 interface SceneOptions {
   prompt: string;
   columns: number;
@@ -51,7 +51,7 @@ export function sceneFor(options: SceneOptions): Scene {
   return { columns, rows, paint };
 }
 
-/** Tiles keep their number, not their size, as pictures grow: so 4K costs few more bytes than 720p. */
+/** The number of tiles, not their size, is constant as pictures grow: so 4K needs few more bytes than 720p. */
 function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
   const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
   const across = Math.ceil(columns / tile);
@@ -126,7 +126,7 @@ export function packColour(y: number, cb: number, cr: number): Colour {
   return (y << 16) | (cb << 8) | cr;
 }
 
-/** The colour of a hue in degrees, with saturation and lightness in 0..1 (what lies outside is clamped). */
+/** The colour of a hue in degrees, with saturation and lightness in 0..1 (clamped to that range). */
 export function hslColour(hue: number, saturation: number, lightness: number): Colour {
   const light = Math.min(1, Math.max(0, lightness));
   const chroma = Math.min(1, Math.max(0, saturation)) * Math.min(light, 1 - light);
@@ -146,9 +146,9 @@ function fromRgb(red: number, green: number, blue: number): Colour {
 
 /** The melody of a text: one short note for each character, and a rest for a character that is not spoken. */
 export interface Melody {
-  /** How long it lasts, in seconds. */
+  /** The duration in seconds. */
   readonly seconds: number;
-  /** The pitch at a moment, in hertz; 0 in a rest and after the end. Fastest if moments are in order. */
+  /** The pitch at a time, in hertz; 0 in a rest and after the end. Fastest if the times are in order. */
   pitchAt(seconds: number): number;
 }
 
@@ -157,7 +157,7 @@ const LOWEST_HERTZ = 220;
 /** Semitones of two pentatonic octaves, in which no two notes sound wrong together. */
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 
-/** How long a character takes to say, in milliseconds: a syllable in Chinese and Korean, about as long in Japanese. */
+/** The duration of a spoken character in milliseconds: a syllable in Chinese and Korean, about as long in Japanese. */
 const LETTER_MS = 60;
 const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
@@ -180,7 +180,7 @@ export function melodyOf(text: string): Melody {
   };
 }
 
-/** A tune of `seconds` in notes of a quarter of a second, which come from `random` (0 to 1). */
+/** A tune of `seconds` in notes of a quarter of a second, chosen by `random` (0 to 1). */
 export function tuneOf(random: () => number, seconds: number): Melody {
   const notes = Array.from({ length: Math.ceil(seconds * 4) }, () =>
     noteOf(Math.floor(random() * SCALE.length)),

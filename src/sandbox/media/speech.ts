@@ -11,10 +11,10 @@ const FORMATS = {
   ogg_opus: oggOpusFragments,
 } satisfies Record<string, Fragments>;
 
-/** A container and coding of speech, as `audio_params.format` spells it. */
+/** A container and coding of speech, in the spelling of `audio_params.format`. */
 export type SpeechFormat = keyof typeof FORMATS;
 
-/** What is spoken, and how it is to be written down; the sample rate in hertz. */
+/** The text to speak, the format, and the sample rate in hertz. */
 export interface SpeechOptions {
   text: string;
   format: SpeechFormat;
@@ -27,11 +27,11 @@ export function isSpeechFormat(format: string): format is SpeechFormat {
 }
 
 /**
- * Soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s: one at
- * a time, so that hours of it need no more memory than a moment. The same options give the same bytes. `pcm` is
- * signed 16-bit little-endian mono; every fragment of `wav` carries a header of its own, as the real service does
- * it; those of `mp3` and `ogg_opus` are whole frames and pages. Throws RangeError, at the first fragment, for a
- * sample rate that is not a positive integer or that MP3 does not have.
+ * Soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s. Fragments
+ * are made one at a time, so that hours of speech need little memory. The same options give the same bytes. `pcm` is
+ * signed 16-bit little-endian mono. Every fragment of `wav` has its own header, as in the real service. Fragments of
+ * `mp3` and `ogg_opus` are whole frames and pages. Throws RangeError, at the first fragment, for a sample rate that is
+ * not a positive integer or that MP3 does not support.
  */
 export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Generator<Uint8Array> {
   if (!Number.isInteger(sampleRate) || sampleRate <= 0)
@@ -39,18 +39,18 @@ export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Gene
   yield* FORMATS[format](melodyOf(text), sampleRate);
 }
 
-/** All fragments of {@link speechChunks}, joined as they come. */
+/** All fragments of {@link speechChunks}, joined unchanged. */
 export function renderSpeech(options: SpeechOptions): Uint8Array {
   return Buffer.concat([...speechChunks(options)]);
 }
 
 const PEAK = 0.15 * 0x7fff;
-/** How long a tone takes to swell or fade, so that it does not click. */
+/** The time in which a tone fades in or out, so that it does not click. */
 const FADE_SECONDS = 0.008;
 const FRAGMENT_SECONDS = 0.4;
 const WAV_HEADER_BYTES = 44;
 
-/** A melody as signed 16-bit little-endian mono samples, `sampleRate` a second, in fragments of 0.4 s. */
+/** A melody as signed 16-bit little-endian mono samples, `sampleRate` per second, in fragments of 0.4 s. */
 function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const total = Math.round(melody.seconds * sampleRate);
   const perFragment = Math.max(1, Math.round(FRAGMENT_SECONDS * sampleRate));

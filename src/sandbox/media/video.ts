@@ -9,7 +9,7 @@ import { tuneOf, hashText, type Scene, sceneFor, seededRandom } from './scene.ts
 import { mp3Frames, mp3FrameSamples } from './mp3.ts';
 import { type AudioTrack, type VideoSample, muxMp4 } from './mp4.ts';
 
-/** What a video shows and how large it is: `seconds` may be a fraction, sizes are even numbers of pixels. */
+/** The content and size of a video: `seconds` may be a fraction, sizes are even numbers of pixels. */
 export interface VideoOptions {
   prompt: string;
   seconds: number;
@@ -22,7 +22,7 @@ export interface VideoOptions {
 
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
-/** All pictures are held in memory at once; no model makes films. */
+/** All pictures are in memory at once, because no model makes long films. */
 const LONGEST_SECONDS = 600;
 
 /**
@@ -48,7 +48,7 @@ export function renderVideo(options: VideoOptions): Uint8Array {
   });
 }
 
-/** No frame sounds beyond the last picture. */
+/** No frame of sound extends beyond the last picture. */
 function soundOf(prompt: string, seconds: number): AudioTrack {
   const frameSamples = mp3FrameSamples(AUDIO_RATE);
   const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];
@@ -74,7 +74,7 @@ function encode(scene: Scene, frames: number, keyInterval: number): VideoSample[
   });
 }
 
-/** Pixels of a picture, both even. */
+/** The size in pixels; both numbers are even. */
 interface VideoSize {
   width: number;
   height: number;
@@ -84,13 +84,13 @@ const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2
 const DEFAULT_SHORT_SIDE = 720;
 const DEFAULT_RATIO = [16, 9] as const;
 const LARGEST_SHORT_SIDE = 2160;
-/** Beyond this a "ratio" is a typing error, and the picture would have no sensible size. */
+/** A "ratio" beyond this is a typing error, and the picture would have no sensible size. */
 const STEEPEST_RATIO = 4;
 
 /**
- * The size for a resolution and an aspect ratio as requests spell them (specification 2.1, 2.3, 2.5): `720p`,
- * `768P`, `2K` … in either letter case name the short side (2K is 1440), `W:H` the ratio. A resolution that is
- * unknown counts as 720p; a ratio that is unknown, or `adaptive`, as 16:9.
+ * Returns the size for a resolution and an aspect ratio in the spelling of requests (specification 2.1, 2.3, 2.5).
+ * `720p`, `768P`, `2K` and so on, in either letter case, name the short side (2K is 1440), and `W:H` the ratio. An
+ * unknown resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
  */
 export function videoSize(resolution: string, aspectRatio: string): VideoSize {
   const short = shortSide(resolution.trim().toLowerCase());

@@ -9,7 +9,7 @@ import { canFetch } from '../store/service.ts';
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;
 
-/** Fields of Tencent-like clouds that this gateway never takes, at any depth (specification 2.3). */
+/** Fields of Tencent-like clouds that this gateway never accepts, at any depth (specification 2.3). */
 const FORBIDDEN = [
   'SubAppId',
   'FileId',
@@ -30,7 +30,10 @@ const FIELDS = [
 ];
 const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
 
-/** `OutputConfig` (specification 2.3). Letter case counts; ranges that it leaves open are those of the sandbox. */
+/**
+ * `OutputConfig` (specification 2.3). Letter case counts; where the specification leaves a range open, the sandbox has
+ * its own.
+ */
 const OUTPUT: Readonly<Record<string, Rule>> = {
   StorageMode: (value) => value === 'Temporary',
   Resolution: (value) => ['720P', '1080P'].includes(value as string),
@@ -39,7 +42,7 @@ const OUTPUT: Readonly<Record<string, Rule>> = {
   AudioGeneration: (value) => value === 'Enabled' || value === 'Disabled',
 };
 
-/** Reads the body of `CreateAigcVideoTask`. Throws Refused with `Response.Error` for what the gateway refuses. */
+/** Reads the body of `CreateAigcVideoTask`. Throws Refused with `Response.Error` if the gateway refuses it. */
 export function orderB(call: Call, body: Body): Order {
   const refuse = refuser(call);
   refuseForbidden(refuse, body);
@@ -80,7 +83,7 @@ function refuser(call: Call): Refuse {
   };
 }
 
-/** Looks into the strings of `ExtInfo` too: what is forbidden stays so when it is serialised. */
+/** Checks the strings of `ExtInfo` too: a forbidden field stays forbidden when it is serialised. */
 function refuseForbidden(refuse: Refuse, value: unknown): void {
   if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseBounded(value));
   if (typeof value !== 'object' || value === null) return;
@@ -119,7 +122,7 @@ function readPrompt(refuse: Refuse, { Prompt, NegativePrompt }: Body, hasAssets:
   return prompt;
 }
 
-/** An image of a request, and what it is used for. */
+/** An image of a request, and its use. */
 interface File {
   url: string;
   usage: 'FirstFrame' | 'Reference';
@@ -153,8 +156,8 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * True if usage is to be returned. `ExtInfo` is a string that holds an object; for the model with extension
- * parameters its `ExtVideoParameters` is again a string that holds an object (specification 2.3).
+ * Whether usage is requested. `ExtInfo` is a string that holds an object; for the model with extension parameters its
+ * `ExtVideoParameters` is again a string that holds an object (specification 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;

@@ -29,7 +29,7 @@ const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
 const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
 const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 
-/** Result files of the upstream are kept for two days. */
+/** The upstream keeps result files for two days. */
 const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
 
 /** Protocol A (specification 4.1). */
@@ -107,12 +107,12 @@ function download(call: Call, file: string): Reply {
   return serveVideo(call, task, finishedAt, Number(sample));
 }
 
-/** Samples that can be downloaded: none of a failed task, none that were held back. */
+/** Samples that can be downloaded: none of a failed task, and no filtered ones. */
 function deliveredOf({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
 
-/** Results inside the operation are fetched with it. */
+/** Results inside the operation are fetched together with it. */
 function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): void {
   for (const sample of samples) {
     const total = videoOf(task, sample).length;
@@ -121,7 +121,7 @@ function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): 
   }
 }
 
-/** Queries and downloads take the key that submitted (specification 5); any other is refused with HTTP 403. */
+/** Queries and downloads require the key of the submission (specification 5); any other is refused with HTTP 403. */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'a', id);
   if (task !== undefined && task.key !== call.key) {
@@ -149,8 +149,8 @@ const isText: Rule = (value) => typeof value === 'string';
 const isFlag: Rule = (value) => typeof value === 'boolean';
 
 /**
- * The fields of `parameters` (specification 2.1) and the values that the sandbox's models take. The
- * specification leaves ranges to the model: these are those of the models that speak this protocol elsewhere.
+ * The fields of `parameters` (specification 2.1) and the values that the sandbox's models accept. The specification
+ * leaves ranges to the model: these are the ranges of models that use this protocol elsewhere.
  */
 const PARAMETERS: Readonly<Record<string, Rule>> = {
   sampleCount: oneOf(1, 2, 3, 4),
@@ -166,7 +166,7 @@ const PARAMETERS: Readonly<Record<string, Rule>> = {
 
 const IMAGE_TYPES = ['image/png', 'image/jpeg', 'image/webp'];
 
-/** Reads a submission to Protocol A. Throws Refused with the model's error for any field or value it lacks. */
+/** Reads a submission to Protocol A. Throws Refused with the model's error for any unsupported field or value. */
 function orderA(call: Call, model: Model, body: Body): Order {
   onlyKnown('', body, ['instances', 'parameters']);
   const prompt = readInstance(model, body.instances);
@@ -215,7 +215,7 @@ function checkImage(model: Model, image: unknown): void {
   }
 }
 
-/** Standard Base64 with its padding, not empty. */
+/** Standard Base64 with padding, not empty. */
 function isBase64(text: string): boolean {
   return text.length > 0 && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }

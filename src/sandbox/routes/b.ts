@@ -163,7 +163,7 @@ function serve(call: Call, id: string): Reply {
   return serveVideo(call, task, finishedAt);
 }
 
-/** Signs with fields of the task's file, which only this user can read, and all processes share. */
+/** Signs with fields of the task's file, which only this user can read and all processes share. */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');
 }

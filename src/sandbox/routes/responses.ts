@@ -67,7 +67,7 @@ function whole(call: Call, answer: Answer): Reply {
   return json(200, responseObject(answer, call.requestId, Math.floor(call.gateway.now() / 1000)));
 }
 
-/** Server-sent events; a cut leaves out those after its place, and always the last one. */
+/** Server-sent events. A cut omits the events after its position, and always the last one. */
 function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
   const kept = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
@@ -80,7 +80,7 @@ function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply 
 
 const LONGEST_PAUSE_MS = 20;
 
-/** The events one by one, with a pause after each: a client must not count on getting them together. */
+/** Yields the events one by one, with a pause after each: a client must not rely on receiving them together. */
 async function* paced(events: readonly { type: string }[], pauseMs: number): AsyncGenerator<Uint8Array> {
   for (const { type, ...rest } of events) {
     yield Buffer.from(`event: ${type}\ndata: ${JSON.stringify({ type, ...rest })}\n\n`);
@@ -88,7 +88,7 @@ async function* paced(events: readonly { type: string }[], pauseMs: number): Asy
   }
 }
 
-/** What the sandbox answers to an input. */
+/** The sandbox's answer to an input. */
 interface Answer {
   model: string;
   status: 'completed' | 'incomplete' | 'failed';
@@ -98,7 +98,7 @@ interface Answer {
   usage: { input_tokens: number; output_tokens: number; total_tokens: number };
 }
 
-/** An answer that says what was asked, in at most `most` words; words in the input ask for other endings. */
+/** An answer that repeats the input, in at most `most` words. Words in the input request other endings. */
 function answerTo(model: string, input: string, most: number): Answer {
   const refused = input.includes('[response-refuses]');
   const failed = input.includes('[response-fails]');
@@ -115,7 +115,7 @@ function answerTo(model: string, input: string, most: number): Answer {
   };
 }
 
-/** A response as the endpoint shows it when it has ended. */
+/** A finished response, as the endpoint shows it. */
 function responseObject(answer: Answer, id: string, createdAt: number): Record<string, unknown> {
   const { status, usage } = answer;
   return {
@@ -132,7 +132,7 @@ function responseObject(answer: Answer, id: string, createdAt: number): Record<s
   };
 }
 
-/** A response while it is being made. */
+/** A response in progress. */
 function responseHead({ model }: Answer, id: string, createdAt: number): Record<string, unknown> {
   return {
     id: `resp_${id}`,
@@ -154,13 +154,13 @@ function responseHead({ model }: Answer, id: string, createdAt: number): Record<
   };
 }
 
-/** The one item of the output; without content it is still being made. */
+/** The single item of the output; without content it is still in progress. */
 function messageItem({ status }: Answer, id: string, content: object[]): Record<string, unknown> {
   const state = content.length === 0 ? 'in_progress' : status;
   return { id: `msg_${id}`, type: 'message', role: 'assistant', status: state, content };
 }
 
-/** The one part of the message. */
+/** The single part of the message. */
 function contentPart({ refused }: Answer, text: string): Record<string, unknown> {
   return refused
     ? { type: 'refusal', refusal: text }
@@ -174,7 +174,7 @@ function countWords(text: string): number {
 /** One server-sent event, without its number. */
 type Event = Record<string, unknown> & { type: string };
 
-/** The events of a streamed response in their order; the last one tells how it ended. */
+/** The events of a streamed response in order; the last one contains the outcome. */
 function eventsOf(answer: Answer, id: string, createdAt: number): Event[] {
   const head = responseHead(answer, id, createdAt);
   const events: Event[] = [

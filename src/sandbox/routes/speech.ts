@@ -15,14 +15,14 @@ import { isSpeechFormat, speechChunks, type SpeechOptions } from '../media/speec
 import { cost, priceFor } from '../models.ts';
 import { isObject } from '../state.ts';
 
-/** The one model of speech, which a header chooses (specification 2.6, 5). */
+/** The only speech model, which a header chooses (specification 2.6, 5). */
 const MODEL = 'speech-tts-2.0';
 const SAMPLE_RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const VOICES = ['en_female_1', 'en_male_1', 'zh_female_1', 'zh_male_1'];
-/** A voice that exists and that no key may use. */
+/** A voice that exists but that no key may use. */
 const FORBIDDEN_VOICE = 'forbidden-voice';
 
-/** Streaming speech (specification 4.4), and what a wrong path to it answers. */
+/** Streaming speech (specification 4.4), and the response to a wrong path. */
 export const speechRoutes: readonly Route[] = [
   {
     method: 'POST',
@@ -42,7 +42,7 @@ export const speechRoutes: readonly Route[] = [
   },
 ];
 
-/** The voices there are; a request without `speaker` gets the first one. */
+/** The available voices; a request without `speaker` gets the first one. */
 export function voicesOf({ gateway }: Call): string[] {
   return [...VOICES, ...gateway.voices];
 }
@@ -58,7 +58,7 @@ function speak(call: Call): Reply {
   return refusal(call, headers) ?? begun(call, headers);
 }
 
-/** The HTTP error of a call that is wrong in itself, whatever its text; undefined if there is none. */
+/** The HTTP error of an invalid call, whatever its text; undefined if it is valid. */
 function refusal(call: Call, headers: Record<string, string>): Reply | undefined {
   const refuse = (status: number, code: number, message: string): Reply =>
     json(status, { code, message }, headers);
@@ -81,7 +81,7 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
   return text.includes('[no-balance]') ? insufficientQuota(call.requestId) : undefined;
 }
 
-/** The stream: errors about the text come inside it, under HTTP 200 (specification 7). */
+/** The stream: errors about the text are inside it, under HTTP 200 (specification 7). */
 function begun(call: Call, headers: Record<string, string>): Reply {
   const body = jsonObject(call) ?? {};
   const params = paramsOf(body);
@@ -112,7 +112,7 @@ function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {
 
 const UNREADABLE = 'No readable text!';
 
-/** What is to be spoken, or the words of the error. */
+/** The text to speak, or the message of the error. */
 function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
   const audio = isObject(params.audio_params) ? params.audio_params : {};
   const { format = 'mp3', sample_rate: sampleRate = 24_000 } = audio;
@@ -126,7 +126,7 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 
 const MAGIC = /\[[a-z-]+\]/g;
 
-/** How the stream ends: by words in the text, else by a fault, else well. */
+/** How the stream ends: by words in the text, else by a fault, else successfully. */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
   if (text.includes('[speech-breaks]')) return { kind: 'error', percent: 50 };
@@ -162,12 +162,12 @@ function logId(call: Call): string {
   return call.requestId.toUpperCase();
 }
 
-/** How a stream of speech ends; percentages are those of its audio. */
+/** How a stream of speech ends; percentages are of its audio. */
 type SpeechEnd =
   | { kind: 'well' }
-  /** An error frame in place of the rest. */
+  /** An error frame in place of the remaining frames. */
   | { kind: 'error'; percent: number }
-  /** No more frames, and a proper end of the body. */
+  /** No more frames, but a regular end of the body. */
   | { kind: 'cut'; percent: number }
   /** The connection breaks. */
   | { kind: 'reset'; percent: number }
@@ -175,9 +175,9 @@ type SpeechEnd =
   | { kind: 'silent' };
 
 /**
- * The body of an answer of speech (specification 2.6, 4.4): frames that are adjacent here and separated there, in
- * chunks that are cut at awkward places. `usage` goes into the end frame, if it was asked for. Throws in the
- * middle if the connection is to break.
+ * The body of a speech response (specification 2.6, 4.4): some frames are adjacent and others separated, in chunks that
+ * are cut at awkward places. `usage` is in the end frame if it was requested. Throws in the middle if the connection is
+ * to break.
  */
 function speechStream(
   options: SpeechOptions,
@@ -221,14 +221,14 @@ function count(options: SpeechOptions): number {
 }
 
 function frameText(frame: object): string {
-  // Services of this kind escape the slash, and some of what is not ASCII.
+  // Such services escape the slash, and some characters outside ASCII.
   return JSON.stringify(frame)
     .replaceAll('/', '\\/')
     .replace(/[\u00c0-\u024f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 const GAPS = ['\n', '', '\r\n', '', '\n\n', ' '];
-/** Sizes of the chunks in turn, in bytes: they cut frames, escapes and characters, and join frames too. */
+/** The sizes of successive chunks in bytes: they cut frames, escapes and characters, and also join frames. */
 const CHUNKS = [40, 1, 3, 2000, 7, 64, 32_768, 500];
 
 function* awkwardly(texts: Iterable<string>): Generator<Uint8Array> {

@@ -7,16 +7,16 @@ import { isObject, listFolder, parseJson, writeWhole } from '../state.ts';
 export interface ObjectHead {
   bucket: string;
   key: string;
-  /** Those that are given back with the object: its media type and its metadata. */
+  /** The headers that are returned with the object: its media type and its metadata. */
   headers: Record<string, string>;
   bytes: number;
-  /** With its quotation marks. */
+  /** Includes the quotation marks. */
   etag: string;
   /** Ms since 1970. */
   modified: number;
 }
 
-/** A multipart upload that was begun and neither completed nor aborted. */
+/** A multipart upload that was started and neither completed nor aborted. */
 export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
   id: string;
   /** Ms since 1970. */
@@ -24,8 +24,8 @@ export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
 }
 
 /**
- * The objects and uploads of a state directory, each in a file: a line of JSON, and the content after it. Several processes
- * may work on them at the same time.
+ * The objects and uploads of a state directory, each in a file: a line of JSON, followed by the content. Several
+ * processes may use them at the same time.
  */
 export class Objects {
   readonly #objects: string;
@@ -36,7 +36,7 @@ export class Objects {
     this.#uploads = join(stateDir, 'store', 'uploads');
   }
 
-  /** Returns an object; undefined if there is none. */
+  /** Returns an object; undefined if it does not exist. */
   read(bucket: string, key: string): { head: ObjectHead; content: Buffer } | undefined {
     const found = readParts(this.#path(bucket, key));
     return isHead(found?.head) ? { head: found.head, content: found.content } : undefined;
@@ -50,7 +50,7 @@ export class Objects {
     return found.sort((one, other) => (one.key < other.key ? -1 : 1));
   }
 
-  /** Stores an object. False if there is one already and it may not be replaced. */
+  /** Stores an object. Returns false if it exists and must not be replaced. */
   write(head: ObjectHead, content: Uint8Array, mayReplace: boolean): boolean {
     const path = this.#path(head.bucket, head.key);
     const whole = joined(head, content);
@@ -81,7 +81,7 @@ export class Objects {
     return id;
   }
 
-  /** Returns an upload of that object; undefined if there is none. */
+  /** Returns an upload of that object; undefined if it does not exist. */
   upload(id: string, bucket: string, key: string): Upload | undefined {
     return this.uploads(bucket).find((upload) => upload.id === id && upload.key === key);
   }
@@ -95,7 +95,7 @@ export class Objects {
     writeWhole(join(this.#uploads, id, String(number)), content);
   }
 
-  /** Returns a part of an upload; undefined if there is none. */
+  /** Returns a part of an upload; undefined if it does not exist. */
   part({ id }: Upload, number: number): Buffer | undefined {
     return readBytes(join(this.#uploads, id, String(number)));
   }

@@ -6,10 +6,10 @@ import { type Request, parseRange } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
 
-/** The path below which the sandbox's own address is an S3-compatible service; any bucket exists. */
+/** The path below which the sandbox is an S3-compatible service; any bucket exists. */
 export const storePath = '/s3';
 
-/** A request whose signature is right. */
+/** A request with a valid signature. */
 interface StoreCall {
   method: string;
   bucket: string;
@@ -29,7 +29,7 @@ const replies: readonly [FaultName, string, Refusal][] = [
   ['store-bad-digest', 'PUT', { status: 400, code: 'BadDigest', message: 'The MD5 is another one.' }],
 ];
 
-/** Answers a request to the object storage: signature, then faults, then the operation. */
+/** Responds to a request to the object storage: checks the signature, applies faults, then runs the operation. */
 export async function answerStore(gateway: Gateway, request: Request): Promise<Reply> {
   const { method, path, query, message } = request;
   try {
@@ -59,7 +59,10 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
   }
 }
 
-/** Whether an upstream could fetch an asset. Of those in the sandbox's own storage, the signature and the object are checked. */
+/**
+ * Whether an upstream could fetch an asset. For assets in the sandbox's own storage, checks the signature and the
+ * object.
+ */
 export function canFetch({ url, stateDir, now }: Gateway, asset: string): boolean {
   const { pathname: path, search, host, hostname, port } = new URL(asset);
   const isOwn = ['127.0.0.1', 'localhost'].includes(hostname) && port === new URL(url).port;
@@ -74,7 +77,7 @@ function placeOf(path: string): { bucket: string; key: string } {
   return { bucket, key: decode(key) };
 }
 
-// SDKs send a stream in chunks, each after its length, and checksums after the last one.
+// SDKs send a stream in chunks, each after its length, followed by checksums.
 function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefined {
   if (!String(headers['x-amz-content-sha256']).startsWith('STREAMING-')) return body;
   const chunks: Buffer[] = [];
@@ -94,7 +97,7 @@ function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefi
 function operate(call: StoreCall): Reply {
   const { method, bucket, key, query, headers, objects } = call;
   if (key === '') return bucketReply(call);
-  // Else a copy would be stored as an empty object.
+  // Otherwise a copy would be stored as an empty object.
   if (headers['x-amz-copy-source'] !== undefined) return unknownOperation();
   const id = query.get('uploadId');
   if (id !== undefined) {
@@ -145,7 +148,7 @@ function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
   const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
   const max = Number(query.get('max-keys') ?? 1000);
   const delimiter = query.get('delimiter') ?? '';
-  // What is left of a key: all of it, or the folder that it is in.
+  // A key is listed as a whole, or as its folder below the prefix.
   const shownAs = (key: string): string => {
     const end = delimiter === '' ? -1 : key.indexOf(delimiter, prefix.length);
     return end < 0 ? key : key.slice(0, end + delimiter.length);

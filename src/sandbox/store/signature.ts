@@ -1,7 +1,9 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** The credentials of the sandbox's object storage, by the names of the AWS variables. They open nothing else. */
+/**
+ * The credentials of the sandbox's object storage, by the names of the AWS variables. They give access to nothing else.
+ */
 export const storeAccount = {
   AWS_ACCESS_KEY_ID: 'AKIASANDBOX',
   AWS_SECRET_ACCESS_KEY: 'sandbox-store-secret',
@@ -17,7 +19,7 @@ export interface SignedRequest {
   body: Uint8Array;
 }
 
-/** Why a request is refused: the error's code as S3 names it, its status, and its words. */
+/** Why a request is refused: the error code of S3, its status, and its message. */
 export interface Refusal {
   status: number;
   code: string;
@@ -30,13 +32,13 @@ interface Signature {
   signedHeaders: string[];
   date: string;
   signature: string;
-  /** As it was signed: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
+  /** The signed payload hash: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
   payload: string;
   /** Ms since 1970; undefined for a call. */
   expiresAt?: number;
 }
 
-/** Checks a request's AWS Signature Version 4. `now` in ms since 1970. Returns undefined if it is right. */
+/** Checks a request's AWS Signature Version 4; `now` in ms since 1970. Returns undefined if it is valid. */
 export function checkSignature(request: SignedRequest, now: number): Refusal | undefined {
   const pairs = pairsOf(request.query);
   const found = inQuery(pairs) ?? inHeader(request.headers);
@@ -57,7 +59,7 @@ export function checkSignature(request: SignedRequest, now: number): Refusal | u
   return undefined;
 }
 
-/** Returns the names and values of a query, decoded. A `+` is a plus sign. */
+/** Returns the decoded names and values of a query. A `+` is a plus sign. */
 export function pairsOf(query: string): [string, string][] {
   const parts = query.split('&').filter((part) => part !== '');
   return parts.map((part) => {
@@ -66,7 +68,7 @@ export function pairsOf(query: string): [string, string][] {
   });
 }
 
-/** Decodes a percent-encoded text; one that is badly encoded stays as it is. */
+/** Decodes a percent-encoded text; an invalid one stays unchanged. */
 export function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -65,7 +65,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     // The cost of a raw call is unknown, so none is made under a budget.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // A raw call has no job that would go on.
+    // A raw call has no job that could continue.
     signals: { soft: signal, hard: signal },
   };
   try {

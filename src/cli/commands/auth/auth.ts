@@ -85,7 +85,7 @@ function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Undefined if the gateway's response does not tell.
+// Undefined if the gateway's response does not say.
 function isAccepted({ value, error }: Tried<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;

@@ -58,7 +58,7 @@ export async function deliveredOutcome(
   }
 }
 
-/** Returns hooks that show a job while it is waited for, and write media to standard output. */
+/** Returns the callbacks that show a job while it is waited for, and write media to standard output. */
 export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
   const { progress, io } = context;
   let last: Job | undefined;
@@ -93,7 +93,10 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
   };
 }
 
-/** Returns the hooks of a command that submits: they also say whether the job was submitted now, or by an earlier run. */
+/**
+ * Returns the callbacks of a command that submits: they also say whether the job was submitted now or by an earlier
+ * run.
+ */
 export function submitHooks(context: Context, account: string, options: { isWaiting: boolean }): FlowHooks {
   const hooks = hooksOf(context, options);
   return {
