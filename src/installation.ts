@@ -44,7 +44,7 @@ export function requireNode(versions: NodeJS.ProcessVersions = process.versions)
   if (other === undefined && versions.node && versions.v8) return;
   throw new MgwError(
     'config',
-    `mgw runs on Node only, and this is ${other ?? 'an unknown runtime'}. Start it by node, 20.18 or newer, or install a form ` +
+    `mgw runs on Node only, but this is ${other ?? 'an unknown runtime'}. Start it with node, 20.18 or newer, or install a form ` +
       'that carries its own Node.',
   );
 }

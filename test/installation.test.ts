@@ -19,7 +19,7 @@ describe('the runtime', () => {
     ['an unknown runtime', { node: '24.0.0' }],
   ])('is refused if it is %s', (name, versions) =>
     expect(() => requireNode(versions as NodeJS.ProcessVersions)).toThrow(
-      `mgw runs on Node only, and this is ${name}.`,
+      `mgw runs on Node only, but this is ${name}.`,
     ),
   );
 });

@@ -133,7 +133,7 @@ export class Chains {
     const source = this.#sources.get(id);
     if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(`${part.shown}: ${id} makes ${source.count} of them.`);
+      throw usageError(`${part.shown}: ${id} makes only ${source.count}.`);
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 

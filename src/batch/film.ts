@@ -91,7 +91,7 @@ export async function makeFilm(
   const made = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
   if (Math.abs(made.seconds - seconds) > 0.5 + seconds / 50)
     throw usageError(
-      `ffmpeg made ${made.seconds.toFixed(1)} s of video, and the clips have ${seconds.toFixed(1)} s together. No file was written.`,
+      `ffmpeg made ${made.seconds.toFixed(1)} s of video, but the clips have ${seconds.toFixed(1)} s in total. No file was written.`,
     );
 }
 

@@ -96,8 +96,7 @@ export function pacedClient(
 
 // A submission that waited for its slot until the row's deadline would only be cut off.
 function refuseIfLate({ deadline }: CallOptions): void {
-  if (deadline?.remainingMs() === 0)
-    throw new TransportError('unsent', 'timeout', 'the time to wait ran out');
+  if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }
 
 function isLimit(status: number): boolean {

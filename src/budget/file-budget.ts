@@ -147,7 +147,7 @@ export class FileBudget implements Budget {
 
   #unusable(why: string): MgwError {
     const { path = 'memory' } = this.#options;
-    const text = `The record of the budget in ${path} cannot be used: ${why}. Nothing is sent under it. Move the file away and set the budget anew; "mgw spend --by budget" says what was spent.`;
+    const text = `The record of the budget in ${path} cannot be used: ${why}. Nothing is sent under it. Move the file away and set the budget again; "mgw spend --by budget" shows what was spent.`;
     return new MgwError('local_io', text, { retry: 'never', next: ['mgw', 'spend', '--by', 'budget'] });
   }
 }

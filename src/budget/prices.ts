@@ -74,7 +74,7 @@ function parseRate(text: string, flags: readonly Flag[], units: readonly Unit[])
     const value = words.get(unit);
     if (value !== undefined) amounts.set(unit, amountOf(unit, value));
   }
-  if (amounts.size === 0) throw new Error(`${shownValue(text)} names no unit; allowed: ${examples}`);
+  if (amounts.size === 0) throw new Error(`${shownValue(text)} has no unit; allowed: ${examples}`);
   if (amounts.has('reference_image') && amounts.size === 1)
     throw new Error(
       'reference_image is a part of a price; allowed: with second or video, such as second=0.12',

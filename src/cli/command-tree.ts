@@ -117,8 +117,8 @@ export interface Topic {
 
 /** In the order of the help. */
 export const topics: readonly Topic[] = [
-  topic('resuming', 'the same command again; what to do when an answer was lost'),
-  topic('scripting', 'lines that are safe to run again'),
+  topic('resuming', 'running a command again; what to do after a lost response'),
+  topic('scripting', 'command lines that are safe to repeat'),
   topic('batch', 'many jobs from one file', 'batches'),
   topic('fleet', 'one batch on many machines: a shared ledger, a queue and its workers'),
   topic('budgets', 'what may be spent, and how it is counted'),

@@ -55,7 +55,7 @@ function whyUnreadable(error: unknown): string {
     ENOENT: 'there is no such file',
     EACCES: 'permission denied',
     ENOTDIR: 'a part of the path is not a folder',
-    ELOOP: 'its links lead in a circle',
+    ELOOP: 'its symbolic links form a loop',
   };
   return words[systemCode(error) ?? ''] ?? messageOf(error);
 }
@@ -115,7 +115,7 @@ function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string
         `${isJson ? flag : `${flag} is not JSON`}: ${messageOf(error)}${fileHint(text, flag)}`,
       );
     const why = isJson
-      ? 'it contains a number that cannot be sent unchanged, or is nested too deep'
+      ? 'it contains a number that cannot be sent unchanged, or is nested too deeply'
       : `it is not JSON${placeIn(text, messageOf(error))}`;
     throw usageError(`${flag}: the file cannot be used: ${why}.`);
   }

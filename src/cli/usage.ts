@@ -62,7 +62,7 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
       : elsewhere.length > 0
         ? `There is ${elsewhere.map(pathOf).join(', ')}.`
         : hint === undefined
-          ? `There are: ${commandNames(parent)}.`
+          ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
   const message = `There is no command ${shown(name)}${of}. ${help}`;
   return other === undefined ? complaint(parent, message) : usageError(message, other[1].split(' '));
@@ -108,7 +108,7 @@ function excessArguments(command: Command): MgwError {
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
   const given = command.args.map(shown).join(' ');
-  return complaint(command, `${pathOf(command)} takes ${takes}, and was given ${given}.${advice}`);
+  return complaint(command, `${pathOf(command)} takes ${takes} but got ${given}.${advice}`);
 }
 
 function complaint(command: Command, message: string): MgwError {

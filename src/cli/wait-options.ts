@@ -119,10 +119,10 @@ export function markOption(): Option {
 
 /** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
-  if (mark && output === undefined) throw usageError('--mark writes into the file: name one by -o FILE.');
-  if (strict && output === undefined) throw usageError('--strict measures the file: name one by -o FILE.');
+  if (mark && output === undefined) throw usageError('--mark writes into the file: name one with -o FILE.');
+  if (strict && output === undefined) throw usageError('--strict measures the file: name one with -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
-  throw usageError('--sidecar is put next to a file: name one by -o FILE.');
+  throw usageError('--sidecar is put next to a file: name one with -o FILE.');
 }
 
 /** Returns the target of `-o`; undefined if it is not given. @throws MgwError('usage') for an empty one. */
@@ -155,7 +155,7 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
   if (context.globals.json) throw usageError('--output - and --json both want standard output; choose one.');
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError(
-      '--output -: media are not for a terminal. Pipe them to a player, or name a file by -o.',
+      '--output -: media cannot be written to a terminal. Pipe them to a player, or name a file with -o.',
     );
 }
 

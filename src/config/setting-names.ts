@@ -49,7 +49,7 @@ export function keyPath(name: string): KeyPath {
     return ['prices', priced, pricedModel];
   }
   throw usageError(
-    `There is no setting "${name}". There are: profile, ${settableKeys.join(', ')}, ` +
+    `There is no setting "${name}". Available: profile, ${settableKeys.join(', ')}, ` +
       'prices.PROTOCOL.MODEL, and defaults.video.PROTOCOL.MODEL.FLAG such as defaults.video.a.veo-3.duration.',
   );
 }

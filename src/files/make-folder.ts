@@ -181,6 +181,6 @@ export function folderFault(path: string, user: User = thisUser()): string | und
   return (
     linkFault(path, user) ??
     ownerFault(stat, user) ??
-    (isOpen ? `may be written by every user (mode ${mode})` : undefined)
+    (isOpen ? `can be written by every user (mode ${mode})` : undefined)
   );
 }

@@ -161,7 +161,7 @@ async function completed(
   } catch (error) {
     if (check)
       throw isQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
-    session.note(`Not completed from the model listing: ${messageOf(error)}`);
+    session.note(`Not completed from the model list: ${messageOf(error)}`);
     return body;
   }
 }
@@ -182,7 +182,7 @@ async function listingUse(
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
   const stray = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
   if (stray === undefined) return;
-  const text = `Profile ${profile.value} has defaults.video.${stray}, but there is no protocol ${stray}. There are: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
+  const text = `Profile ${profile.value} has defaults.video.${stray}, but there is no protocol ${stray}. Available: ${protocolNames.join(', ')}. Nothing was sent. Correct it in the config file.`;
   throw new MgwError('config', text, { next: ['mgw', 'config', 'path'] });
 }
 

@@ -106,7 +106,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
-  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has ${count} of them.`);
+  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${count}.`);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
@@ -134,7 +134,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
   await fetched.delivered();
   const again = fetched.files[index - 1];
-  if (again === undefined) throw usageError(`${shown}: ${job.id} has ${fetched.files.length} of them.`);
+  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${fetched.files.length}.`);
   return again;
 }
 

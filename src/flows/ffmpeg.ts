@@ -109,6 +109,6 @@ async function output(
 
 function noFfmpeg(): MgwError {
   return usageError(
-    'ffmpeg takes frames of videos and joins them, and it is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
+    'mgw needs ffmpeg for frames of videos and for joining them, but it is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
   );
 }

@@ -50,7 +50,7 @@ export class LocalCopies {
     const how = { gateway, clock, deadline, signal: signals.soft, retries, note };
     const outcome = await download({ url, key: 'never' }, lock, how);
     if (outcome.kind !== 'done' || outcome.file.sha256 !== file.sha256)
-      throw usageError(`${shown} could not be fetched as it was saved.`);
+      throw usageError(`${shown} no longer has the saved content.`);
     return outcome.file.path;
   }
 

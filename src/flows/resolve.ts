@@ -109,7 +109,7 @@ function wordsOf({ id }: Job, resolution: Resolution, { budget }: ResolveOptions
 // is lost.
 const unreadReply: SubmitVerdict = {
   kind: 'unknown',
-  failure: { code: 'submit_unknown', message: 'The process ended before the answer was read.' },
+  failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
 };
 
 function notCreated(resolution: Resolution): Resolution {

@@ -228,7 +228,7 @@ async function send(
     if (error instanceof TransportError || !limit.passed) throw TransportError.sent(error, baseUrl);
     const isCut = (call.deadline?.remainingMs() ?? Infinity) < call.timeoutMs;
     const timeoutError = new Error(
-      isCut ? 'the time to wait ran out' : `no answer within ${call.timeoutMs / 1000} s`,
+      isCut ? 'the deadline passed' : `no response within ${call.timeoutMs / 1000} s`,
     );
     throw TransportError.sent(timeoutError, baseUrl, 'timeout');
   }

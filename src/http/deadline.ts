@@ -2,7 +2,7 @@ import { longestTimer, type Deadline, type Clock } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
 // Created once, because the stack of an error is expensive.
-const timeIsUp = new Error('the time to wait ran out');
+const timeIsUp = new Error('the deadline passed');
 
 /** The time limit of one call. Its caller ends it, so that no timer outlives the call. */
 export interface CallLimit {
@@ -85,7 +85,7 @@ export async function* withIdleTimeout(
 
 async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Promise<T> {
   const leftMs = deadline.remainingMs();
-  const why = leftMs < idleMs ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`;
+  const why = leftMs < idleMs ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new TransportError('sent', 'timeout', why));
@@ -123,7 +123,7 @@ export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent
       await clock.sleep(Math.min(left, idleMs, deadline.remainingMs()), given.signal);
     }
     const isLate = deadline.remainingMs() <= 0;
-    given.abort(new Error(isLate ? 'the time to wait ran out' : `no data arrived for ${idleMs / 1000} s`));
+    given.abort(new Error(isLate ? 'the deadline passed' : `no data arrived for ${idleMs / 1000} s`));
   };
   // Stopping the watch rejects its sleep, which is not an error.
   watch().catch(() => undefined);

@@ -184,7 +184,7 @@ function plain(text: string): string {
 
 const byCode: Partial<Record<ErrorCode, string>> = {
   auth: 'Check the key: "mgw auth status" shows where it comes from, and "mgw auth login" stores another.',
-  balance: 'Top up the account of the key, or use the key of another one.',
+  balance: 'Top up the account of the key, or use the key of another account.',
 };
 
 /** Returns advice for a class of refusals (specification 5.1); undefined if there is none. */

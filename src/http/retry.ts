@@ -31,8 +31,8 @@ export async function readWithRetries(call: () => Promise<Reply>, options: Retry
     const last =
       permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || last)) return reply;
-    if (last) throw new MgwError('unreachable', problem ?? 'no answer', { retry: 'safe', cause });
-    options.note(`${problem ?? 'no answer'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
+    if (last) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
+    options.note(`${problem ?? 'no response'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
   }
 }
@@ -49,7 +49,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
   try {
     const reply = await call();
     if (reply.status !== 429 && reply.status < 500)
-      return { reply, problem: reply.complete ? undefined : 'the answer was cut' };
+      return { reply, problem: reply.complete ? undefined : 'the response was cut' };
     const { message, retryAfterMs, code } = readFailure(reply);
     const permanent = code === 'balance' || code === 'not_found' || (retryAfterMs ?? 0) > 300_000;
     return { reply, problem: message, floorMs: retryAfterMs, permanent };

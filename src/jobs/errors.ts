@@ -154,7 +154,7 @@ export function afterRemoval(error: MgwError, job: Job): MgwError {
 export function withoutHandle(job: Job): MgwError {
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
-  if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The answer was lost');
+  if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
   const { runs, lifeOf } = job.record;
   // If its command is still running, the same command again would be a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');

@@ -40,7 +40,7 @@ export interface FetchItem {
 export async function fetchPlace(target: Target | undefined, count: number): Promise<FetchPlace> {
   if (target === undefined) return { kind: 'asked' };
   if (target.kind === 'stdout') {
-    if (count > 1) throw usageError('Standard output takes one result: name one REF, or a folder by -o.');
+    if (count > 1) throw usageError('Standard output takes one result: name one REF, or a folder with -o.');
     return target;
   }
   const { path } = target;

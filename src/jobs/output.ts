@@ -162,7 +162,7 @@ function checkPlaceholders(template: string): void {
   for (const [text, name] of template.matchAll(token))
     if (name !== undefined && !placeholders.includes(name as Placeholder))
       throw new Error(
-        `there is no ${printableLine(text, 40)}; there are: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
+        `there is no ${printableLine(text, 40)}; available: ${placeholders.map((each) => `{${each}}`).join(' ')}`,
       );
 }
 

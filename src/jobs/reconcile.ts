@@ -77,7 +77,7 @@ function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict):
     : {
         type: 'unknown',
         attempt: attempts,
-        error: { code: 'submit_unknown', message: 'The process ended before the answer came' },
+        error: { code: 'submit_unknown', message: 'The process ended before the response arrived' },
       };
   // If lines are missing, only a handle proves anything: a refusal may belong to an earlier attempt.
   return job.state === 'unknown' && event.type !== 'accepted' ? undefined : event;

@@ -172,7 +172,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   const file = options.inline.file(index);
   const broken = (why: string): Outcome => ({
     kind: 'broken',
-    failure: { code: 'result_corrupt', message: `the video inside the answer is ${why}` },
+    failure: { code: 'result_corrupt', message: `the video inside the response is ${why}` },
   });
   const fault = watched.spooled[index]?.fault;
   if (file === undefined || fault !== undefined) return broken(`broken: ${fault ?? 'it is missing'}`);

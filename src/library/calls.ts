@@ -188,7 +188,7 @@ export function checkNames(given: object, names: Record<string, true>, what: str
   const stray = Object.keys(given).find((name) => !Object.hasOwn(names, name));
   if (stray === undefined) return;
   const near = nearestName(stray, Object.keys(names));
-  const hint = near === undefined ? `There are: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
+  const hint = near === undefined ? `Available: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
   throw usageError(`${what}: there is no option ${stray}. ${hint}`);
 }
 

@@ -49,14 +49,14 @@ function refusalUnder200(reply: Reply): Failure {
 
 // A listing that is too long is not parsed.
 function cut(reply: Reply): Failure {
-  const message = `the model listing broke off, or is too long: ${reply.text.length} characters received`;
+  const message = `the model list broke off, or is too long: ${reply.text.length} characters received`;
   return { code: 'bad_reply', message, requestId: requestIdOf(reply, null) };
 }
 
 function unreadable(reply: Reply): Failure {
   const shown = reply.text.trim().slice(0, 200);
   const message =
-    shown === '' ? 'an empty answer instead of a model listing' : `no model listing in the answer: ${shown}`;
+    shown === '' ? 'an empty response instead of a model list' : `no model list in the response: ${shown}`;
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 

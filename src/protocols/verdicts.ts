@@ -97,7 +97,8 @@ export function taskFailure(reply: Reply, body: Json, message: string, nativeCod
 /** Returns the failure of a 2xx response that is unreadable. */
 export function unreadable(reply: Reply, what: string): Failure {
   const shown = reply.text.trim().slice(0, 200);
-  const message = shown === '' ? `an empty answer instead of ${what}` : `no ${what} in the answer: ${shown}`;
+  const message =
+    shown === '' ? `an empty response instead of ${what}` : `no ${what} in the response: ${shown}`;
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 

@@ -59,7 +59,7 @@ export async function respond(
   const { verdict, tries } = await payOnce(payment, noRecord, payDeps);
   if (verdict.kind === 'unknown' && signal.aborted) throw givenUp(signal, 'maybe');
   if (verdict.kind !== 'accepted') throw notAccepted(verdict, tries);
-  if (call.stream === undefined) return { kind: 'cut', why: 'there is no answer' };
+  if (call.stream === undefined) return { kind: 'cut', why: 'the response is missing' };
   const end = await readAnswer(call.stream, { idleMs, deadline }, onText);
   if (end.kind === 'cut' && signal.aborted) throw givenUp(signal, 'yes');
   return end;
@@ -67,7 +67,7 @@ export async function respond(
 
 // It cannot be resumed.
 function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
-  return interrupted(signal, charged, 'Interrupted: the answer was given up.').with({ retry: 'never' });
+  return interrupted(signal, charged, 'Interrupted: the response was abandoned.').with({ retry: 'never' });
 }
 
 function readHead(reply: Reply): SubmitVerdict {
@@ -145,7 +145,7 @@ async function readWhole(
   onText: (text: string) => void,
 ): Promise<ResponseEnd> {
   const { bytes, complete } = await readBounded(body, maxBytes);
-  if (!complete) return { kind: 'cut', why: 'the answer was cut' };
+  if (!complete) return { kind: 'cut', why: 'the response was cut' };
   const end = readResponse(tryParseJson(new TextDecoder().decode(bytes)));
   if ((end.kind === 'completed' || end.kind === 'incomplete') && end.text !== '') onText(end.text);
   return end;
@@ -215,7 +215,7 @@ export class ResponseStream {
   #fits(text: string): boolean {
     this.#length += text.length;
     if (this.#length <= largestEvent) return true;
-    this.end = { kind: 'cut', why: 'the answer is too large' };
+    this.end = { kind: 'cut', why: 'the response is too large' };
     return false;
   }
 

@@ -23,7 +23,7 @@ export function responsesExchange(body: JsonObject): Exchange {
 
 /** Reads a complete response, without a stream or from a stream's last event. Never throws. */
 export function readResponse(json: Json | undefined): ResponseEnd {
-  if (!isObject(json)) return { kind: 'cut', why: 'the answer has no response object' };
+  if (!isObject(json)) return { kind: 'cut', why: 'the reply has no response object' };
   const { status } = json;
   if (isError(json['error']) || json['success'] === false || status === 'failed' || status === 'cancelled')
     return failed(json, json);
@@ -32,7 +32,7 @@ export function readResponse(json: Json | undefined): ResponseEnd {
   if (status === 'incomplete') return incomplete(json, text);
   // Some relays omit the status; then the text itself is the evidence.
   if (status !== 'completed' && !(status === undefined && text !== ''))
-    return { kind: 'cut', why: `the answer does not say that it is completed${saidIn(json)}` };
+    return { kind: 'cut', why: `the response is not marked as completed${saidIn(json)}` };
   return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };
 }
 

@@ -48,7 +48,7 @@ function parseKey(text: string): [key: string, models: string[]] {
   const known = MODELS.map(({ id }) => id);
   const unknown = models.find((model) => !known.includes(model));
   if (unknown !== undefined)
-    throw new KeySyntaxError(`There is no model ${unknown}; there are: ${known.join(', ')}`);
+    throw new KeySyntaxError(`There is no model ${unknown}; available: ${known.join(', ')}`);
   return [key, models];
 }
 

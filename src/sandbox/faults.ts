@@ -65,9 +65,9 @@ export const FAULTS = [
   fault('poll-500', 'poll', 'HTTP 500.'),
   fault('poll-502', 'poll', 'HTTP 502 with HTML.'),
   fault('poll-503', 'poll', 'HTTP 503.'),
-  fault('poll-reset', 'poll', 'Breaks the connection before the answer.'),
+  fault('poll-reset', 'poll', 'Breaks the connection before the response.'),
   fault('poll-garbled', 'poll', 'HTTP 200 with a body that is not JSON.'),
-  fault('poll-cut', 'poll', 'Breaks the connection inside the answer.', 50),
+  fault('poll-cut', 'poll', 'Breaks the connection inside the response.', 50),
   fault('poll-notfound', 'poll', 'Says that there is no such task.'),
   fault(
     'download-cut',

@@ -46,7 +46,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
     const gap = shortestGap(entries, minPollMs === undefined);
     const task = entries[0]?.task ?? '';
     if (gap >= least) return [];
-    const message = `Task ${task} was polled again after ${gap} ms; it should be ${minPollMs ?? POLL_MS} ms at least.`;
+    const message = `Task ${task} was polled again after ${gap} ms; the minimum is ${minPollMs ?? POLL_MS} ms.`;
     return [{ kind: 'polled-too-fast' as const, tasks: [task], message }];
   });
 }
@@ -109,7 +109,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
     return [
       found(
         lines,
-        `After the answer to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
+        `After the response to ${first.task} was lost, a different request asked for the same result: charged ${lines.length} times`,
       ),
     ];
   });

@@ -84,7 +84,7 @@ export async function saveUnrecorded(audio: AudioStream, why: unknown, deps: Spe
     return unrecordedError(why, file, 'It was written to the output.');
   }
   const part = await audio.sink.abandon();
-  return unrecordedError(why, undefined, `The audio is not whole${part === undefined ? '' : `: ${part}`}.`);
+  return unrecordedError(why, undefined, `The audio is incomplete${part === undefined ? '' : `: ${part}`}.`);
 }
 
 /** How a stream ended, the file of the audio if it is whole, and the bytes of audio that arrived. */

@@ -88,7 +88,8 @@ function endedError(job: Job, part: string | undefined = partOf(job)): MgwError 
   if (job.state !== 'failed') return incompleteError(job, insideStream, part);
 
   const { code = 'task_failed', message = 'the synthesis failed', native_code: nativeCode } = job.error ?? {};
-  if (code === 'speech_incomplete') return incompleteError(job, `an earlier run ended so: ${message}`, part);
+  if (code === 'speech_incomplete')
+    return incompleteError(job, `an earlier run ended with: ${message}`, part);
   return failedSpeechError({ code: code as ErrorCode, message, nativeCode }, job, part);
 }
 
@@ -141,7 +142,7 @@ export function speechProblem(job: Job): MgwError | undefined {
   if (endedBadly(job)) return endedError(job);
   if (job.state === 'rejected') return rejectedError(job);
   if (shownState(job) === 'unknown')
-    return unknownSpeechError(job, job.error?.message ?? 'The answer was lost');
+    return unknownSpeechError(job, job.error?.message ?? 'The response was lost');
   if (job.state === 'succeeded') return undefined;
   // In progress in another process, or never sent.
   return pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) });

@@ -65,7 +65,7 @@ export function deletedAudioError(job: Job): MgwError {
 
 /** Exit 10: the speech was paid for, but the ledger has no record of it. */
 export function unrecordedError(error: unknown, file: JobFile | undefined, end: string): MgwError {
-  const saved = file === undefined ? end : `The speech itself is whole and saved as ${file.path}.`;
+  const saved = file === undefined ? end : `The speech itself is complete and saved as ${file.path}.`;
   const text = `Could not record that the gateway sent speech: ${messageOf(error)} ${saved} Running the command again pays again.`;
   return new MgwError('local_io', text, { charged: 'yes', retry: 'never', cause: error });
 }
@@ -149,7 +149,7 @@ export function piecesError(state: PiecesState): unknown {
   const kept =
     whole === 0
       ? ''
-      : ` ${whole} of ${count} pieces are whole and kept in ${folder}: ${again} pays for the others only.`;
+      : ` ${whole} of ${count} pieces are complete and kept in ${folder}: ${again} pays for the others only.`;
   return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
 }
 

@@ -176,7 +176,7 @@ const kinds: readonly Kind[] = [
     words: /no readable text|EmptyRequest/i,
     codes: /^45002001$/,
     code: 'invalid_request',
-    advice: 'The text must hold something that can be spoken: letters or digits.',
+    advice: 'The text must contain something that can be spoken: letters or digits.',
   },
   {
     words: /TextLimit|max limit|request size too large|text.{0,40}too long/i,
@@ -211,7 +211,8 @@ const kinds: readonly Kind[] = [
     words: /not granted/i,
     codes: /^45000030$/,
     code: 'auth',
-    advice: 'The groups of the key must allow the speech model: use another key, or have this one allowed.',
+    advice:
+      'The groups of the key must include the speech model: use another key, or request access for this one.',
   },
   { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
   { ...wrongPath, words: /unsupported_endpoint/i },

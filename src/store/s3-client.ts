@@ -98,7 +98,7 @@ export class S3Client {
       signal.throwIfAborted();
       if (error instanceof UnsupportedRequest) return error.reply;
       const words = error instanceof Error ? error.message : String(error);
-      throw storeError(`The store s3://${this.bucket} does not answer: ${words}.`, true, error);
+      throw storeError(`The store s3://${this.bucket} does not respond: ${words}.`, true, error);
     }
     if (method !== 'HEAD' || (reply.status !== 400 && reply.status !== 403)) return reply;
     // The response to a HEAD has no body that gives the reason.

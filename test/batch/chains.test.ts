@@ -199,7 +199,7 @@ describe('references between rows', () => {
       [['s1'], ['s2', '@s1#2:last']],
       /:3: image @s1#2:last: s1 makes 1/,
     ],
-  ] as const)('%s is a plan error with a line number', async (_, rows, message) => {
+  ] as const)('cause a plan error with a line number: %s', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));
     for (const command of ['plan', 'run']) {
       const ran = await scene.batch(command, file);
@@ -208,7 +208,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('a row that waits for an invalid row is blocked if --skip-bad skips that row', async () => {
+  it('to an invalid row block the row that waits for it, if --skip-bad skips the invalid row', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

@@ -176,7 +176,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect((await join(file, '--force', '--json')).json).toMatchObject({ missing: [{ id: 's1' }] });
   });
 
-  it('leaves nothing that the next run does not remove if it is killed while ffmpeg runs', async () => {
+  it('leaves only files that the next run removes if it is killed while ffmpeg runs', async () => {
     const file = await ran(['s1'], ['s2']);
     mkdirSync(scene.at('bin'));
     const script =

@@ -245,7 +245,7 @@ describe('a row that failed', () => {
     const retry = ['retry', file, '--id', 'a'] as const;
     const again = await scene.batch(...retry);
     expect(again).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
-    expect(again.stderr).toContain('Done before, made again and paid for again: a.');
+    expect(again.stderr).toContain('Already done, but made and paid for again: a.');
     expect(await scene.batch(...retry, '--force')).toMatchObject({
       code: 0,
       stdout: `${scene.at('a.2.mp4')}\n`,
@@ -254,7 +254,7 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('retry reports an error if no row has the id', async () => {
+  it('causes an error in retry if no row has the id', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
@@ -310,7 +310,7 @@ describe('a row that was changed', () => {
     const retried = (): ReturnType<typeof scene.batch> => scene.batch('retry', file, '--failed', '--changed');
     const first = await retried();
     expect(first).toMatchObject({ code: 0 });
-    expect(first.stderr).toContain('To look: mgw jobs gallery --batch m --serve');
+    expect(first.stderr).toContain('To view the results: mgw jobs gallery --batch m --serve');
     expect(await retried()).toMatchObject({ code: 0, stdout: '' });
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1, 'a fox': 2 });
   });
@@ -385,7 +385,7 @@ describe('an interruption', () => {
     await running.result;
     answer();
     const { rows } = await scene.read('run', file);
-    const lost = { state: 'unknown', message: 'its process ended before the answer came' };
+    const lost = { state: 'unknown', message: 'its process ended before the response arrived' };
     expect(rows).toMatchObject([lost, lost]);
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1, 'a fox': 1 });
   });
@@ -456,7 +456,7 @@ it('a row whose download failed is saved at no cost by the suggested command', a
 });
 
 describe('a sidecar', () => {
-  it('records next to a file the request and the job', async () => {
+  it('records the request and the job of the file next to it', async () => {
     const file = scene.file('m.csv', mixed);
     expect(await scene.batch('run', file, '--sidecar')).toMatchObject({ code: 0 });
     const told = JSON.parse(readFileSync(scene.at('three.mp4.json'), 'utf8')) as Record<string, unknown>;
@@ -478,7 +478,7 @@ describe('a sidecar', () => {
       'c',
     ],
     ['voice.mp3', ['tts', 'good morning'], 'tts'],
-  ])('of %s is requested by its own command too', async (name, command, protocol) => {
+  ])('is written for %s by its own command too', async (name, command, protocol) => {
     const args = [...command, '-o', scene.at(name), '--sidecar'];
     expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
     const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);

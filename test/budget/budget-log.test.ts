@@ -49,7 +49,7 @@ describe('a budget file', () => {
     await Promise.all([log.close(), file.close()]);
   });
 
-  it('fails if only part of an entry was written', async () => {
+  it('reports an error if only part of an entry was written', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     onEnd(() => watchDisk(undefined));

@@ -201,7 +201,7 @@ describe('a price', () => {
     ['0.12', /0.12"? is not written as NAME=VALUE/],
     ['seconds=0.12', /seconds is not a unit; allowed: second, video, reference_image, 10k_characters/],
     ['second=', /not written as NAME=VALUE/],
-    ['default_seconds=5', /names no unit/],
+    ['default_seconds=5', /has no unit/],
     ['second=1 default_seconds=0', /default_seconds="0": must be a whole number above 0/],
     ['second=1 default_seconds=5 default_seconds=6', /default_seconds is given twice/],
     ['reference_image=0.2', /is a part of a price; allowed: with second or video/],

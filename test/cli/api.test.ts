@@ -218,7 +218,7 @@ describe('invalid input sends nothing', () => {
     [['api', 'PUT', '/x'], /METHOD/],
     [['api', 'GET', 'v1/models'], /begin with \//],
     [['api', 'GET', 'https://other.example/v1/models'], /not below the base URL/],
-    [['api', 'GET', '/x', '--body', '{}'], /--body goes with POST/],
+    [['api', 'GET', '/x', '--body', '{}'], /--body requires POST/],
     [['api', 'POST', '/x', '--body', '{'], /--body is not JSON/],
     [['api', 'POST', '/x', '--body', '@missing.json'], /--body/],
     [['api', 'GET', '/x', '--header', 'nonsense'], /--header/],

@@ -104,7 +104,7 @@ function examplesOf(command: Command): string[] {
 // A submission whose answer was lost, for the command that ends such a doubt.
 async function loseOne(home: string): Promise<void> {
   const ledger = await openFileLedger(join(home, '.local/state/mgw/sandbox/ledger'), () => Date.now());
-  const error = { code: 'submit_unknown', message: 'the answer was lost' };
+  const error = { code: 'submit_unknown', message: 'the response was lost' };
   const prepared = {
     type: 'prepared',
     protocol: 'c',

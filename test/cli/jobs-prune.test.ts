@@ -33,12 +33,12 @@ function submit(...args: string[]): Promise<CliResult> {
   return run(['video', 'c', 'submit', ...prompt, '--poll-interval', '50ms', ...args, ...to]);
 }
 
-describe('after jobs prune', () => {
+describe('jobs prune', () => {
   it.each([
     ['with a key', 'with a key', ['--key', 'boat-1', '-o']],
     ['whose file was not delivered', 'not delivered yet', ['--timeout', '1ms', '-o']],
     ['in doubt', 'not ended', []],
-  ])('a command %s does not pay again', async (_, why, args) => {
+  ])('does not make a command %s pay again', async (_, why, args) => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     const first = await submit(...args);
     await run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);

@@ -124,7 +124,7 @@ describe('a query that returns no state', () => {
     ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
     ['an outage', { status: 502 }, 6],
     ['a handle that is not known yet', missing, 6],
-  ])('%s: is handled alike by status and fetch --no-wait', async (_, answer, code) => {
+  ])('(%s) is handled alike by status and fetch --no-wait', async (_, answer, code) => {
     await user.run(submit);
     gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
@@ -163,7 +163,7 @@ describe('a job without a handle', () => {
     }
   });
 
-  it('a refused job exits as its submission did', async () => {
+  it('exits as its submission did if it was refused', async () => {
     gateway.script.submit.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     expect((await user.run([...submit, '--key', 'k'])).code).toBe(3);
     for (const ask of asks) expect((await user.run(ask)).code, ask.join(' ')).toBe(3);

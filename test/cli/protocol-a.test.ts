@@ -158,7 +158,7 @@ describe('submit -o', () => {
     expect(file('clip.mp4').toString()).toBe('mine');
   });
 
-  it('leaves nothing of a second run: existing files are not fetched again', async () => {
+  it('does not fetch existing files again, and leaves nothing else behind', async () => {
     await here([...save, '--key', 'boat']);
     const before = gateway.seen.filter(({ path }) => path !== '/v1/models');
     const again = await here([...save, '--key', 'boat']);
@@ -347,7 +347,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('exit 10 if the output folder is gone, and are saved by a rerun once it is back', async () => {
+  it('cause exit 10 if the output folder is gone, and are saved by a rerun once it is back', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });
@@ -412,24 +412,27 @@ describe('the API key of Protocol A', () => {
     expect(files.requests[0]?.path).toBe('/v.mp4?alt=media&x=%20y');
   });
 
-  it.each([401, 403])('%i from another host exits 3 with the way to trust that host', async (status) => {
-    const files = await fileHost('127.0.0.2');
-    files.wants = own;
-    if (status === 403) files.answers.push({ status, body: { error: { message: 'no key' } } });
-    finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
-    const run = await here(save);
-    expect(run.json).toMatchObject({
-      exit_code: 3,
-      error: { code: 'auth', charged: 'yes', retry: 'resume' },
-    });
-    expect(run.json.error.message).toContain(`--trust-origin ${files.url}`);
-    expect(keysIn(files.requests)).toEqual([undefined]);
-    const next = run.json.error.next ?? [];
-    expect((await here([...next.slice(1), ...fast])).code).toBe(0);
-    expect(keysIn(files.requests)).toEqual([undefined, own]);
-    expect(file('out.mp4')).toEqual(fakeMp4(8000));
-    expect(gateway.created).toHaveLength(1);
-  });
+  it.each([401, 403])(
+    'is not sent to another host that answers %i: exit 3 with the way to trust that host',
+    async (status) => {
+      const files = await fileHost('127.0.0.2');
+      files.wants = own;
+      if (status === 403) files.answers.push({ status, body: { error: { message: 'no key' } } });
+      finish = () => generated([{ uri: `${files.url}/v.mp4` }]);
+      const run = await here(save);
+      expect(run.json).toMatchObject({
+        exit_code: 3,
+        error: { code: 'auth', charged: 'yes', retry: 'resume' },
+      });
+      expect(run.json.error.message).toContain(`--trust-origin ${files.url}`);
+      expect(keysIn(files.requests)).toEqual([undefined]);
+      const next = run.json.error.next ?? [];
+      expect((await here([...next.slice(1), ...fast])).code).toBe(0);
+      expect(keysIn(files.requests)).toEqual([undefined, own]);
+      expect(file('out.mp4')).toEqual(fakeMp4(8000));
+      expect(gateway.created).toHaveLength(1);
+    },
+  );
 
   it('is checked again at every redirect', async () => {
     const [near, far] = [await fileHost('127.0.0.1'), await fileHost('127.0.0.2')];

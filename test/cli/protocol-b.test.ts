@@ -180,7 +180,7 @@ describe('the model list', () => {
     ['it is down', { status: 503 }],
     ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
     ['it is a web page', { body: '<html></html>' }],
-  ])('does not prevent a submission with its version where %s', async (_, answer) => {
+  ])('does not prevent a submission with its version if %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);

@@ -148,7 +148,7 @@ describe('the real gateway', () => {
     expect(charges(await user.run(['sandbox', 'bill', '--json']))).toBe(3);
   });
 
-  it('is unreachable by a copy of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
+  it('is out of reach of copies of a key that only MGW_API_KEY_FILE or a profile contains', async () => {
     const keyFile = join(user.cwd, 'key');
     writeFileSync(keyFile, `${canaryKey}\n`, { mode: 0o600 });
     const fromFile = await exec([], 'env', { MGW_API_KEY_FILE: keyFile, COPY: canaryKey, OTHER: 'kept' });
@@ -217,7 +217,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it.skipIf(!hasCurl)('is replaced by loopback addresses that bypass any proxy', async () => {
+  it.skipIf(!hasCurl)('is replaced by the sandbox, whatever proxy the environment has', async () => {
     const get = 'curl -sf -o /dev/null -H "Authorization: Bearer $MGW_API_KEY" "$MGW_BASE_URL/v1/models"';
     const proxy = { http_proxy: 'http://127.0.0.1:9', HTTP_PROXY: 'http://127.0.0.1:9' };
     expect((await exec([], `${get} && mgw models`, proxy)).code).toBe(0);

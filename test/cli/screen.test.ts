@@ -170,5 +170,9 @@ it.each([
   [['tts', 'Good morning.']],
 ])('a terminal receives no media of %j', async (args) => {
   const { code, stdout, stderr } = await runOnScreen([...args, '-o', '-'], env, 80);
-  expect([code, stdout, stderr]).toEqual([2, '', expect.stringContaining('media are not for a terminal')]);
+  expect([code, stdout, stderr]).toEqual([
+    2,
+    '',
+    expect.stringContaining('media cannot be written to a terminal'),
+  ]);
 });

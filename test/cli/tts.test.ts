@@ -287,7 +287,7 @@ describe('invalid input sends nothing', () => {
     [['tts', 'Hi', '-o', '-', '--json'], /standard output/],
     [['tts', 'Hi', '-o', 'a.mp3', '--key', 'a/b'], /--key/],
     [['tts', 'Hi', '-o', 'a.mp3', '--key', 'a', '--split'], /--split/],
-    [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /goes with --split/],
+    [['tts', 'Hi', '-o', 'a.mp3', '--concurrency', '2'], /requires --split/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split'], /cannot join aac/],
     [['tts', 'Hi', '-o', 'a.aac', '--format', 'aac', '--split', '--dry-run'], /cannot join aac/],
     [['tts', '--file', '/nowhere/x.txt', '-o', 'a.mp3'], /--file/],

@@ -141,7 +141,7 @@ describe('readConfig', () => {
     symlinkSync(kept, file);
     expect((await read()).profiles['default']).toEqual({ api_key: 'k' });
     chmodSync(kept, 0o644);
-    expect(await refusal()).toContain('others may read it');
+    expect(await refusal()).toContain('others can read it');
   });
 
   it.each([0o644, 0o640, 0o604, 0o660])(
@@ -149,14 +149,14 @@ describe('readConfig', () => {
     async (mode) => {
       put('{"profiles":{"default":{"api_key":"k"}}}', mode);
       const message = await refusal();
-      expect(message).toMatch(/contains a key or a password and others may read it|others may write it/);
+      expect(message).toMatch(/contains a key or a password and others can read it|others can write to it/);
       expect(message).toContain(`chmod 600 ${file}`);
     },
   );
 
   it('refuses a file that others can write, since they could name another gateway', async () => {
     put('{"profiles":{}}', 0o622);
-    expect(await refusal()).toContain('others may write it (mode 0622)');
+    expect(await refusal()).toContain('others can write to it (mode 0622)');
     put('{"profiles":{}}', 0o644);
     expect(await read()).toEqual({ profiles: {} });
   });

@@ -38,9 +38,9 @@ it.runIf(me === 0)("mgw refuses a link of another user to that user's own folder
 });
 
 it.each([
-  [0o777, 'may be written by every user (mode 0777)'],
-  [0o1777, 'may be written by every user (mode 1777)'],
-  [0o702, 'may be written by every user (mode 0702)'],
+  [0o777, 'can be written by every user (mode 0777)'],
+  [0o1777, 'can be written by every user (mode 1777)'],
+  [0o702, 'can be written by every user (mode 0702)'],
   [0o775, undefined],
   [0o700, undefined],
 ])('a folder of mode %o is reported as %s', (mode, fault) => {

@@ -67,7 +67,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('%s differs from that of %s', (own, gateway) => {
+  ])('is not one of %s if the gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, ['jobs'])).not.toThrow();
   });
 

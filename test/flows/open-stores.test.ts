@@ -18,7 +18,7 @@ it.each([
   ['storage.googleapis.com', 'gateway.example.com', 'mainland China'],
   ['googleapis.com', 'localhost', 'mainland China'],
   ['mygoogleapis.com', 'gateway.example.com', undefined],
-])('the gateway fetches from %s to %s: %s', (store, gateway, problem) => {
+])('a store at %s and a gateway at %s have the problem: %s', (store, gateway, problem) => {
   if (problem === undefined) expect(reachProblem(store, gateway)).toBeUndefined();
   else expect(reachProblem(store, gateway)).toContain(problem);
 });

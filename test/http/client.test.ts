@@ -180,7 +180,7 @@ describe('the hook before the first byte', () => {
     expect(await failure(sent)).toMatchObject({ phase: 'sent', reason: 'broken' });
   });
 
-  it('uses a new connection for each request, while reads share connections', async () => {
+  it('requires a new connection for each request, while reads share connections', async () => {
     const server = await httpServer(says('{}'));
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
@@ -251,7 +251,7 @@ describe('a response that is never complete', () => {
     for (const options of [recorded, call]) {
       const error = await failure(clientFor(server.url).exchange(post, { ...options, timeoutMs: 1000 }));
       expect(error).toMatchObject({ phase: 'sent', reason: 'timeout' });
-      expect(error.message).toContain('no answer within 1 s');
+      expect(error.message).toContain('no response within 1 s');
     }
   });
 
@@ -495,7 +495,7 @@ describe('a stream', () => {
         `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],
-    ])('with %s: is complete if everything arrived', async (_, head, isWhole) => {
+    ])('with %s is complete if everything arrived', async (_, head, isWhole) => {
       for (const how of ['ended', 'reset'] as const) {
         let end = (): unknown => undefined;
         const server = await rawServer((socket) => {
@@ -542,7 +542,7 @@ describe('a stream', () => {
   });
 });
 
-describe('a request at the deadline of the command', () => {
+describe('at the deadline of the command,', () => {
   const head = 'HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n';
   const almostOver = { remainingMs: () => 0 };
   const clientAt = async (said: string): Promise<GatewayClient> => {
@@ -553,25 +553,25 @@ describe('a request at the deadline of the command', () => {
   it.each([
     ['read', call],
     ['submission', recorded],
-  ])('is a %s that ends, whether the head or the body stalls', async (_, options) => {
+  ])('a %s is cut, whether the head or the body stalls', async (_, options) => {
     const [silent, stalled] = [await clientAt('HTTP/1.1 200 OK\r\nx: '), await clientAt(`${head}{`)];
     const [error, reply] = await Promise.all([
       failure(silent.exchange(get, { ...options, timeoutMs: 60_000 })),
       stalled.exchange(get, { ...options, timeoutMs: 60_000 }),
     ]);
     expect(error).toMatchObject({ phase: 'sent', reason: 'timeout' });
-    expect(error.message).toContain('the time to wait ran out');
+    expect(error.message).toContain('the deadline passed');
     expect(reply).toMatchObject({ text: '{', complete: false });
   });
 
-  it('is a stream that ends even after its head', async () => {
+  it('a stream is cut, even after its head', async () => {
     const client = await clientAt(`${head}{`);
     const { body } = await client.stream(get, { ...call, timeoutMs: 60_000 });
     const read = async (): Promise<void> => {
       for await (const chunk of body) expect(chunk.length).toBe(1);
     };
     const error = await failure(read());
-    expect(error.message).toContain('the time to wait ran out');
+    expect(error.message).toContain('the deadline passed');
   });
 });
 

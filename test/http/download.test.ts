@@ -162,7 +162,7 @@ describe('a wrong length', () => {
     ['inside a box', 100_000],
     ['inside the first box', 15],
     ['between two boxes', boxEnds[0] ?? 0],
-  ])('such as a body without a length that ends early %s is fetched again', async (_, end) => {
+  ])('of a body without a length that ends early %s is fetched again', async (_, end) => {
     const cut = saying('200 OK', {}, content.subarray(0, end));
     const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -205,7 +205,7 @@ describe('text in place of the file', () => {
     ['HTML that is said to be a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
     ['XML that is said to be bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
-  ])('%s: exits 9 after one request, and leaves nothing', async (_, type, body) => {
+  ])('(%s) exits 9 after one request, and leaves nothing', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(1);
@@ -414,7 +414,7 @@ describe('the key in a download', () => {
     expect(server.header('authorization')).toEqual(['', key]);
   });
 
-  it('is left out of a second request if it was sent and refused', async () => {
+  it('is sent to an address that refuses it, which then counts as expired', async () => {
     const server = await ctx.start(saying('403 No', {}));
     expect(await ctx.fetch(server.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });
   });
@@ -447,7 +447,7 @@ describe('a redirect of a download', () => {
     expect(JSON.stringify(foreign.asked)).not.toContain('secret');
   });
 
-  it('to a host that refuses it is requested again, without trusting the host', async () => {
+  it('to a host that refuses it counts as an expired address, without trusting the host', async () => {
     const foreign = await ctx.start(saying('403 No', {}), 'localhost');
     const own = await ctx.start(to(foreign.url('/x', 'localhost')));
     expect(await ctx.fetch(own.url(), {}, { key: 'own-site' })).toMatchObject({ kind: 'expired' });

@@ -80,12 +80,15 @@ describe('another attempt', () => {
     ['a 502 that is cut', broken, true, 7, 1],
     ['a 502 with a handle', says({ task_id: 'task_7', error: 'late' }, 502), true, 7, 1],
     ['a 408', says({ error: 'slow' }, 408), true, 7, 1],
-  ])('with submit.retry_5xx after %s', async (_, answer, retry5xx, exit, requests) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(answer);
-    expect(await run(await depsFor(server.url, state, { retry5xx }))).toMatchObject({ exit });
-    expect(server.requests).toHaveLength(requests);
-  });
+  ])(
+    'is made under submit.retry_5xx only if nothing can have been created: %s',
+    async (_, answer, retry5xx, exit, requests) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      server.answers.push(answer);
+      expect(await run(await depsFor(server.url, state, { retry5xx }))).toMatchObject({ exit });
+      expect(server.requests).toHaveLength(requests);
+    },
+  );
 });
 
 describe('an attempt that cannot be recorded', () => {

@@ -180,7 +180,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await other.claimed('key.boat')).toBe('one');
     });
 
-    it('takes any name', async () => {
+    it('can have any name', async () => {
       const { ledger } = await made();
       const names = [
         'key.../../x',

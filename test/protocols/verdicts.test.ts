@@ -129,9 +129,9 @@ describe('unreadable', () => {
   it('shows the start of the response', () => {
     expect(unreadable(reply(200), 'task id')).toMatchObject({
       code: 'bad_reply',
-      message: 'an empty answer instead of task id',
+      message: 'an empty response instead of task id',
     });
     const long = unreadable(reply(200, '', { text: ` ${'x'.repeat(500)}` }), 'task id');
-    expect(long.message).toBe(`no task id in the answer: ${'x'.repeat(200)}`);
+    expect(long.message).toBe(`no task id in the response: ${'x'.repeat(200)}`);
   });
 });

@@ -159,7 +159,7 @@ describe('the end of a streamed response', () => {
     let taken = 0;
     for (; reader.end === undefined && taken < 64; taken += 1) reader.push(event);
     expect(taken).toBeLessThan(20);
-    expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the answer is too large' });
+    expect(reader.finish()).toMatchObject({ kind: 'cut', why: 'the response is too large' });
   });
 
   test('is forced if an event is endless', () => {

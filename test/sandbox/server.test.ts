@@ -134,7 +134,7 @@ describe('a sandbox key for some models', () => {
   });
 
   test.each([
-    ['key=vendor-h4', /There is no model vendor-h4; there are: video-a, /],
+    ['key=vendor-h4', /There is no model vendor-h4; available: video-a, /],
     ['=vendor-h3', /A key is one word/],
     ['two words', /A key is one word/],
   ])('is not %j', async (key, message) => {

@@ -72,7 +72,7 @@ describe('a double charge', () => {
     const [finding] = verify(lost.stateDir, { now: lost.clock.now });
     expect(finding).toMatchObject({ kind: 'charged-twice', tasks: [first?.task, second] });
     expect(finding?.message).toMatch(
-      /^After the answer to task_\w+ was lost, .* charged 2 times, \d+ credits in all\.$/,
+      /^After the response to task_\w+ was lost, .* charged 2 times, \d+ credits in all\.$/,
     );
     const well = await sandbox();
     await submit(well, ROW);

@@ -96,7 +96,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
     await gateway.close();
   });
 
-  it('does not show it to a script under sandbox exec, or because of one', async () => {
+  it('does not show the key to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
     // Not a shell, whose command line would be that of what it executes.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];

@@ -65,7 +65,7 @@ const promises = readFileSync(new URL('docs/security.md', root), 'utf8')
   .map((line) => line.slice(2, line.indexOf(' |', 2)));
 
 describe('docs/security.md', () => {
-  it('tests each of its promises', () => {
+  it('has a test for each of its promises', () => {
     expect(promises.length).toBeGreaterThan(25);
     const isTested = (promise: string): boolean =>
       Object.keys(tests).some((words) => promise.startsWith(words));

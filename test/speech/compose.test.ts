@@ -61,7 +61,7 @@ describe('the speech format', () => {
     expect(formatFor(undefined, 'a.mp3', 'wav')).toMatchObject({ name: 'mp3' });
   });
 
-  test('cannot be one that differs from the extension of the file', () => {
+  test('is refused for the file extension of other audio', () => {
     expect(() => formatFor(undefined, 'a.flac')).toThrow(/\.flac/);
   });
 });

@@ -209,7 +209,7 @@ describe('a stream that proves no success', () => {
     const deadline = deadlineIn(1500, deps.clock);
     expect(await failure(run({ deadline }))).toMatchObject({
       ...incomplete,
-      message: expect.stringContaining('time to wait ran out') as string,
+      message: expect.stringContaining('deadline passed') as string,
     });
   });
 });

@@ -39,7 +39,7 @@ test('an error about the voice says how to set a voice', () => {
 
 test("an error about a text without speech keeps the gateway's message", () => {
   expect(speechFailure('No readable text!', '45002001').message).toMatch(
-    /^No readable text! The text must hold/,
+    /^No readable text! The text must contain/,
   );
 });
 

@@ -27,7 +27,7 @@ export async function* readCsv(
     if (length === 0 && (empty += 1) > maxEmptyRows)
       throw new Unreadable({
         line: record.line,
-        message: `it has more than ${maxEmptyRows} empty rows: remove them. What follows was not read`,
+        message: `it has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
       });
     if (
       header === undefined &&
@@ -187,7 +187,7 @@ function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {
     if (found > maxSeparators)
       throw new Unreadable({
         line,
-        message: `the line has more than ${maxSeparators} separators. What follows was not read`,
+        message: `the line has more than ${maxSeparators} separators. The rest was not read`,
       });
   }
 }
@@ -215,7 +215,7 @@ function leadingBreaks(raw: string): string {
 const faults: Record<string, string> = {
   CSV_QUOTE_NOT_CLOSED: 'a quoted cell of the row that begins here is not closed',
   CSV_INVALID_CLOSING_QUOTE:
-    'in the row that begins here something follows a closing quote; a quote inside a quoted cell is written twice',
+    'the row that begins here has text after a closing quote; inside a quoted cell, write a quote twice',
   INVALID_OPENING_QUOTE:
     'the row that begins here has a quote inside an unquoted cell: put the cell in quotes, and write the quote twice',
   CSV_MAX_RECORD_SIZE: 'the row that begins here is longer than 8 MiB; is a quote not closed?',
@@ -225,5 +225,5 @@ function unreadable(error: CsvError, line: number): Unreadable {
   const raw: unknown = error['raw'];
   const start = line + (typeof raw === 'string' ? lineBreaks(leadingBreaks(raw)) : 0);
   const why = faults[error.code] ?? printableLine(error.message, 200);
-  return new Unreadable({ line: start, message: `${why}. What follows was not read` });
+  return new Unreadable({ line: start, message: `${why}. The rest was not read` });
 }

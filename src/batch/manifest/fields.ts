@@ -78,7 +78,7 @@ export function nameFault(written: string, kind?: JobKind): string | undefined {
 /** Returns the likely intended name for an unknown name, or else all names. */
 export function nameHint(name: string, known: readonly string[], ...others: readonly string[]): string {
   const meant = near(name, known);
-  return meant === undefined ? `there are: ${[...known, ...others].join(', ')}` : `did you mean ${meant}?`;
+  return meant === undefined ? `available: ${[...known, ...others].join(', ')}` : `did you mean ${meant}?`;
 }
 
 function near(name: string, known: readonly string[]): string | undefined {

@@ -120,7 +120,7 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
   let count = 0;
   const report = (problem: Problem): void => {
     count += 1;
-    const message = `it has more than ${maxProblems} problems. What follows was not read`;
+    const message = `it has more than ${maxProblems} problems. The rest was not read`;
     if (count > maxProblems) throw new Unreadable({ line: problem.line, message });
     problems.push(problem);
   };

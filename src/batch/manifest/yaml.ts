@@ -46,7 +46,7 @@ export function readYaml(text: string, report: (problem: Problem) => void): Yaml
   const problems = [...document.errors, ...document.warnings].map(({ message, pos }) => ({
     line: lineCounter.linePos(pos[0]).line,
     message: /call stack/.test(message)
-      ? 'the lists or maps are nested too deep'
+      ? 'the lists or maps are nested too deeply'
       : `it is not YAML as mgw reads it: ${printableLine(message, 200)}`,
   }));
   for (const problem of problems.slice(0, -1)) report(problem);
@@ -74,7 +74,7 @@ class Tree {
     const entries = this.#entries(
       this.#document.contents,
       1,
-      'The file is not a map with rows or a matrix in it',
+      'The file is not a map that contains rows or a matrix',
     );
     const of = (name: string): Entry | undefined => entries.find((entry) => entry.name === name);
     const [defaults, rows, matrix] = [of('defaults'), of('rows'), of('matrix')];
@@ -114,7 +114,7 @@ class Tree {
       }
       this.#totalNodes += this.#nodes;
       if (this.#totalNodes > maxTotalNodes)
-        throw unreadable(at, 'with its aliases expanded, the file is too large. What follows was not read');
+        throw unreadable(at, 'with its aliases expanded, the file is too large. The rest was not read');
     }
   }
 
@@ -134,7 +134,7 @@ class Tree {
     if (lists.length === 0 || count > maxProducts)
       throw unreadable(
         line,
-        `matrix comes to ${lists.length === 0 ? 'no' : count} rows; allowed: 1 to ${maxProducts}`,
+        `matrix produces ${lists.length === 0 ? 'no' : count} rows; allowed: 1 to ${maxProducts}`,
       );
     return lists;
   }
@@ -173,7 +173,7 @@ class Tree {
     const at = this.#lineOf(given, line);
     this.#nodes += 1;
     if (depth > maxDepth || this.#nodes > maxNodes)
-      throw unreadable(at, 'the value is too deep or too large');
+      throw unreadable(at, 'the value is nested too deeply or too large');
     if (isSeq(node)) return (node.items as Node[]).map((item) => this.#value(item, at, scalar, depth + 1));
     if (isMap(node)) return this.#object(node, at, scalar, depth);
     if (!isScalar(node)) return null;

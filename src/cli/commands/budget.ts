@@ -24,7 +24,7 @@ export function registerBudget(group: Command, run: Run): void {
     .command('set')
     .description('set the limit of a budget, or create one')
     .argument('<name>', 'its name')
-    .argument('<amount>', 'what may be spent in all, such as 100 or 0.5')
+    .argument('<amount>', 'the total that may be spent, such as 100 or 0.5')
     .addOption(
       oneOf(single('--per <time>', 'for each day or month by UTC (default: in total)'), ['day', 'month']),
     )

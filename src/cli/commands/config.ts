@@ -58,7 +58,7 @@ export function registerConfig(group: Command, run: Run): void {
     .action((key: string) => run(unset, (context) => unsetOne(context, key)));
   const path = group
     .command('path')
-    .description('print where the config file is')
+    .description('print the path of the config file')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config path\n  $ mgw config path --json\n  $ ls -l "$(mgw config path)"',

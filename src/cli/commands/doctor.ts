@@ -13,7 +13,7 @@ import type { StateUrl } from '../../state-url.ts';
 /** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(command: Command, run: Run): void {
   command
-    .option('--update', 'ask the address in the setting update_url for a newer version')
+    .option('--update', 'check the address in the setting update_url for a newer version')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
@@ -94,7 +94,7 @@ function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promis
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');
     const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, () => clock.now());
     const [first] = warnings;
-    if (first !== undefined) return warn('database', first, '"mgw state check" lists all that it found.');
+    if (first !== undefined) return warn('database', first, '"mgw state check" shows all findings.');
     const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;
     const detail = `PostgreSQL ${server.split(' ')[0] ?? ''}, tables of version ${version}, ${Math.round(tripMs)} ms a statement, ${lag}`;
     return ok('database', detail);

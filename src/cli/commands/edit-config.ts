@@ -128,7 +128,7 @@ function noEditor({ env }: Io): MgwError {
     folders.some((folder) => existsSync(join(folder, name))),
   );
   return usageError(
-    'No editor is set. Set VISUAL or EDITOR to the command of one.',
+    'No editor is set. Set VISUAL or EDITOR to the command of an editor.',
     found === undefined ? ['mgw', 'config', 'path'] : ['env', `EDITOR=${found}`, 'mgw', 'config', 'edit'],
   );
 }
@@ -176,7 +176,7 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
   const flag = usable.find((one) => longName(one) === name);
   if (flag === undefined)
     throw usageError(
-      `Protocol ${protocolName.toUpperCase()} has no default "${name}". There are: ${usable.map(longName).join(', ')}.`,
+      `Protocol ${protocolName.toUpperCase()} has no default "${name}". Available: ${usable.map(longName).join(', ')}.`,
     );
   if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} takes one value.`);
   for (const word of words) checkWord(flag, path, word);

@@ -22,7 +22,7 @@ interface SpendOptions {
 
 const explanation = `
   spent   accepted, at the price known when it was sent; speech at the gateway's own count
-  failed  accepted, but the generation failed: gateways may give that back
+  failed  accepted, but the generation failed: gateways may refund it
   doubt   it is unknown whether it was accepted: mgw jobs ls --state unknown
 
 Refused submissions are left out, and so are calls of mgw responses and mgw api, which are not jobs. Times are UTC.

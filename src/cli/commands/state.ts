@@ -52,8 +52,7 @@ interface CopyOptions {
 
 async function copyState(context: Context, { from, to }: CopyOptions): Promise<Outcome> {
   const folder = resolve(from ?? to ?? '');
-  if ((from === undefined) === (to === undefined))
-    throw usageError('Either --from DIR into the database, or --to DIR out of it.');
+  if ((from === undefined) === (to === undefined)) throw usageError('Give either --from DIR or --to DIR.');
   const url = await requireShared(context);
   if (from !== undefined && !existsSync(join(folder, 'jobs')))
     throw usageError(`There is no ledger in ${folder}.`);

@@ -28,7 +28,7 @@ export function checkConfigFile({ env }: Io): Promise<Check> {
     const { profiles } = await readConfig(env);
     const folder = configFolder(env, thisHost()).path;
     if (process.platform !== 'win32' && (await othersMayWrite(folder)))
-      return warn('config', `others may write the folder ${folder}`, `Run: chmod 700 ${folder}`);
+      return warn('config', `other users can write to the folder ${folder}`, `Run: chmod 700 ${folder}`);
     const names = Object.keys(profiles);
     const what = names.length === 0 ? 'no profiles' : `profiles ${names.join(', ')}`;
     return ok('config', `${file}: ${what}`);
@@ -61,7 +61,7 @@ export function checkStateFolder(folder: string): Promise<Check> {
       const fault = folderFault(folder);
       if (fault !== undefined) throw new MgwError('local_io', `${folder} ${fault}`);
       if (process.platform !== 'win32' && (await othersMayWrite(folder)))
-        return warn('state', `others may write ${folder}`, `Run: chmod 700 ${folder}`);
+        return warn('state', `other users can write to ${folder}`, `Run: chmod 700 ${folder}`);
       return ok('state', `${folder} can be written and synced`);
     },
   );
@@ -71,7 +71,7 @@ export function checkStateFolder(folder: string): Promise<Check> {
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
-  const what = count === 1 ? '1 event waits' : `${count} events wait`;
+  const what = count === 1 ? '1 event waits' : `${count} events are waiting`;
   const detail = `${what} for the database in ${path.join(folder, 'unwritten')}`;
   return warn(
     'unwritten',

@@ -123,7 +123,7 @@ async function checkKey(context: Context): Promise<Check[]> {
     });
   } catch (error) {
     const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    return [fail('key', unreachable, 'The gateway gave no answer to GET /v1/models.')];
+    return [fail('key', unreachable, 'The gateway did not respond to GET /v1/models.')];
   }
   // A gateway may quote the key that it refuses.
   const hide = redactor([(await context.gateway()).key]);
@@ -135,7 +135,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   if ('failure' in read) {
     const { code, message, requestId } = read.failure;
     const hint =
-      code === 'auth' ? '"mgw auth login" stores another key.' : 'This is what GET /v1/models answered.';
+      code === 'auth' ? '"mgw auth login" stores another key.' : 'This is the response to GET /v1/models.';
     return fail('key', new MgwError(code, hide(message), { requestId }), hint);
   }
   const count = read.models.length;
@@ -184,7 +184,7 @@ export function checkUpdate({ updateUrl: { value: address } }: Settings): Promis
     return warn(
       'update',
       `${found} is available, and this is ${version} (${address})`,
-      'Install it as you installed this one.',
+      'Install it in the same way as this one.',
     );
   });
 }
@@ -203,7 +203,7 @@ async function newestAt(address: string): Promise<string> {
     new MgwError('unreachable', `${address} cannot be read: ${problem}`, { retry: 'safe', cause });
   const reply = await follow({ url: address, key: 'never' }, options).catch((error: unknown) => {
     const isRefused = error instanceof MgwError && error.code === 'result_unavailable';
-    const refusal = 'it redirects more than five times, or to an address that is not fetched';
+    const refusal = 'it redirects more than five times, or to an address that is not allowed';
     const problem = isRefused ? refusal : messageOf(error);
     throw unread(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
   });

@@ -151,7 +151,7 @@ export class BatchReport {
     for (const command of this.#commands(shown)) context.progress.note(`→ ${command}`);
     if (tally.files > 0)
       context.progress.note(
-        `To look: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
+        `To view the results: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
       );
     const retyped = undone.find((row) => row.isOverBudget && row.next[2] === 'run')?.next;
     await this.#stepSummary(context, summary, undone);
@@ -196,7 +196,7 @@ export class BatchReport {
     const hasDoubt = this.#undone.some(({ state, isTold }) => isTold && state === 'unknown');
     if (this.#paidRows === 0) return hasDoubt ? stopped.with({ charged: 'maybe' }) : stopped;
     const rows = this.#paidRows === 1 ? '1 row' : `${this.#paidRows} rows`;
-    const text = `${stopped.message} This run paid for ${rows} before; running it again pays for none of them again.`;
+    const text = `${stopped.message} This run paid for ${rows} before that; running it again does not pay for them again.`;
     return stopped.with({ charged: 'yes' }, text);
   }
 

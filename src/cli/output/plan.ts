@@ -134,7 +134,7 @@ export function whyLeft(planned: PlannedRow): string {
   if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
   return job === undefined
     ? 'the record of its job is lost or damaged'
-    : 'its process ended before the answer came';
+    : 'its process ended before the response arrived';
 }
 
 // Names the other row that blocks a row or made it stale; undefined if there is none.

@@ -156,7 +156,7 @@ export async function checkTarget(address: string, gateway: TrustedGateway, from
   const url = new URL(address, from?.href);
   if (url.protocol !== 'http:' && url.protocol !== 'https:')
     throw refused(address, 'it is not http or https');
-  if (url.username !== '' || url.password !== '') throw refused(url.host, 'it holds credentials');
+  if (url.username !== '' || url.password !== '') throw refused(url.host, 'it contains credentials');
   if (from?.protocol === 'https:' && url.protocol === 'http:')
     throw refused(url.origin, `${from.host} redirects from https to http`);
   if (!(await isWithinReach(url.hostname, gateway.baseUrl)))

@@ -133,7 +133,7 @@ export class Database {
   }
 
   #gone(error: unknown): DatabaseLost {
-    const text = `The ledger on ${this.url.shown} does not answer: ${this.#redact(wordsOf(error))}.`;
+    const text = `The ledger on ${this.url.shown} does not respond: ${this.#redact(wordsOf(error))}.`;
     return new DatabaseLost('unreachable', text, { retry: 'safe', cause: error });
   }
 

@@ -33,7 +33,7 @@ export async function identityOf(database: Database): Promise<LedgerIdentity> {
 }
 
 function otherVersion(shown: string, version: number): MgwError {
-  const made = `The ledger in ${shown} has tables of version ${version}, and this mgw works with version ${schemaVersion}.`;
+  const made = `The ledger in ${shown} has tables of version ${version}, but this mgw requires version ${schemaVersion}.`;
   return new MgwError(
     'config',
     version > schemaVersion

@@ -113,7 +113,7 @@ function filtered(response: Json): string | undefined {
 // The name should be that of the task. Another one is reported, and has no effect.
 function foreignName({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
-  return `The answer is about ${shownValue(name)}, not the operation that was asked for.`;
+  return `The response is about ${shownValue(name)}, not the requested operation.`;
 }
 
 // The samples of an operation's `response`; undefined if the place for them holds something else.

@@ -129,7 +129,7 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
 // cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {
   if (/^[a-z][a-z\d+.-]*:/i.test(name)) return 'is an absolute address';
-  if (!isRelativePath(name)) return 'is not shaped models/<model>/operations/<id>';
+  if (!isRelativePath(name)) return 'does not have the form models/<model>/operations/<id>';
   const named = modelIn(name);
   const foreign =
     model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);

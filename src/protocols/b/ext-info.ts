@@ -56,7 +56,9 @@ function checkParameters(ext: JsonObject, given: Json | undefined): Violation[] 
 function misnamed(object: JsonObject, where: string, name: string): Violation[] {
   return Object.keys(object)
     .filter((key) => key !== name && normalizedName(key) === normalizedName(name))
-    .map((key) => violation(flags, `${where}.${key}`, object[key], `the name ${name}, spelled exactly so`));
+    .map((key) =>
+      violation(flags, `${where}.${key}`, object[key], `the name ${name}, in exactly this spelling`),
+    );
 }
 
 function wrongForm(field: string, value: Json | undefined, meant: Json | undefined): Violation {

@@ -45,7 +45,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
 function foreignTask(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
-  return `The answer is about ${shownValue(id)}, not the task that was asked for.`;
+  return `The response is about ${shownValue(id)}, not the requested task.`;
 }
 
 function stateShown(reply: Reply, body: Json | undefined): Observation | undefined {

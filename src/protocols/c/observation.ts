@@ -54,7 +54,7 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   if (!hasSucceeded)
     return { ...base, state: state ?? 'running', progress, warning: unlisted(task.word, state, url) };
   const warning = isError
-    ? `The task succeeded, yet the answer reports: ${reasonIn(task.holder, body) ?? 'an error'}`
+    ? `The task succeeded, but the response reports: ${reasonIn(task.holder, body) ?? 'an error'}`
     : undefined;
   return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
@@ -67,7 +67,7 @@ function soundsDenied(body: JsonObject): boolean {
 
 function unlisted(word: string, state: string | undefined, url: string | undefined): string | undefined {
   if (state !== undefined || url === undefined) return undefined;
-  return `The status "${word}" is unknown, yet the answer names a result; polling continues.`;
+  return `The status "${word}" is unknown, but the response contains a result; polling continues.`;
 }
 
 function failureOf(reply: Reply, body: JsonObject, task: ShownTask): Failure {

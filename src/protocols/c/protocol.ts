@@ -182,8 +182,8 @@ function readSubmission(reply: Reply): SubmitVerdict {
 
 function oddity(body: Json | undefined, isError: boolean, isCut: boolean): string | undefined {
   if (isError)
-    return `The task was accepted, yet the answer reports an error: ${messageIn(body) ?? 'no text'}`;
-  return isCut ? 'The answer was cut short after the task id.' : undefined;
+    return `The task was accepted, but the response reports an error: ${messageIn(body) ?? 'no text'}`;
+  return isCut ? 'The response was cut after the task id.' : undefined;
 }
 
 // A task without an id was still created.

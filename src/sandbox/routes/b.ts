@@ -158,7 +158,7 @@ function serve(call: Call, id: string): Reply {
   const finishedAt = task && progressOf(task, now()).finishedAt;
   if (task === undefined || finishedAt === undefined) return unknownPath('GET', path);
   const expiry = query.get('t') ?? '';
-  if (query.get('sign') !== sign(task, expiry)) return gatewayError(403, 'The signature does not fit.');
+  if (query.get('sign') !== sign(task, expiry)) return gatewayError(403, 'The signature does not match.');
   if (now() > Number(expiry)) return gatewayError(403, 'The address has expired.');
   return serveVideo(call, task, finishedAt);
 }

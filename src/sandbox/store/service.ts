@@ -26,7 +26,7 @@ const replies: readonly [FaultName, string, Refusal][] = [
   ['store-500', '', { status: 500, code: 'InternalError', message: 'Internal error.' }],
   ['store-slow-down', '', { status: 503, code: 'SlowDown', message: 'Please reduce your request rate.' }],
   ['store-expired', '', { status: 403, code: 'ExpiredToken', message: 'The token has expired.' }],
-  ['store-bad-digest', 'PUT', { status: 400, code: 'BadDigest', message: 'The MD5 is another one.' }],
+  ['store-bad-digest', 'PUT', { status: 400, code: 'BadDigest', message: 'The MD5 does not match.' }],
 ];
 
 /** Responds to a request to the object storage: checks the signature, applies faults, then runs the operation. */
@@ -39,7 +39,7 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
     if (refusal !== undefined) return errorReply(refusal);
     const body = contentOf(headers, sent);
     if (body === undefined)
-      return errorReply({ status: 400, code: 'IncompleteBody', message: 'The chunks are not whole.' });
+      return errorReply({ status: 400, code: 'IncompleteBody', message: 'The chunks are incomplete.' });
     for (const [name, only, fault] of replies)
       if (method.startsWith(only) && gateway.take(name)) return errorReply(fault);
     if (method === 'PUT' && gateway.take('store-reset'))
@@ -176,7 +176,7 @@ function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
 function put(call: StoreCall): Reply {
   const { bucket, key, headers, body, now, objects } = call;
   if (!isWhole(call))
-    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 is another one.' });
+    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 does not match.' });
   const etag = `"${md5(body).toString('hex')}"`;
   const head = { bucket, key, headers: kept(headers), bytes: body.length, etag, modified: now };
   return objects.write(head, body, headers['if-none-match'] !== '*') ? reply(200, { ETag: etag }) : exists();
@@ -195,7 +195,7 @@ function uploadReply(call: StoreCall, upload: Upload): Reply {
   }
   if (method === 'POST') return complete(call, upload);
   if (!isWhole(call))
-    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 is another one.' });
+    return errorReply({ status: 400, code: 'BadDigest', message: 'The MD5 does not match.' });
   objects.writePart(upload, Number(query.get('partNumber')), body);
   return reply(200, { ETag: `"${md5(body).toString('hex')}"` });
 }
@@ -210,7 +210,7 @@ function complete({ headers, body, now, objects }: StoreCall, upload: Upload): R
   });
   const whole = parts.filter((part) => part !== undefined);
   if (whole.length === 0 || whole.length < parts.length)
-    return errorReply({ status: 400, code: 'InvalidPart', message: 'A part is missing, or is another one.' });
+    return errorReply({ status: 400, code: 'InvalidPart', message: 'A part is missing or differs.' });
   const content = Buffer.concat(whole);
   const etag = `"${md5(Buffer.concat(whole.map(md5))).toString('hex')}-${whole.length}"`;
   const head = { ...upload, bytes: content.length, etag, modified: now };

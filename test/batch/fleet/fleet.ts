@@ -117,7 +117,7 @@ export class Fleet {
       const { code, stderr } = await running.result;
       this.#running.delete(number);
       // 6: nothing was sent, for example because the database was down. A run ends with 11 if some rows were.
-      const isCutOff = /for longer than its lease|does not answer/.test(stderr);
+      const isCutOff = /for longer than its lease|does not respond/.test(stderr);
       isAgain = code === 137 || code === 6 || (code === 11 && number % 2 === 1 && isCutOff);
       if (code !== 0 && code !== 137)
         this.#trial.say?.(`runner ${number}: exit ${code}\n${stderr.slice(-600)}`);

@@ -4,7 +4,7 @@ import { Worker, type WorkerWatcher } from '../../../src/batch/fleet/worker.ts';
 import { MgwError } from '../../../src/errors.ts';
 import { fakeClock } from '../../jobs/harness.ts';
 
-const away = new MgwError('unreachable', 'The ledger does not answer.');
+const away = new MgwError('unreachable', 'The ledger does not respond.');
 
 /** A worker whose queue fails `outages` times first; it cannot open the only batch `tries` times. */
 async function work(
@@ -50,7 +50,7 @@ it('a worker exits after a period without work, not counting the time when the d
 
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
-  expect(notes).toEqual(Array(3).fill('clips: The ledger does not answer. Trying again in 15 s.'));
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Trying again in 15 s.'));
 });
 
 it('a worker is idle while it retries a batch whose budget is used up', async () => {

@@ -183,7 +183,7 @@ for (const { way, isPooled } of bothWays)
       const version = versionOfOutput();
       const woken = await wake();
       // What it had asked of the database may have been asked for too long when it wakes.
-      const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not answer/] }[
+      const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
         each.woken
       ];
       expect([woken.code, woken.stderr]).toEqual([end[0], expect.stringMatching(end[1] as RegExp)]);

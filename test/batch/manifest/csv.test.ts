@@ -116,9 +116,9 @@ describe('CSV', () => {
     ],
     [
       'id,prompt\n1,"a\n2,b\n',
-      ['2: a quoted cell of the row that begins here is not closed. What follows was not read'],
+      ['2: a quoted cell of the row that begins here is not closed. The rest was not read'],
     ],
-    ['id,prompt\n1,a\n\n2,"a"b\n', [expect.stringMatching(/^4: .*something follows a closing quote/)]],
+    ['id,prompt\n1,a\n\n2,"a"b\n', [expect.stringMatching(/^4: .*text after a closing quote/)]],
     ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote inside an unquoted cell/)]],
     ['id,,prompt\n1,,a\n2,x,b', ['3: column 2 has a value here, but no name in the header']],
     ['aspect_ratio,Aspect Ratio', ['1: columns 1 and 2 are both called Aspect Ratio']],

@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a row', () => {
-  it('parses values as the command line parses flags', async () => {
+  it('has its values parsed like flags on the command line', async () => {
     const written = {
       ...c,
       id: 7,
@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes missing fields from the defaults that its kind supports, with those of the command line first', async () => {
+  it('takes missing fields from the defaults of its kind, with those of the command line first', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -281,7 +281,7 @@ rows:
     ['matrix: {prompt: []}', [/^m:1: matrix.prompt is not a list with at least one entry/]],
     [
       `matrix: {${Array.from({ length: 7 }, (_, n) => `x${n}: [${'1,'.repeat(10)}]`).join(', ')}}`,
-      [/^m:1: matrix comes to 10000000 rows/],
+      [/^m:1: matrix produces 10000000 rows/],
     ],
     [
       'rows:\n- {protocol: c, prompt: x, set.a: 12345678901234567890}',
@@ -292,7 +292,7 @@ rows:
       'rows:\n- {protocol: c, prompt: x, body: {__proto__: {a: 1}}}',
       [/^m:2: no member can be called __proto__/],
     ],
-    ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deep|Unresolved alias/]],
+    ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deeply|Unresolved alias/]],
     [
       'rows:\n- {protocol: c, prompt: "a\0b"}',
       [/^m:2: it contains a NUL byte/, /nothing of the file was used/],
@@ -308,7 +308,7 @@ rows:
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
     );
     const yaml = `rows:\n- protocol: c\n  set.l0: &l0 x\n  ${levels.join('\n  ')}`;
-    expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deep or too large/)]);
+    expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
   it('has a size limit, and the error names the formats without one', async () => {

@@ -211,7 +211,7 @@ describe('the size of a manifest', () => {
       'lists in lists',
       'm.yaml',
       () => `rows:\n- {protocol: c, set.a: ${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
-      /too deep/,
+      /too deeply/,
     ],
   ])('is limited: %s', async (_, name, content, message) => {
     const { problems } = await read(name, content());

@@ -57,7 +57,7 @@ describe('auth login', () => {
       says('<html>hello</html>'),
       6,
       'bad_reply',
-      'does not answer as a gateway does',
+      'does not respond like a gateway',
     ],
   ] as const)('stores nothing after %s, unless told to', async (_, answer, code, name, words) => {
     const gateway = await gatewayThat(answer);

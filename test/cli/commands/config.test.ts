@@ -67,7 +67,7 @@ describe('config set, get and unset', () => {
     expect(stderr).not.toContain('sesame');
   });
 
-  it('a default of an unknown protocol stops a video submission', async () => {
+  it('leave a default of an unknown protocol to the submission, which refuses it', async () => {
     const user = userHere();
     await user.run(['config', 'set', 'defaults.video.c.vendor-h3.duration', '5']);
     const file = (await user.run(['config', 'path'])).stdout.trim();

@@ -13,7 +13,7 @@ it('mgw doctor lists events that are waiting for the database of a shared ledger
       await new UnwrittenEvents(folder, ledger).keep({ job: 'job_1', uid: 'u', line: '{}' });
     expect(checkUnwritten(folder)).toMatchObject({
       status: 'warn',
-      detail: expect.stringMatching(/^2 events wait/) as string,
+      detail: expect.stringMatching(/^2 events are waiting/) as string,
     });
   } finally {
     rmSync(folder, { recursive: true });

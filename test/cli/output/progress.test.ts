@@ -35,7 +35,7 @@ describe('leftText', () => {
     [999, ''],
     [-10_000, ''],
     [-10_001, ', longer than usual'],
-  ])('returns, %i ms before the usual end: %j', (left, text) => {
+  ])('returns for %i ms before the usual end: %j', (left, text) => {
     expect(remainingText([{ ...job, expectedAt: 5_000_000 + left }], 5_000_000)).toBe(text);
   });
 

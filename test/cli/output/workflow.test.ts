@@ -159,7 +159,7 @@ describe('a file is shown', () => {
     expect(openerOf('/a b/$(x);.mp4', platform)).toEqual([program, ['/a b/$(x);.mp4']]);
   });
 
-  it('or the reason is printed if it cannot be', async () => {
+  it('unless it cannot be, and then the reason is printed', async () => {
     await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
     await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
       'ended with 3',

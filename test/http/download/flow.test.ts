@@ -140,7 +140,7 @@ describe('watchIdle', () => {
       await tick();
     }
     await expect.poll(() => watch.signal.aborted).toBe(true);
-    expect(watch.signal.reason).toMatchObject({ message: 'the time to wait ran out' });
+    expect(watch.signal.reason).toMatchObject({ message: 'the deadline passed' });
   });
 
   it('ends when it is stopped', async () => {

@@ -61,7 +61,7 @@ describe('a file that is cut', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('after no length was known at first ends equal', async () => {
+  it('and had no length at first ends equal', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, half), false, { etag: '"one"' }),

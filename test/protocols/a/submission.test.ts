@@ -74,9 +74,9 @@ describe('an accepted submission of Protocol A', () => {
   test.each([
     ['models/other/operations/1', /another model/],
     ['https://evil.example/models/video-a/operations/1', /absolute address/],
-    ['../v1/models', /not shaped/],
-    ['/models/video-a/operations/1', /not shaped/],
-    [' ', /not shaped/],
+    ['../v1/models', /does not have the form/],
+    ['/models/video-a/operations/1', /does not have the form/],
+    [' ', /does not have the form/],
   ])('with a name that cannot be queried, %j, is paid for and kept, and never queried', (odd, warning) => {
     const verdict = read({ name: odd, done: false });
     expect(verdict).toMatchObject({

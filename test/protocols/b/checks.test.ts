@@ -232,7 +232,7 @@ describe('ExtInfo', () => {
     ['{"ReturnUsage":true}', 'ExtInfo.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"ReturnUsage\\":\\"true\\"}"}', 'ExtInfo.ExtVideoParameters.ReturnUsage'],
     ['{"ExtVideoParameters":"{\\"returnUsage\\":true}"}', 'ExtInfo.ExtVideoParameters.returnUsage'],
-  ])('%j is refused at %s', (ExtInfo, field) => {
+  ])('cannot be %j, which is refused at %s', (ExtInfo, field) => {
     expect(check({ ...goodBody, ExtInfo })).toMatchObject([{ field, flag: '--ext-info' }]);
   });
 

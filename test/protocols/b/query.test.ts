@@ -106,9 +106,9 @@ describe('a successful task of Protocol B', () => {
   test.each(['t-2', 7])('is not decided by a response about task %j, which is reported', (TaskId) => {
     const { state, results, warning } = observed(finished({ TaskId }));
     expect([state, results.length]).toEqual(['succeeded', 1]);
-    expect(warning).toContain('not the task that was asked for');
+    expect(warning).toContain('not the requested task');
     const none = finished({ TaskId, Output: {} });
-    expect(observed(none).warning).toMatch(/lists no file.*not the task that was asked for/);
+    expect(observed(none).warning).toMatch(/lists no file.*not the requested task/);
   });
 
   test.each([null, undefined, '', {}])('may have the task id %j in its response', (TaskId) => {

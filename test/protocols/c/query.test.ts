@@ -207,7 +207,7 @@ describe('the state of a task', () => {
     for (const status of list.split(' ')) expect(observed({ task_id: 't', status }).state).toBe(state);
   });
 
-  it('continues for an unlisted word even next to a result, with a note', () => {
+  it('stays open for an unlisted word, even next to a result, with a note', () => {
     const seen = observed({ task_id: 't', status: 'polished', url: video });
     expect(seen).toMatchObject({ state: 'running', nativeStatus: 'polished', results: [] });
     expect(seen.warning).toContain('"polished" is unknown');
@@ -382,7 +382,7 @@ describe('the result of a finished task', () => {
     const seen = observed({ ...done, error, url: video });
     expect(seen).toMatchObject({
       state: 'succeeded',
-      warning: 'The task succeeded, yet the answer reports: broken',
+      warning: 'The task succeeded, but the response reports: broken',
     });
     expect(observed({ ...done, error: { code: 0, message: '' } }).state).toBe('succeeded');
   });

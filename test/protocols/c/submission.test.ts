@@ -140,7 +140,7 @@ describe('a handle next to an error', () => {
     const verdict = read(answer);
     expect(verdict).toMatchObject({ kind: 'accepted', handle });
     expect(verdict.kind === 'accepted' && verdict.warning).toBe(
-      `The task was accepted, yet the answer reports an error: ${words}`,
+      `The task was accepted, but the response reports an error: ${words}`,
     );
   });
 
@@ -233,7 +233,7 @@ describe('an error under 200', () => {
   });
 });
 
-describe('a 2xx answer without a handle', () => {
+describe('a 2xx response without a handle', () => {
   it.each([
     ['empty', ''],
     ['white space', ' \n'],
@@ -255,7 +255,7 @@ describe('a 2xx answer without a handle', () => {
 });
 
 describe('a response that was cut', () => {
-  const cut = 'The answer was cut short after the task id.';
+  const cut = 'The response was cut after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
     ['{"id":"task_1","task_id":"ta', 'task_1'],

@@ -237,7 +237,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
     expect(output.length / 2).toBe(samples);
   });
 
-  it('hears the pitch of the characters in mp3', () => {
+  it('finds the pitch of the characters in mp3', () => {
     const lineHertz = 16_000 / 1152;
     for (const [character, pitch] of [
       ['n', 220],
@@ -251,7 +251,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
     }
   });
 
-  it('hears the pitch of the characters in ogg_opus, about as loud as in the other formats, and the pauses', () => {
+  it('finds the pitch of the characters in ogg_opus, about as loud as in the other formats, and the pauses', () => {
     for (const [character, pitch] of [
       ['n', 220],
       ['s', 440],

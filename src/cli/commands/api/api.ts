@@ -19,7 +19,7 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money: it is not recorded, and tried again only if it certainly was not handled.`;
+A POST may cost money: it is not recorded, and is retried only if it was certainly not handled.`;
 
 /** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
 export function registerApi(command: Command, run: Run): void {
@@ -128,7 +128,7 @@ async function apiRequest(
   const verb = method.toUpperCase();
   if (verb !== 'GET' && verb !== 'POST')
     throw usageError(`METHOD: ${printableLine(method, 20)} is not allowed; allowed: GET, POST`);
-  if (verb === 'GET' && options.body !== undefined) throw usageError('--body goes with POST.');
+  if (verb === 'GET' && options.body !== undefined) throw usageError('--body requires POST.');
   const headers = headersOf(options.header ?? []);
   const { baseUrl } = await context.gateway();
   const exchange: Exchange = { method: verb, path: pathBelow(baseUrl, path), headers };
@@ -153,7 +153,7 @@ export function pathBelow(baseUrl: URL, path: string): string {
   const inside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
   if (url?.origin !== baseUrl.origin || !inside || url.username !== '' || url.password !== '')
     throw usageError(
-      `PATH: ${printableLine(path, 60)} is not below the base URL, and the key goes nowhere else.`,
+      `PATH: ${printableLine(path, 60)} is not below the base URL; the key is sent nowhere else.`,
     );
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }

@@ -107,7 +107,7 @@ async function textOf({ reply, stream }: ApiAnswer): Promise<string> {
   if (stream === undefined) return reply.text;
   const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
-  if (!complete) throw new TransportError('sent', 'broken', 'the answer was cut, or is larger than 64 MiB');
+  if (!complete) throw new TransportError('sent', 'broken', 'the response was cut, or is larger than 64 MiB');
   return new TextDecoder().decode(bytes);
 }
 

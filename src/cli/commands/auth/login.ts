@@ -161,9 +161,9 @@ function settingsWith({ flags, env, file, profileName: { value: name } }: OwnLay
 
 const whatFailed: Partial<Record<ErrorCode, string>> = {
   auth: 'refused the key',
-  unreachable: 'gave no answer',
-  bad_reply: 'does not answer as a gateway does',
-  not_found: 'does not answer as a gateway does',
+  unreachable: 'did not respond',
+  bad_reply: 'does not respond like a gateway',
+  not_found: 'does not respond like a gateway',
 };
 
 function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwError {

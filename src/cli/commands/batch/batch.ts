@@ -6,7 +6,7 @@ Examples:
   $ mgw batch plan clips.csv
   $ mgw batch run clips.csv
   $ mgw help batch
-See mgw help batch for the file, its fields, and what becomes of a row.`;
+See mgw help batch for the file, its fields and the states of rows.`;
 
 /** `mgw batch plan|run|enqueue|status|ls|join|retry`. */
 export function registerBatch(batch: Command, run: Run): void {

@@ -68,7 +68,7 @@ export function registerEnqueue(command: Command, run: Run): void {
 async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
   const { ask } = await fleetOf(context);
   if (options.output !== undefined)
-    throw usageError('Each worker saves where its own -o says: leave out --output here.');
+    throw usageError('Each worker saves to its own -o: leave out --output here.');
   const { file, batch, isQueued, options: named } = await openNamed(context, given, options);
   if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
@@ -95,7 +95,7 @@ function outcomeOf(
   const known = plan.rows - plan.bad - added - changed.length;
   const parts = [
     `${added} enqueued`,
-    ...(known > 0 ? [`${known} there already`] : []),
+    ...(known > 0 ? [`${known} already in the queue`] : []),
     ...(changed.length > 0 ? [`${changed.length} changed, and left as they were`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} left out`] : []),
   ];

@@ -67,7 +67,7 @@ async function join(
     const next = ['mgw', ...globalArguments(context.globals).flat(), 'batch', 'run', file];
     const why = cut.missing.length === 0 ? 'The file has no row with a video. ' : '';
     context.progress.note(
-      `${why}No film was written. To make what is missing: ${next.map(shellWord).join(' ')}`,
+      `${why}No film was written. To make the missing rows: ${next.map(shellWord).join(' ')}`,
     );
     return { json: { ...json, next }, exitCode: exitCodes.partial };
   }

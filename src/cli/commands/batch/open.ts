@@ -68,7 +68,9 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
     chunks.push(Buffer.from(chunk));
     size += chunk.length;
     if (size > maxStdinBytes)
-      throw usageError('Standard input has more than 64 MiB: save the manifest to a file, and name that.');
+      throw usageError(
+        'Standard input has more than 64 MiB: save the manifest to a file, and name the file.',
+      );
   }
   return Buffer.concat(chunks);
 }
@@ -85,7 +87,7 @@ function ownPlace(place: OutputPlace, file: string): OutputPlace {
   const root = folders.map((folder) => resolve(folder)).find(isBelow);
   if (root !== undefined && !isObjectUrl(place.folder)) return { ...place, root };
   throw usageError(
-    `output: ${printableLine(place.folder, 200)} is in neither the current folder nor that of the manifest. Change it, or give the place by -o.`,
+    `output: ${printableLine(place.folder, 200)} is in neither the current folder nor that of the manifest. Change it, or name a folder with -o.`,
   );
 }
 

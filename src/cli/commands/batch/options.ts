@@ -39,7 +39,7 @@ export function addManifestOptions(command: Command): void {
     .addOption(
       repeatable(
         '--allow-files <dir>',
-        "a folder whose files rows may name, besides the file's and the current one",
+        "a folder whose files rows may use, besides the manifest's and the current one",
       ),
     )
     .addOption(

@@ -38,7 +38,7 @@ export function registerRetry(command: Command, run: Run): void {
     .addOption(
       single('--rated <n>', 'all rows whose result is rated n or less; it is kept', wholeNumber(1, 5)),
     )
-    .addOption(repeatable('--id <id...>', 'the row of this id, also if it is done'));
+    .addOption(repeatable('--id <id...>', 'the row of this id, even if it is done'));
   addRunOptions(command);
   command
     .addHelpText('after', examples)

@@ -110,7 +110,7 @@ function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
   if (ids.length === 0) return;
   const named = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
   const others = ids.length > named.length ? ` and ${ids.length - named.length} more` : '';
-  progress.note(`Done before, made again and paid for again: ${named.join(', ')}${others}.`);
+  progress.note(`Already done, but made and paid for again: ${named.join(', ')}${others}.`);
 }
 
 const maxNamed = 10;

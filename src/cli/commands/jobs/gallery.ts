@@ -62,7 +62,7 @@ function check(refs: readonly string[], options: GalleryOptions): void {
     throw usageError('Give REFs, or choose by --batch, --since and --limit.');
   if (serve && (output !== undefined || copy || force))
     throw usageError('--serve writes no file: leave --output, --copy and --force out.');
-  if (!serve && port !== undefined) throw usageError('--port goes with --serve.');
+  if (!serve && port !== undefined) throw usageError('--port requires --serve.');
   if (output === '' || output === '-')
     throw usageError('--output: give a folder, or a file whose name ends in .html.');
 }
@@ -80,6 +80,6 @@ async function jobsOf(
   }
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const { shown, more } = await newestJobs(ledger, { batch, since: start }, limit);
-  if (more > 0) context.progress.note(`Older jobs are left out: --limit takes more than ${limit}.`);
+  if (more > 0) context.progress.note(`Older jobs are left out: raise --limit above ${limit}.`);
   return shown;
 }

@@ -21,7 +21,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./fetch.ts')).registerFetch,
     },
     resolve: {
-      about: 'say what became of a submission whose answer was lost',
+      about: 'resolve a submission whose response was lost',
       load: async () => (await import('./resolve.ts')).registerResolve,
     },
     rm: {
@@ -45,7 +45,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./gallery.ts')).registerGallery,
     },
     rate: {
-      about: 'say how good a result is; mgw batch retry --rated uses it',
+      about: 'rate a result; mgw batch retry --rated uses the rating',
       load: async () => (await import('./rate.ts')).registerRate,
     },
   });

@@ -41,7 +41,9 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
-    .addOption(repeatable('--key <name>', 'only the job of this key; boat-* matches all keys that start so'))
+    .addOption(
+      repeatable('--key <name>', 'only the job of this key; boat-* matches all that start with boat-'),
+    )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .option('--mismatched', 'only jobs with a file that differs from the request')
     .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))

@@ -69,7 +69,7 @@ function chosen(options: ResolveOptions): Resolution | undefined {
   if (options.output !== undefined && options.notCreated)
     throw usageError('--not-created leaves nothing to save: leave --output out.');
   if (options.budget !== undefined && !options.resubmit)
-    throw usageError('--budget goes with --resubmit: nothing else pays.');
+    throw usageError('--budget requires --resubmit: nothing else pays.');
   if (options.adopt === '') throw usageError('--adopt: the handle is empty.');
   if (options.adopt !== undefined) return { how: 'adopted', handle: options.adopt };
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
@@ -100,7 +100,7 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
   const { noInput } = await context.settings();
   if (context.io.stdin.isTTY !== true || noInput.value) {
     const next = possibleHandle === undefined ? showCommand(job) : resolveCommand(job);
-    const all = `${text} Say which is true:\n${lines.join('\n')}`;
+    const all = `${text} Run the command that applies:\n${lines.join('\n')}`;
     throw withOutput(new MgwError('submit_unknown', all, { charged: 'maybe', next, job }), options);
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);

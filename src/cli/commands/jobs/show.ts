@@ -79,7 +79,7 @@ function textOf(event: RecordedEvent): string {
     case 'sending':
       return `attempt ${event.attempt}: sending${costText(event.cost?.at_most)}`;
     case 'reply':
-      return `attempt ${event.attempt}: the gateway answered ${event.reply.status}${event.reply.complete ? '' : '; its body is not recorded in full'}`;
+      return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; its body is not recorded in full'}`;
     case 'unavailable':
       return `attempt ${event.attempt}: not handled, nothing was charged: ${errorText(event.error)}`;
     case 'rejected':

@@ -75,7 +75,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
-      context.progress.note(`The key ${key ?? ''} names ${holder.id} here, and still does.`);
+      context.progress.note(`The key ${key ?? ''} already names ${holder.id} here, and is unchanged.`);
   }
   return { json: { imported }, text: imported.join('\n') };
 }

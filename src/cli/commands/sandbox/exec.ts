@@ -31,7 +31,7 @@ export function registerExec(command: Command, run: Run): void {
     .argument('<command...>', 'the command and its arguments, after --')
     .option(
       '--verify',
-      'exit 5 if the script paid twice, polled too fast, sent the key to the file host, or ended with 0 without what it paid for',
+      'exit 5 if the script paid twice, polled too fast, sent the key to the file host, or exited 0 without fetching what it paid for',
     )
     .addOption(
       single(
@@ -50,8 +50,7 @@ export function registerExec(command: Command, run: Run): void {
 }
 
 async function exec(context: Context, argv: string[], options: ExecOptions): Promise<Outcome> {
-  if (options.minPoll !== undefined && !options.verify)
-    throw usageError('--min-poll is judged by --verify: give both.');
+  if (options.minPoll !== undefined && !options.verify) throw usageError('--min-poll requires --verify.');
   const shared = gatewayFolder(sandboxFolder(await context.settings()));
   const folder = await makeScriptFolder();
   const own = gatewayFolder(join(folder.state, 'sandbox'));
@@ -117,7 +116,7 @@ async function judged(
 
 function complaint(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
-  const text = `The script ended with ${scriptExitCode}, and did what it should not:\n${lines.join('\n')}`;
+  const text = `The script ended with ${scriptExitCode}, but made mistakes:\n${lines.join('\n')}`;
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }
 
@@ -278,7 +277,7 @@ const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 function whyNotRun(error: Error): string {
   const words: Record<string, string> = {
     ENOENT: 'there is no such command',
-    EACCES: 'it is not a program, or may not be run',
+    EACCES: 'it is not an executable program',
   };
   return words[systemCode(error) ?? ''] ?? error.message;
 }

@@ -14,7 +14,7 @@ import type { BillLine } from '../../../sandbox/bill.ts';
 export function registerSandbox(sandbox: Command, run: Run): void {
   list(sandbox, run, {
     start: {
-      about: 'serve the sandbox on loopback until Ctrl-C; prints what to export',
+      about: 'serve the sandbox on loopback until Ctrl-C; prints the variables to export',
       load: async () => (await import('./serve.ts')).registerStart,
     },
     exec: {
@@ -31,7 +31,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     faults: {
       about:
-        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the answer; chaos: how likely); and the words in a prompt that cause one',
+        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the response; chaos: how likely); and the words in a prompt that cause one',
       load: () => Promise.resolve(registerFaults),
     },
   });

@@ -40,7 +40,7 @@ export function addServeOptions(command: Command): void {
     .addOption(
       single(
         '--balance <credits>',
-        'what may be spent in all; then calls are refused (default: any amount)',
+        'total that may be spent; then calls are refused (default: any amount)',
         credits,
       ),
     )

@@ -86,14 +86,14 @@ function checkSplit(options: TtsOptions): void {
     );
   const stray =
     pieceLength !== undefined ? '--piece-length' : concurrency !== undefined ? '--concurrency' : '';
-  if (!split && stray !== '') throw usageError(`${stray} goes with --split.`);
+  if (!split && stray !== '') throw usageError(`${stray} requires --split.`);
 }
 
 function outputOf(options: TtsOptions): string | undefined {
   const target = targetOf(options);
   if (target === undefined)
     throw usageError(
-      'Where to put the audio? Name a file by -o FILE, or write it to standard output by -o -.',
+      'Where to put the audio? Name a file with -o FILE, or write it to standard output with -o -.',
     );
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
