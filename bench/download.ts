@@ -72,7 +72,7 @@ async function get(url: string, path: string): Promise<void> {
   console.log(/VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1]);
 }
 
-// The shell's own measure counts the whole process, its start included.
+// The shell measures the whole process, including its start.
 function timed(command: string): Measurement & { output: string } {
   const shell = spawnSync('bash', ['-c', `TIMEFORMAT='%3R %3U %3S'; time { ${command}; }`], {
     encoding: 'utf8',

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 
 /**
- * Writes jobs 1 to `count - 1` as the one that is there, which is the row `row-0` of the batch `clips`, with the prompt `boat
- * number 0` and the task `task-1`: records and claims.
+ * Writes records and claims of jobs 1 to `count - 1` as copies of the existing job, which is the row `row-0` of the
+ * batch `clips`, with the prompt `boat number 0` and the task `task-1`.
  */
 export function multiply(state, url, count) {
   const [jobs, claims] = [join(state, 'jobs'), join(state, 'claims')];

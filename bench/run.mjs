@@ -63,7 +63,7 @@ function open(name) {
     rounds: (whole, quick = 3) => (flags.quick ? quick : whole),
     // The first words of a command line that runs mgw, on any Node.
     mgw: (node = process.execPath) => [node, bin],
-    // A home of its own for each: empty state, no settings, no key of the user.
+    // A separate home for each: empty state, no settings, no key of the user.
     env: (url) => {
       const home = join(folder, `home-${(states += 1)}`);
       mkdirSync(home);
@@ -88,7 +88,7 @@ function open(name) {
     // The first words of a command line that runs a file of least/, which does the work of a command and nothing else.
     least: (file, node = process.execPath) => [node, join(import.meta.dirname, 'least', file)],
     measured,
-    // Measures a program that writes much, once its file is removed and memory is free.
+    // Measures a program that writes a large file, once that file is removed and memory is free.
     measuredWriting: (path, command, options) => {
       rmSync(path, { force: true });
       freeMemory(folder);

@@ -75,7 +75,7 @@ async function serve(bench, env) {
   return { pid: child.pid, request, end: () => child.stdin.end(), ended: once(child, 'close') };
 }
 
-// Submits with one key again and again, and asks for the job. Only the first call pays.
+// Submits with one key again and again, and queries the job. Only the first call pays.
 async function callOften({ request }, times) {
   const video = { key: 'boat', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', duration: 5 };
   for (let done = 0; done < times; done += 2) {

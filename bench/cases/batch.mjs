@@ -54,7 +54,7 @@ async function* first(bench, url, rows) {
   rmSync(folder, { recursive: true });
 }
 
-// Each has a batch of its own in one ledger, so that they share its index and its folders.
+// Each has its own batch in one ledger, so that all share its index and folders.
 async function* atOnce(bench, url, processes) {
   const env = bench.env(url);
   const rows = 200;

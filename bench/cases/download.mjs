@@ -63,7 +63,7 @@ async function* one(bench, size) {
   rmSync(path, { force: true });
 }
 
-// The quicker of the peers that do the same.
+// The faster of the peers that do the same.
 function boundOf(runs, what) {
   const [by] = [together, least].sort((one, other) => runs.of(one, what) - runs.of(other, what));
   return { by, value: runs.of(by, what) };

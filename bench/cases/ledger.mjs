@@ -63,7 +63,7 @@ async function filled(bench, done, running, jobs) {
   await bench.measured([...bench.mgw(), ...args], { env, cwd: env.HOME });
   multiply(join(env.HOME, '.local', 'state', 'mgw'), done, jobs);
   const open = { ...env, MGW_BASE_URL: running };
-  // Each has a prompt of its own: the case compares sizes of a ledger, and not numbers of equal jobs.
+  // Each has its own prompt: the case compares sizes of a ledger, not numbers of equal jobs.
   for (let n = 0; n < 10; n += 1)
     await bench.measured([...bench.mgw(), ...submit.with(3, `boat in progress ${n}`)], { env: open });
   await bench.measured([...bench.mgw(), 'video', 'c', 'status', '@last'], { env: open });

@@ -1,4 +1,4 @@
-// Streaming speech: frames of JSON become a file on disk.
+// Streaming speech: saves frames of JSON as a file on disk.
 import { join } from 'node:path';
 
 const mb = 1e6;

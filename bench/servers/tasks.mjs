@@ -40,7 +40,7 @@ function normal() {
   return Math.sqrt(-2 * Math.log(chance())) * Math.cos(2 * Math.PI * chance());
 }
 
-// The same durations in each run.
+// The durations are the same in each run.
 function chance() {
   seed = (seed * 48271) % 2147483647;
   return seed / 2147483647;

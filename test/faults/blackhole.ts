@@ -4,17 +4,17 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { until } from './until.ts';
 
-/** A server that is there and does nothing. */
+/** A server that listens and does nothing. */
 export interface Blackhole {
   url: string;
-  /** How many connections came. */
+  /** The number of connections. */
   connections(): number;
   stop(): Promise<void>;
 }
 
 /**
- * A port whose backlog is full and whose server takes nothing out of it: no connection to it opens
- * on either side, as behind a firewall that drops packets.
+ * A port whose backlog is full and whose server accepts nothing: connections to it never open on either side, as behind
+ * a firewall that drops packets.
  */
 export async function fullBacklog(host: string): Promise<Blackhole> {
   const worker = new Worker(
@@ -39,7 +39,7 @@ export async function fullBacklog(host: string): Promise<Blackhole> {
   };
 }
 
-/** A server that resets each connection once a byte has come, without having read it. */
+/** A server that resets each connection after a byte has arrived, without having read it. */
 export async function resetsUnread(host: string): Promise<Blackhole> {
   let connections = 0;
   const server: Server = createServer({ pauseOnConnect: true }, (socket) => {

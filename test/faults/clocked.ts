@@ -13,7 +13,7 @@ import { leaseOf } from '../support/lease.ts';
 import { TestClock } from '../support/test-clock.ts';
 import type { Scene } from './scene.ts';
 
-/** A job's wait with a clock of the test's own; the sockets and the ledger are those of the scene. */
+/** The wait for a job with the test's own clock; the sockets and the ledger are those of the scene. */
 export interface Clocked {
   clock: TestClock;
   /** Waits for a finished job's result and saves it at the scene's output. */
@@ -22,7 +22,10 @@ export interface Clocked {
   wait: (job: CliJson['job'], options?: Partial<WatchOptions>) => Promise<WatchedJob>;
 }
 
-/** Sets a scene's clock to now; its pauses pass at once and move it, those of `long` milliseconds as the test says. */
+/**
+ * Sets a scene's clock to now. Pauses end at once and advance it; pauses of `long` milliseconds end when the test says
+ * so.
+ */
 export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
   const clock = new TestClock(long);
   clock.advance(Date.now() - clock.now());

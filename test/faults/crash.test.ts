@@ -7,7 +7,8 @@ import { ledgerOf } from './invariants.ts';
 import { it, secured, shown, type Scene } from './scene.ts';
 import { says } from './until.ts';
 
-// Which protocol it is makes no difference to what is on disk: each has its power cuts in test/storm, at every moment.
+// The protocol makes no difference to the records on disk: test/storm cuts the power for each protocol, at every
+// moment.
 
 function stateOf({ user }: Scene): string {
   return join(user.cwd, 'state');
@@ -75,7 +76,7 @@ describe.concurrent('kill -9 after the response is recorded', () => {
 });
 
 describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
-  it('such as a full disk ends with exit 10 and sends nothing', async ({ open }) => {
+  it('because of a full disk ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.fill();
@@ -89,7 +90,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('such as a read-only file system ends with exit 10 and sends nothing', async ({ open }) => {
+  it('because of a read-only file system ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.readOnly();
@@ -100,9 +101,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('such as a disk that fills up during the connect ends with exit 10 and sends nothing', async ({
-    open,
-  }) => {
+  it('because the disk fills up during the connect ends with exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -132,12 +131,12 @@ describe.concurrent('a file in place of the state folder', () => {
 });
 
 describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent: true }, () => {
-  it('prints the handle on stdout and stderr, and it can be adopted', async ({ open }) => {
+  it('leaves the handle on stdout and stderr, and it can be adopted', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       disk.fill();
-      // Longer than what may be left of the last page of the record.
+      // Longer than the possible remainder of the last page of the record.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
     const run = await scene.run(scene.command().filter((word) => word !== '--json'));

@@ -3,7 +3,7 @@ import type { ProtocolName } from '../../src/protocols/registry.ts';
 /** The content that the tests' gateway serves. */
 export type Area = ProtocolName | 'tts';
 
-/** Which of a job's calls a request is. */
+/** The kind of a request of a job. */
 export type Step = 'submit' | 'query' | 'content' | 'other';
 
 /** A request as the gateway saw it. */
@@ -13,15 +13,15 @@ export interface Seen {
   path: string;
   headers: Record<string, string>;
   body: string;
-  /** When its head was there, ms since 1970. */
+  /** When its head arrived, ms since 1970. */
   at: number;
 }
 
-/** How one protocol is spoken, by the specification; written here once more, so that no mistake is shared. */
+/** The wire format of one protocol, written from the specification a second time, so that no mistake is shared. */
 export interface Dialect {
   /** A submission on the command line. */
   command: string[];
-  /** Another one, which differs in its prompt. */
+  /** Another submission, with another prompt. */
   other: string[];
   /** Flags that make it poll as fast as loopback allows. */
   fast: string[];
@@ -53,7 +53,7 @@ const submit = (protocol: ProtocolName, ...model: string[]): CommandLine => {
 
 const failure = 'the picture could not be made';
 
-/** `response` of an operation of A that is done, as the specification shapes it (2.2). */
+/** The `response` of a finished operation of Protocol A, in the form of the specification (2.2). */
 export function generated(videos: object[], more: object = {}): object {
   const generatedSamples = videos.map((video) => ({ video }));
   return { response: { generateVideoResponse: { generatedSamples, ...more } } };
@@ -78,7 +78,7 @@ const a: Dialect = {
   },
 };
 
-/** A task of B as it is shown: its state inside and out, and what else the inner one holds. */
+/** A task of Protocol B in a response: its inner and outer status, and the other members of the inner task. */
 export const detail = (TaskId: string, Status: string, rest: object): object => ({
   Response: {
     TaskType: 'AigcVideoTask',
@@ -96,7 +96,7 @@ const b: Dialect = {
     if (action === 'CreateAigcVideoTask') return 'submit';
     return action === 'DescribeTaskDetail' ? 'query' : 'other';
   },
-  // Too long for a number of JavaScript's.
+  // Too long for a number in JavaScript.
   handle: (number) => `12000000000000000${String(number).padStart(3, '0')}`,
   asked: ({ body }) => (JSON.parse(body) as { TaskId: string }).TaskId,
   accepted: (TaskId) => ({ Response: { TaskId, RequestId: 'request-1' } }),
@@ -129,7 +129,7 @@ const c: Dialect = {
   },
 };
 
-// A call has no handle but the service's log id, and nothing that could be asked for afterwards.
+// A call has no handle except the service's log id, and nothing can be queried afterwards.
 const none = (): never => {
   throw new Error('speech is not asked for');
 };

@@ -3,13 +3,13 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** A small file system of a test's own. */
+/** A small file system for one test. */
 export interface Disk {
-  /** Leaves no room, not a byte. */
+  /** Fills it up to the last byte. */
   fill(): void;
-  /** Makes room again. */
+  /** Frees space again. */
   clear(): void;
-  /** Gives it so many kilobytes in all. */
+  /** Sets its total size in kilobytes. */
   resize(kilobytes: number): void;
   readOnly(): void;
   writable(): void;
@@ -40,12 +40,12 @@ function fill(path: string, bytes: number): void {
     try {
       writeFileSync(path, Buffer.alloc(size), { flag: 'a' });
     } catch {
-      // A part may have been written; try the rest in smaller pieces.
+      // A part may have been written; try the remaining bytes in smaller pieces.
     }
   }
 }
 
-/** Whether this user may mount file systems; the rows of full disks are skipped elsewhere. */
+/** Whether this user can mount file systems. Without that, the tests of full disks are skipped. */
 export const canMount = ((): boolean => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-mount-'));
   try {

@@ -3,10 +3,10 @@ export function frame(code: unknown, data: unknown, more: object = {}): string {
   return JSON.stringify({ code, message: code === 20_000_000 ? 'ok' : '', data, ...more });
 }
 
-/** The frame that ends a stream well. */
+/** The frame that ends a stream successfully. */
 export const endFrame = frame(20_000_000, null, { usage: { text_words: 3 } });
 
-/** Audio as frames of its own, without the end. */
+/** Audio as frames, without the end frame. */
 export function audioFrames(audio: Buffer, bytes = 700): string[] {
   const count = Math.ceil(audio.length / bytes);
   return Array.from({ length: count }, (_, index) =>
@@ -14,7 +14,7 @@ export function audioFrames(audio: Buffer, bytes = 700): string[] {
   );
 }
 
-/** A whole stream of some audio. */
+/** A complete stream of some audio. */
 export function framesOf(audio: Buffer): string[] {
   return [...audioFrames(audio), endFrame];
 }

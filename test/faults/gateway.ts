@@ -7,19 +7,19 @@ import { type Area, dialects, type Dialect, type Seen, type Step } from './diale
 import { framesOf } from './frames.ts';
 import { listen, type Listener, type OnTcp } from './listener.ts';
 
-/** A request that is being answered. */
+/** A request whose response is pending. */
 export interface Call extends Seen {
   response: ServerResponse;
   socket: Socket;
   gateway: FaultGateway;
 }
 
-/** An answer of a script: what is said, or a function that does what it likes with the connection. */
+/** A scripted response: the content, or a function that controls the connection. */
 export type Answer =
   | { status?: number; body?: unknown; headers?: Record<string, string | string[]> }
   | ((call: Call) => unknown);
 
-/** How a gateway is started. */
+/** The options of a gateway. */
 export interface GatewayOptions {
   protocol: Area;
   host?: string;
@@ -30,26 +30,26 @@ export interface GatewayOptions {
 }
 
 /**
- * A gateway that speaks one protocol by the specification, keeps count of what it creates, and answers otherwise
- * where a script says so.
+ * A gateway that speaks one protocol according to the specification, counts the tasks that it creates, and responds
+ * differently if a script says so.
  */
 export class FaultGateway {
   readonly dialect: Dialect;
   readonly seen: Seen[] = [];
   /** The handles of the tasks that were created and charged. */
   readonly created: string[] = [];
-  /** The next responses to a kind of call, in order; then `always`, then the usual ones. */
+  /** The next responses to a kind of request, in order; then `always`, then the default responses. */
   readonly script: Record<Step, Answer[]> = { submit: [], query: [], content: [], other: [] };
   /** The faults of the next connections below TLS and HTTP; later ones are served as usual. */
   readonly onTcp: OnTcp[] = [];
   readonly always: Partial<Record<Step, Answer>> = {};
-  /** How often a task is shown as running before it is finished. */
+  /** How often a task is reported as running before it is finished. */
   polls = 1;
   /** The members of a finished task; by default one result with its own URL. */
   succeeded: Dialect['succeeded'];
   /** How the result is served. */
   served: Served;
-  /** Bytes of the result that went out. */
+  /** The number of bytes of the result that were sent. */
   sent = 0;
   readonly #polled = new Map<string, number>();
   #main: Listener | undefined;
@@ -66,7 +66,7 @@ export class FaultGateway {
     const answer = (request: IncomingMessage, response: ServerResponse): void =>
       void gateway.#answer(request, response);
     gateway.#main = await listen({ ...options, onTcp: gateway.onTcp, answer });
-    // B's files are at a host of their own, which must never see a key (specification 4.2).
+    // The files of Protocol B are on a separate host, which must never see a key (specification 4.2).
     if (options.protocol === 'b') gateway.#files = await listen({ host: options.filesAt, answer });
     return gateway;
   }
@@ -95,12 +95,12 @@ export class FaultGateway {
     return handle;
   }
 
-  /** Creates a task, and gives the text of the answer that says so. */
+  /** Creates a task, and returns the text of the response that reports it. */
   accept(): string {
     return JSON.stringify(this.dialect.accepted(this.create()));
   }
 
-  /** Begins a stream of speech, which is charged from here on, and sends what it is given. */
+  /** Starts a stream of speech, which is charged from then on, and sends the given data. */
   speak(response: ServerResponse, stream: readonly (string | Buffer)[], isWhole = true): void {
     response.writeHead(200, { 'content-type': 'application/json', 'x-tt-logid': this.create() });
     for (const piece of stream) response.write(piece);
@@ -142,7 +142,7 @@ export class FaultGateway {
     reply(call.response, isKnown ? { body: this.shown(handle) } : this.dialect.missing);
   }
 
-  /** A task as the next query shows it. */
+  /** A task as the next query reports it. */
   shown(handle: string): object {
     const polls = (this.#polled.get(handle) ?? 0) + 1;
     this.#polled.set(handle, polls);
@@ -153,7 +153,7 @@ export class FaultGateway {
 
 const listing = { data: [{ id: 'Video-B', model_versions: ['2.0'] }] };
 
-/** Says an answer as JSON; a body that is a text goes out as it is. */
+/** Sends a response as JSON; a text is sent unchanged. */
 export function reply(response: ServerResponse, answer: Exclude<Answer, (call: Call) => unknown>): void {
   const { status = 200, body = {}, headers = {} } = answer;
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
@@ -165,7 +165,7 @@ async function bodyOf(request: IncomingMessage): Promise<string> {
   try {
     for await (const chunk of request) chunks.push(chunk as Buffer);
   } catch {
-    // The client is gone; what it said until then counts.
+    // The client has disconnected; the bytes sent until then count.
   }
   return Buffer.concat(chunks).toString();
 }

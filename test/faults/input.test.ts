@@ -23,7 +23,7 @@ const a = ['video', 'a', 'submit', '--model', 'video-a', '--prompt', 'a boat'];
 const b = ['video', 'b', 'submit', '--model', 'Video-B', '--model-version', '2.0', '--prompt', 'a boat'];
 const boat = [...mini, '--prompt', 'a boat'];
 
-/** The command line, what its message must name, and what goes to standard input. */
+/** The command line, the text that its message must contain, and the content of standard input. */
 type Case = [args: string[], named: string, input?: Buffer];
 
 const titleOf = (args: readonly string[]): string => {

@@ -4,21 +4,21 @@ import { expect } from 'vitest';
 import type { CliJson, CliResult } from '../support/cli.ts';
 import { runHere } from '../support/one-process.ts';
 
-/** The state after a row. */
+/** The state after a test. */
 export interface Evidence {
   /** The handles of the tasks that the gateway created and charged. */
   created: readonly string[];
   /** Every run of the command line. */
   runs: readonly CliResult[];
-  /** The user's environment: it says where the ledger is, and holds the key. */
+  /** The user's environment: it gives the location of the ledger, and contains the key. */
   env: NodeJS.ProcessEnv;
   /** Every folder that mgw may have written to. */
   folders: readonly string[];
-  /** The files that hold the key because a user put it there. */
+  /** The files that contain the key because a user put it there. */
   keyFiles: readonly string[];
   /** The paths of results. */
   outputs: readonly string[];
-  /** The result at its source, or what else may stand at an output. */
+  /** The result at its source, or another allowed content of an output. */
   sources: readonly Buffer[];
   key: string;
   /** The requests to servers that must never see the key. */
@@ -94,7 +94,7 @@ function expectKeySafe({ key, runs, folders, keyFiles, outputs, strangers }: Evi
   }
 }
 
-// Paths, links and contents of everything below a folder, byte for byte.
+// The paths, links and contents of everything below a folder, byte for byte.
 function textsIn(folder: string): string[][] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
@@ -104,7 +104,7 @@ function textsIn(folder: string): string[][] {
   });
 }
 
-/** A spelling of the key, or of any 12 characters of it in a row, that a text holds; undefined if there is none. */
+/** An encoding of the key, or of any 12 consecutive characters of it, in a text; undefined if there is none. */
 export function findKey(text: string, key: string): string | undefined {
   if (text === '') return undefined;
   const folded = text.toLowerCase();
@@ -133,7 +133,7 @@ function escaped(text: string): string[] {
   );
 }
 
-// The digits that only the key decides, whatever is before and after it.
+// The digits that only the key determines, whatever the text around it.
 function base64(key: string, offset: number): string {
   const digits = Buffer.concat([Buffer.alloc(offset), Buffer.from(key)]).toString('base64');
   return digits.slice(Math.ceil((offset * 8) / 6), -4).slice(0, 20);

@@ -6,7 +6,7 @@ import type { Certificate } from '../support/certificates.ts';
 /** Handles a TCP connection before anything is read from it; returns true to keep it from the server. */
 export type OnTcp = (socket: Socket) => boolean | undefined;
 
-/** How a listener is reached and what it does. */
+/** The options of a listener. */
 export interface ListenerOptions {
   /** An address of 127.0.0.0/8; default 127.0.0.1. */
   host?: string;
@@ -16,14 +16,14 @@ export interface ListenerOptions {
   answer: (request: IncomingMessage, response: ServerResponse) => void;
 }
 
-/** A server on loopback that can be taken hold of below HTTP and below TLS. */
+/** A server on loopback that can be controlled below HTTP and below TLS. */
 export interface Listener {
   port: number;
   /** `https://localhost:PORT` with TLS, else `http://HOST:PORT`. */
   origin: string;
-  /** Every TCP connection so far, in the order they came. */
+  /** All TCP connections so far, in order. */
   connections: Socket[];
-  /** Breaks every connection and takes no more, until {@link start}. */
+  /** Breaks every connection and accepts no more, until {@link start}. */
   stop(): Promise<void>;
   /** Listens again, on the same port. */
   start(): Promise<void>;

@@ -11,8 +11,8 @@ const sources = {
       process.nextTick(typeof options === 'function' ? options : callback, error);
     };`,
   /**
-   * Writes the most memory that the process ever held, in kilobytes, to the file MGW_TEST_PEAK. The system's own
-   * figure, since getrusage counts what the process that started it held.
+   * Writes the peak memory of the process, in kilobytes, to the file MGW_TEST_PEAK. It uses the system's figure, since
+   * getrusage includes the parent process.
    */
   'peak-memory': `
     import { readFileSync, writeFileSync } from 'node:fs';
@@ -20,17 +20,17 @@ const sources = {
       const [, peak] = /VmHWM:\\s+(\\d+)/.exec(readFileSync('/proc/self/status', 'utf8'));
       writeFileSync(process.env.MGW_TEST_PEAK, peak);
     });`,
-  /** Replaces the global fetch by one that drops the dispatcher it is given, as tracing libraries do. */
+  /** Replaces the global fetch with one that drops its dispatcher, as tracing libraries do. */
   'patched-fetch': `
     const { fetch } = globalThis;
     globalThis.fetch = (url, { dispatcher, ...rest } = {}) => fetch(url, rest);`,
-  /** Lets the process live MGW_TEST_LATER_MS milliseconds in the future. */
+  /** Moves the clock of the process MGW_TEST_LATER_MS milliseconds into the future. */
   later: `
     const now = Date.now;
     Date.now = () => now() + Number(process.env.MGW_TEST_LATER_MS);`,
 };
 
-/** The environment in which a command starts with one of these changes to what lies below it. */
+/** The environment in which a command starts with one of these changes to its runtime. */
 export function preloaded(name: keyof typeof sources, env: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
   const url = `data:text/javascript,${encodeURIComponent(sources[name])}`;
   return { NODE_OPTIONS: `--import=${url}`, ...env };

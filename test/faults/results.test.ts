@@ -14,14 +14,14 @@ import { until } from './until.ts';
 
 const protocols = ['a', 'b', 'c'] as const;
 
-/** Serves the result as it is, with something changed. */
+/** Serves the result with something changed. */
 const as =
   (change: Partial<Served>): Answer =>
   (call) => {
     call.gateway.sent += serve(call, call.socket, { ...call.gateway.served, ...change });
   };
 
-/** Says a raw answer and closes. */
+/** Sends a raw response and closes. */
 const raw =
   (status: string, headers: Record<string, string | number>, body: Buffer | string = ''): Answer =>
   ({ socket }) => {
@@ -33,7 +33,7 @@ function saved(scene: Scene): Buffer {
   return readFileSync(scene.out);
 }
 
-/** Fails unless the job is succeeded, its result not published, and the exit code this. */
+/** Fails unless the job has succeeded, its result is not published, and the exit code is this one. */
 async function expectUnpublished(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const command = scene.command('--key', 'boat', ...flags);
   for (let runs = 0; runs < 2; runs += 1) {
@@ -45,7 +45,7 @@ async function expectUnpublished(scene: Scene, code: number, ...flags: string[])
   await scene.expectInvariants(1);
 }
 
-/** Submits and saves in a process of its own, and reruns: both must end with 0 and the very file. */
+/** Submits and saves in a separate process, and runs it again: both must exit 0 with the same file. */
 async function expectSaved(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);
@@ -324,7 +324,7 @@ describe.concurrent('a slow download', () => {
       socket.write(head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length }));
       for (let at = 0; at < 90; at += 1) {
         socket.write(video.subarray(at, at + 1));
-        // The client lives in this very loop: a few turns of it, and the byte is there.
+        // The client runs in this event loop: after a few turns the byte has arrived.
         for (let turns = 0; turns < 4; turns += 1) await new Promise((resolve) => setImmediate(resolve));
         clock.advance(1000);
       }
@@ -380,7 +380,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
       });
       const { code } = await running.result;
       if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
-      // Behind the last byte it may end well ahead of the signal.
+      // After the last byte, it may exit successfully well before the signal.
       if (code === 0) break;
     }
     scene.gateway.script.content.length = 0;
@@ -464,7 +464,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     await expectUnpublished(scene, 9);
   });
 
-  it('of a few bytes that are no text: ends with equal bytes', async ({ open }) => {
+  it('of a few bytes that are not text: ends with equal bytes', async ({ open }) => {
     const short = Buffer.from('not a film');
     const scene = await open('a', { video: short });
     inline(scene, short.toString('base64'));

@@ -15,7 +15,10 @@ import { expectInvariants } from './invariants.ts';
 
 const all = ['a', 'b', 'c'] as const;
 
-/** A fault of the sandbox, whom it concerns, how the first run ends and how the rerun does, what it may create. */
+/**
+ * A fault of the sandbox, the areas that it concerns, the outcomes of the first run and of the rerun, and the number of
+ * tasks that it may create.
+ */
 type Row = [fault: string, areas: readonly Area[], code: number, again: number, creations: number];
 
 const rows: Row[] = [
@@ -140,7 +143,7 @@ describe.concurrent('every fault of the sandbox in every area', () => {
         },
         creations,
       );
-      // The sandbox's bill knows no handle of a call: its charges are counted.
+      // The sandbox's bill has no handle of a speech call, so its charges are counted.
       expect(charged.length).toBeLessThanOrEqual(creations);
       const paid = jobs.filter(({ handle, state }) => handle !== undefined || state === 'unknown');
       expect(paid.length).toBeGreaterThanOrEqual(charged.length);

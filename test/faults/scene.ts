@@ -12,7 +12,7 @@ import { listen, type Listener } from './listener.ts';
 
 export { fast } from './dialects.ts';
 
-/** How a scene begins. */
+/** The options of a scene. */
 export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
   env?: NodeJS.ProcessEnv;
 }
@@ -20,14 +20,14 @@ export interface SceneOptions extends Omit<GatewayOptions, 'protocol'> {
 type RunOptions = NonNullable<Parameters<User['run']>[1]>;
 type InsideOptions = Pick<RunOptions, 'env'> & { stdin?: string | Buffer };
 
-/** A user, a gateway, and everything the two did: one row of docs/faults.md. */
+/** A user, a gateway, and everything that both did: one row of docs/faults.md. */
 export class Scene {
   readonly gateway: FaultGateway;
   readonly user: User;
   readonly runs: CliResult[] = [];
-  /** Files that may hold what the gateway served, and nothing else. */
+  /** Files that may contain only the content that the gateway served. */
   readonly outputs: string[];
-  /** Further folders that mgw may have written to. */
+  /** Other folders that mgw may have written to. */
   readonly folders: string[] = [];
   /** The requests to other hosts. */
   readonly #told: string[] = [];
@@ -62,7 +62,7 @@ export class Scene {
     return this.typed('--json', ...extra);
   }
 
-  /** The same as a person would type it. */
+  /** The same command as a person would type it. */
   typed(...extra: string[]): string[] {
     const { command, fast } = this.gateway.dialect;
     return [...command, '-o', this.out, ...fast, ...extra];
@@ -78,7 +78,7 @@ export class Scene {
     return { child, result: result.then((ended) => (this.runs.push(ended), ended)) };
   }
 
-  /** Runs a command line with --json in this process, for the further cases of a row. */
+  /** Runs a command line with --json in this process, for further cases of a row. */
   async here(args: string[], options: InsideOptions = {}): Promise<CliJson> {
     return (await this.#inside(['--json', ...args.filter((arg) => arg !== '--json')], options)).json;
   }
@@ -88,7 +88,7 @@ export class Scene {
     return this.#inside(args);
   }
 
-  /** Runs the last command once more, as a person would see it; in this process, unless it trusts a certificate. */
+  /** Runs the last command again, as a person would see it; in this process, unless it trusts a certificate. */
   again(): Promise<CliResult> {
     const { args = [], env } = this.#last ?? {};
     const words = args.filter((arg) => arg !== '--json');
@@ -102,12 +102,12 @@ export class Scene {
     return ended;
   }
 
-  // The runtime reads the certificates to trust when a process starts.
+  // The runtime reads trusted certificates when a process starts.
   get #trusts(): boolean {
     return this.user.env['NODE_EXTRA_CA_CERTS'] !== undefined;
   }
 
-  /** Runs the last command once more: it must end with `code`, and no submission may go out. */
+  /** Runs the last command again: it must exit with `code`, and no submission may be sent. */
   async expectRerun(code: number): Promise<CliResult> {
     const before = this.gateway.submissions.length;
     const ended = await this.again();
@@ -116,7 +116,7 @@ export class Scene {
     return ended;
   }
 
-  /** A foreign server; nothing that it receives may hold the key. */
+  /** A foreign server. No request to it may contain the key. */
   stranger(answer: RequestListener, host = '127.0.0.2'): Promise<Listener> {
     return this.server(host, (request, response) => {
       this.#told.push([request.url, ...request.rawHeaders].join('\n'));
@@ -124,7 +124,7 @@ export class Scene {
     });
   }
 
-  /** A further server that ends with the scene. */
+  /** Another server, which ends with the scene. */
   async server(host: string, answer: RequestListener): Promise<Listener> {
     const listener = await listen({ host, answer });
     this.onEnd(() => listener.stop());
@@ -155,7 +155,7 @@ export class Scene {
     );
   }
 
-  /** A file system of so many kilobytes below a folder of the user's; it goes with the scene. */
+  /** A file system of the given size in kilobytes below a folder of the user. It is removed with the scene. */
   mount(folder: string, kilobytes: number): Disk {
     const disk = mountDisk(join(this.user.cwd, folder), kilobytes);
     this.onEnd(() => disk.unmount());
@@ -183,7 +183,7 @@ export class Scene {
 /** Opens a scene that ends with the test. */
 export type Open = (protocol: GatewayOptions['protocol'], options?: SceneOptions) => Promise<Scene>;
 
-/** A test that is given {@link Open}. */
+/** A test that receives {@link Open}. */
 export const it = test.extend<{ open: Open }>({
   // eslint-disable-next-line no-empty-pattern -- vitest wants the pattern, and nothing is taken from it
   open: async ({}, use) => {

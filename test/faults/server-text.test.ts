@@ -11,7 +11,7 @@ const protocols = ['a', 'b', 'c'] as const;
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** One change to one place of an answer. */
+/** One change to one place of a response. */
 interface Mutation {
   path: string;
   change: string;
@@ -30,7 +30,7 @@ const changes: Record<string, Json | undefined> = {
   'an empty list': [],
 };
 
-/** Every member and element of an answer, changed in every way, one at a time. */
+/** Every member and element of a response, changed in every way, one at a time. */
 function mutationsOf(body: Json): Mutation[] {
   const all = pathsIn(body).flatMap((path) =>
     Object.entries(changes).map(([change, value]) => ({
@@ -97,7 +97,7 @@ describe.concurrent('every field of a speech frame removed, nulled and retyped',
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // A frame may come without audio (specification 2.6), and a word may be Base64 by chance.
+      // A frame may come without audio (specification 2.6), and a word may be valid Base64 by chance.
       const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
       const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;
@@ -121,7 +121,7 @@ const evil = [
 ].join(' | ');
 const long = `${evil} ${'very long '.repeat(100_000)}`;
 
-/** Fails if a terminal would obey something in a text, or if there is too much of it. */
+/** Fails if a terminal would execute something in a text, or if the text is too long. */
 function expectHarmless(text: string, most: number): void {
   expect(text).not.toMatch(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/,

@@ -16,18 +16,18 @@ import { says, until } from './until.ts';
 
 const audio = randomBytes(5000);
 
-/** A user who speaks; the source is the audio. */
+/** A user of speech; the source is the audio. */
 function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
   return open('tts', { ...options, video: audio });
 }
 
-/** Answers with a stream that holds these pieces; whole unless it is left open. */
+/** Responds with a stream of these pieces, complete unless it is left open. */
 const stream =
   (pieces: readonly (string | Buffer)[], isWhole = true): Answer =>
   ({ gateway, response }) =>
     gateway.speak(response, pieces, isWhole);
 
-/** The first run and the rerun end with the same code, nothing is sent twice, and nothing is published. */
+/** Checks that the first run and the rerun exit with the same code, nothing is sent twice, and nothing is published. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {
   const run = await scene.submit(...flags);
   expect(run.json, shown(run)).toMatchObject({ exit_code: code });
@@ -37,7 +37,7 @@ async function expectIncomplete(scene: Scene, code: number, ...flags: string[]):
   await scene.expectInvariants(1);
 }
 
-/** The run ends with 0 and the very audio, and so does the rerun, which sends nothing. */
+/** Checks that the run exits 0 with the same audio, and so does the rerun, which sends nothing. */
 async function expectSpoken(scene: Scene, ...flags: string[]): Promise<void> {
   const run = await scene.submit('--key', 'boat', ...flags);
   expect(run.code, shown(run)).toBe(0);

@@ -12,7 +12,7 @@ import { it, shown, type Scene } from './scene.ts';
 const protocols = ['a', 'b', 'c'] as const;
 const unknown = { exit_code: 7, error: { code: 'submit_unknown', charged: 'maybe', retry: 'never' } };
 
-/** Creates a task and gives an answer that does not tell of it. */
+/** Creates a task and sends a response that does not report it. */
 const created =
   (answer: Exclude<Answer, (call: Call) => unknown>): Answer =>
   ({ gateway, response }) => {
@@ -21,7 +21,7 @@ const created =
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(body);
   };
 
-/** Creates a task and sends an answer that ends in the middle. */
+/** Creates a task and sends a response that ends in the middle. */
 const cutAfter =
   (textOf: (whole: string, handle: string) => string, status = '200 OK'): Answer =>
   ({ gateway, socket }) => {
@@ -38,7 +38,7 @@ function records({ user }: Scene): string {
     .join('');
 }
 
-// Not side by side: the servers of these two end with whichever test ends first.
+// Not concurrent: the servers of these two end with the first test that ends.
 describe('a connection reset before the request is read', () => {
   it('ends with exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');

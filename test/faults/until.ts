@@ -1,12 +1,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Running } from '../support/cli.ts';
 
-/** Resolves once a condition holds; a test that waits in vain ends by its own timeout. */
+/** Resolves once a condition is true. A test that waits in vain ends by its own timeout. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await delay(2);
 }
 
-/** Resolves once a run has said a text on stderr so many times. @throws Error if it ends without. */
+/**
+ * Resolves once a run has printed a text on stderr the given number of times.
+ * @throws Error if it ends without that.
+ */
 export function says({ child, result }: Running, text: string, times = 1): Promise<void> {
   let said = '';
   return new Promise((resolve, reject) => {

@@ -25,7 +25,7 @@ const troubles: Record<string, Answer> = {
   HTML: { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } },
 };
 
-/** Submits without waiting, and gives the job. */
+/** Submits without waiting, and returns the job. */
 async function submitted(scene: Scene): Promise<CliJson> {
   const json = await scene.here(scene.gateway.dialect.command);
   expect(json.exit_code).toBe(0);
@@ -135,7 +135,7 @@ describe.concurrent('a task that never finishes', () => {
   );
 });
 
-/** Runs a case whose task ends, or does not, in an odd way: twice, since the rerun must not pay for it again. */
+/** Runs a case whose task ends in an unusual way, or never ends: twice, since the rerun must not pay again. */
 async function expectOdd(
   scene: Scene,
   body: (handle: string, call: Call) => unknown,

@@ -1,10 +1,10 @@
 import type { Status } from './disk.ts';
 
-/** What a simulated process asks of the machine: a system call that it waits for, or its next event. */
+/** A request of a simulated process to the machine: a system call that it waits for, or a wait for its next event. */
 export interface Asked {
   /** A system call; absent if the process has nothing more to do before its next event. */
   call?: Call | undefined;
-  /** Operations that it began since it last asked, and those that it gave up. */
+  /** The operations that it started since its last request, and those that it cancelled. */
   begun: Begun[];
   ended: number[];
   /** The exit code, once the process has ended. */
@@ -21,19 +21,19 @@ export interface Begun extends Call {
   id: number;
 }
 
-/** What the machine replies: the result of the call, an event, a command line to run, or that the process is dead. */
+/** The machine's reply: the result of the call, an event, a command line to run, or that the process is dead. */
 export interface Replied {
   now: number;
   monotonic: number;
   value?: unknown;
   error?: { code: string } | undefined;
-  /** The operation that the event is of. */
+  /** The operation of the event. */
   id?: number | undefined;
   start?: Start;
   isDead?: boolean;
 }
 
-/** A process that is to be started. */
+/** A process to start. */
 export interface Start {
   args: string[];
   env: Record<string, string>;

@@ -9,10 +9,10 @@ interface Inode {
   mode: number;
   nlink: number;
   mtimeMs: number;
-  /** Of a file: its bytes, and those that a power cut leaves. */
+  /** For a file: its bytes, and the bytes that a power cut leaves. */
   data: Buffer;
   synced: Buffer;
-  /** Of a folder: its names, those that a power cut leaves, and the changes that were not synced, in their order. */
+  /** For a folder: its names, the names that a power cut leaves, and the unsynced changes in order. */
   names?: Map<string, Inode>;
   syncedNames: Map<string, Inode>;
   unsynced: { order: number; name: string; inode: Inode | undefined }[];
@@ -29,12 +29,12 @@ export interface Status {
 }
 
 /**
- * What a power cut leaves of what was not synced: nothing, everything, or the first changes of names and any bytes. The
- * changes of all folders are in one order (`journal`: ext4, xfs), or those of each in its own (`reordered`).
+ * What remains of unsynced data after a power cut: nothing, everything, or the first changes of names and any bytes.
+ * The changes of all folders have one order (`journal`: ext4, xfs), or each folder has its own (`reordered`).
  */
 export type Remains = 'lost' | 'kept' | 'journal' | 'reordered';
 
-/** An error of a system call, as the caller gets it. */
+/** An error of a system call, as its caller receives it. */
 export class SystemError extends Error {
   constructor(readonly code: string) {
     super(code);
@@ -47,9 +47,9 @@ interface Open {
   appends: boolean;
 }
 
-/** A disk in memory that knows what was synced. Each method is one system call. */
+/** A disk in memory that tracks synced data. Each method is one system call. */
 export class Disk {
-  /** No room: nothing can be created or written, except the first `room` bytes of a write. */
+  /** Full: nothing can be created or written, except the first `room` bytes of a write. */
   room = Infinity;
   #inodes = 0;
   #changes = 0;
@@ -159,7 +159,7 @@ export class Disk {
     const inode = this.#at(from);
     if (this.#find(to) === inode) return;
     this.#name(to, inode);
-    // One change of the journal: a power cut leaves both or none.
+    // One change of the journal: a power cut leaves both parts or none.
     this.#changes -= 1;
     this.#name(from, undefined);
   }
@@ -186,7 +186,7 @@ export class Disk {
     this.#at(path).mode = mode;
   }
 
-  /** The power goes: every process is gone, and what was not synced is as `remains` says. */
+  /** Cuts the power: every process is gone, and `remains` decides about unsynced data. */
   cut(remains: Remains, random: () => number): void {
     this.#open.clear();
     this.room = Infinity;
@@ -298,13 +298,13 @@ export class Disk {
   }
 }
 
-// Which of some changes is the last that a power cut leaves; 0 if none is.
+// The last of some changes that a power cut leaves; 0 if it leaves none.
 function lastKept(unsynced: Inode['unsynced'], random: () => number): number {
   const orders = unsynced.map(({ order }) => order).sort((one, other) => one - other);
   return orders[Math.floor(random() * (orders.length + 1)) - 1] ?? 0;
 }
 
-// The file as it was, or a part of its new bytes; the size may be the new one, and the rest reads as zeros.
+// The old file, or a part of its new bytes. The size may be the new one, and missing bytes read as zeros.
 function unsyncedBytes({ data, synced }: Inode, random: () => number): Buffer {
   const from = data.subarray(0, synced.length).equals(synced) ? synced.length : 0;
   const part = data.subarray(0, from + Math.floor(random() * (data.length - from + 1)));

@@ -18,7 +18,7 @@ const flagsOf: Record<string, number> = {
 type Wanted = { bigint?: boolean; throwIfNoEntry?: boolean } | undefined;
 type Encoding = string | { encoding?: string } | undefined;
 
-/** Node's modules of files, on the machine's disk: the members that mgw uses. */
+/** Node's file modules on the machine's disk: the members that mgw uses. */
 export function fileSystem(system: System): Record<string, unknown> {
   const files = synchronous(system);
   const later = <T>(name: string, ...args: unknown[]): Promise<T> =>

@@ -1,7 +1,7 @@
 import { box } from '../support/film.ts';
 import { endFrame, audioFrames } from '../faults/frames.ts';
 
-/** What the gateway made, and charges for. */
+/** A task that the gateway created and charged for. */
 export interface Created {
   handle: string;
   prompt: string;
@@ -72,7 +72,7 @@ function flat(body: unknown): unknown {
   return { ...outer, ...inner };
 }
 
-/** An answer of the gateway's own. */
+/** A response of the gateway itself. */
 export function json(status: number, body: object): Response {
   return inPieces('application/json', Buffer.from(JSON.stringify(body)), {}, 1, status);
 }

@@ -7,7 +7,7 @@ import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 /** Before a step of the machine, or right after a change of a name or at the gateway. Both count from 1. */
 export type Moment = { at: number } | { after: number };
 
-/** Something that happens at a moment, or to a request, a process or a command; these count from 1. */
+/** An incident at a time, or for a request, a process or a command; all count from 1. */
 export type Incident =
   | (Moment & Happening)
   | { request: number; what: NetworkFault }
@@ -22,7 +22,7 @@ type Happening =
 
 const changes = new Set(['link', 'rename', 'unlink']);
 
-/** How a process ended; `killed` if it was. */
+/** The end of a process; `killed` if it was killed. */
 export interface Ended {
   args: string[];
   code: number | 'killed';
@@ -41,18 +41,21 @@ interface Process {
   requests: Map<number, Request>;
 }
 
-/** One thing that can happen next. `process` is undefined for what the network does by itself. */
+/** One possible next step. `process` is undefined for a step of the network. */
 interface Action {
   process?: Process;
   run: () => void | Promise<void>;
 }
 
-/** A computer with a disk, a clock and a network, on which processes run by system call; what happens next is drawn. */
+/**
+ * A computer with a disk, a clock and a network, on which processes run one system call at a time. The next step is
+ * drawn at random.
+ */
 export class Machine {
   readonly traffic = new Traffic((line) => this.#note(line));
-  /** Processes, by their numbers, in which the connect hook of undici does not run. */
+  /** The numbers of processes in which the connect hook of undici does not run. */
   #hookless = new Set<number>();
-  /** What happened, in words. */
+  /** What happened, as text. */
   readonly log: string[] = [];
   steps = 0;
   #monotonic = 1000;
@@ -64,7 +67,7 @@ export class Machine {
   #fullUntil = 0;
   #current: Process | undefined;
   readonly #processes: Process[] = [];
-  /** Ids of processes that have ended and were not reaped. */
+  /** Ids of processes that have ended but were not reaped. */
   readonly #zombies = new Set<number>();
   readonly disk = new Disk(() => this.#now());
 
@@ -112,7 +115,7 @@ export class Machine {
     return ends;
   }
 
-  /** Runs a command by itself, without incidents. */
+  /** Runs a command alone, without incidents. */
   async runOne(...args: string[]): Promise<Ended> {
     return (await this.run([args]))[0] as Ended;
   }
@@ -228,7 +231,7 @@ export class Machine {
   }
 
   async #start(args: string[], index: number, isAlone: boolean): Promise<Process> {
-    // Ids are used again soon.
+    // Process ids are reused soon.
     let pid = 2;
     while (this.#zombies.has(pid) || this.#processes.some((process) => process.pid === pid)) pid += 1;
     this.#started += 1;
@@ -259,7 +262,7 @@ export class Machine {
   #kill(process: Process, random: Random): void {
     this.#remove(process);
     if (random() < 0.3) this.#zombies.add(process.pid);
-    // What it was sending arrives, or not.
+    // The bytes that it was sending arrive or not.
     for (const request of process.requests.values())
       if (!request.hasArrived && random() < 0.5) request.hasArrived = true;
   }

@@ -28,7 +28,7 @@ const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '-
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
 const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json', ...elsewhere];
 
-/** What may be run together. */
+/** The commands that may run together. */
 const scenes: readonly (readonly [string[][], number])[] = [
   [[boat, boat], 4],
   [[saved, saved], 4],
@@ -66,7 +66,7 @@ export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);
   const length = commands.length * 230;
-  // Two incidents that follow each other closely show more than two at any time.
+  // Two incidents in quick succession find more than two at random times.
   let before = 0;
   const at = (): Moment => {
     if (random() < 0.4) return { at: 1 + Math.floor(random() * length) };

@@ -4,7 +4,7 @@ import { Machine, type Ended, type Incident } from './machine.ts';
 import type { Plan } from './plan.ts';
 import type { Threads } from './threads.ts';
 
-/** What a schedule came to. */
+/** The result of a schedule. */
 export interface Played {
   /** Describes the broken promises; empty if there are none. */
   violations: string[];
@@ -99,7 +99,7 @@ function oddEnd({ args, code, stdout, stderr }: Ended): string[] {
   return [];
 }
 
-// What a live process works on stays: without a full disk, nothing but the file of another run can be in its way.
+// Outputs of live processes stay: without a full disk, only the file of another run can be in the way.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'
@@ -107,7 +107,7 @@ function robbed({ args, code, stdout }: Ended): string[] {
     : [];
 }
 
-/** Those who run the commands. */
+/** The people who run the commands. */
 interface People {
   machine: Machine;
   violations: string[];
@@ -130,7 +130,7 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     violations.push(...oddEnd(ended));
     const { error, job } = told(ended.stdout);
     if (ended.code === 0) return ended;
-    // What the key or the budget has no room for, or what was removed.
+    // The key or the budget has no room for it, or it was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
     if (ended.code === 2 && error?.code === 'conflict' && isContested) return ended;
     // After a removal or a wrong guess, the result may be there that no job has a record of.
@@ -170,7 +170,7 @@ function isSameBody(one: string[], other: string[]): boolean {
 
 // A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
-  // A person looks once nothing is on its way any more.
+  // A person checks once nothing is on its way any more.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
@@ -250,7 +250,7 @@ function isSpeech(prompt: string): boolean {
   return prompt === 'a word';
 }
 
-/** Every file is whole. */
+/** Every file is complete. */
 function wholeFiles({ disk, traffic }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
     if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];

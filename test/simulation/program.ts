@@ -6,12 +6,12 @@ import { fileSystem } from './file-system.ts';
 import { network } from './network.ts';
 import { randomFor } from '../storm/random.ts';
 
-/** The system as a process sees it. */
+/** The system from the view of a process. */
 export interface System {
   /** Makes a system call. @throws an error with its code. */
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- what a call gives depends on its name
   call<T>(name: string, ...args: unknown[]): T;
-  /** Begins an operation; `on` is called for each of its events. Returns what gives it up. */
+  /** Starts an operation; `on` is called for each of its events. Returns a function that cancels it. */
   begin(name: string, args: unknown[], on: (value: unknown, error?: Error) => void): () => void;
   /** Whether undici's connect hook does not run. */
   isHookless(): boolean;
@@ -75,7 +75,7 @@ export class Program {
     } catch (thrown) {
       if (this.#process?.isDead !== true) throw thrown;
     }
-    // Promises, streams and immediates of the program run on until it waits for an event.
+    // Promises, streams and immediates of the program run until it waits for an event.
     do await new Promise((resolve) => setImmediate(resolve));
     while ((this.#process?.immediates ?? 0) > 0);
     const exit = this.#process?.exit;
@@ -99,7 +99,7 @@ export class Program {
   }
 }
 
-/** One process: what it has begun, and whether it is still alive. */
+/** One process: the operations that it started, and whether it is still alive. */
 class Process implements System {
   exit: number | undefined;
   isDead = false;
@@ -140,7 +140,7 @@ class Process implements System {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }
 
-  /** The rest of the program runs on into errors, and does nothing more. */
+  /** The remaining code of the program runs into errors, and has no effect. */
   die(): never {
     this.isDead = true;
     throw new Error('the process is dead');

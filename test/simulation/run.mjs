@@ -1,4 +1,4 @@
-// Builds the command line and the simulation, and runs it: there is nothing here that runs TypeScript.
+// Builds the command line and the simulation, and runs it, since no TypeScript runner is installed.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';

@@ -6,7 +6,7 @@ const word = ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'
 const plane = ['video', 'c', 'submit', 'a plane', ...boat.slice(4), '-o', '/home/plane.mp4'];
 const saved = [...keyed, '-o', '/home/boat.mp4'];
 
-/** Schedules that once broke a promise, shrunk, by what they broke. They are played with the tests. */
+/** Shrunk schedules that once broke a promise, by promise. They run with the tests. */
 export const stories: Record<string, Plan> = {
   'the log of an output, torn by a full disk, was taken for the file of another program': {
     seed: 1061,

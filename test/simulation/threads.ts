@@ -2,13 +2,13 @@ import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from '
 import type { Asked, Replied } from './calls.ts';
 import { Program } from './program.ts';
 
-/** What a process runs in. */
+/** The environment of a process. */
 export interface Host {
-  /** Lets the process run until it asks for something again. */
+  /** Lets the process run until its next request. */
   resume(replied: Replied): Asked | Promise<Asked>;
 }
 
-/** Threads that processes run in, one at a time; they are used for any number of machines. */
+/** Threads in which processes run, one at a time; they are shared by any number of machines. */
 export class Threads {
   readonly #free: Thread[] = [];
   #local: Program | undefined;
@@ -26,7 +26,7 @@ export class Threads {
     if (host instanceof Thread) this.#free.push(host);
   }
 
-  /** This thread, for a process that runs by itself: `answer` replies to its system calls at once. */
+  /** This thread, for a process that runs alone: `answer` replies to its system calls at once. */
   local(answer: (asked: Asked) => Replied): Host {
     this.#local ??= new Program(this.bundle);
     this.#local.answer = answer;
@@ -71,7 +71,7 @@ class Thread implements Host {
   }
 
   #next(): Asked {
-    // A late notice of the turn before may wake it.
+    // A late notification of the previous turn may wake it.
     while (Atomics.load(this.#turn, 0) === 1)
       if (Atomics.wait(this.#turn, 0, 1, 60_000) === 'timed-out')
         throw new Error('a process does not come to rest');

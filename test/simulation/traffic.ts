@@ -2,33 +2,33 @@ import type { Begun } from './calls.ts';
 import { Gateway, json, type Created, type Response } from './gateway.ts';
 import type { NetworkEvent } from './network.ts';
 
-/** What goes wrong with a request, counted from 1 in the order in which requests leave. */
+/** A fault of a request, counted from 1 in the order in which requests are sent. */
 export type NetworkFault =
   'refused' | 'lost' | 'answer lost' | 'answer late' | 'answer cut' | 'error' | 'busy';
 
-/** A request on its way, and what comes back. */
+/** A request in progress, and its response. */
 export interface Request {
   number: number;
   begun: Begun;
   fault: NetworkFault | undefined;
   hasArrived: boolean;
   events: NetworkEvent[];
-  /** The answer breaks off after the events. */
+  /** The response breaks off after the events. */
   breaks: boolean;
 }
 
 /** The network between the processes and the gateway. */
 export class Traffic {
-  /** The gateways, by their addresses. */
+  /** The gateways, by address. */
   readonly gateways = new Map<string, Gateway>();
-  /** What goes wrong with the next requests, by their numbers. */
+  /** The faults of the next requests, by number. */
   faults = new Map<number, NetworkFault>();
   #count = 0;
   readonly #flights: Request[] = [];
 
   constructor(readonly note: (line: string) => void) {}
 
-  /** What all gateways made. */
+  /** The tasks of all gateways. */
   get created(): Created[] {
     return [...this.gateways.values()].flatMap(({ created }) => created);
   }
@@ -49,7 +49,7 @@ export class Traffic {
     return request;
   }
 
-  /** Requests that have not arrived; each does, although its process may have died. */
+  /** Requests that have not arrived yet. Each arrives even if its process has died. */
   underWay(): Request[] {
     return this.#flights.filter(({ hasArrived }) => !hasArrived);
   }

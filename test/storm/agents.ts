@@ -23,12 +23,12 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that several agents request, one after the other, and that must be made once. */
+/** A text that several agents request one after the other, and that must be spoken once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
   key: string;
-  /** How many keys were chosen so far: another one only after a lost answer. */
+  /** The number of keys chosen so far: another key only after a lost response. */
   keys: number;
   history: string[];
   end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
@@ -37,7 +37,7 @@ interface Wish {
 const model = 'vendor-h3-mini';
 const budget = 'shared';
 
-/** Two servers, the command line, and agents that give up, die and forget. Their servers die as well. */
+/** Two servers, the command line, and agents that give up, die and forget. Their servers die too. */
 class AgentStorm {
   readonly #user: User;
   readonly #random: Random;
@@ -64,7 +64,7 @@ class AgentStorm {
     await Promise.all(Array.from({ length: width }, work));
     over.abort();
     await killing;
-    // What did not fit while reservations of dead processes were open may fit now.
+    // Payments that did not fit while reservations of dead processes were open may fit now.
     for (const wish of wishes) if (wish.end === 'budget') await this.#fulfil(wish, false);
   }
 
@@ -119,7 +119,7 @@ class AgentStorm {
     else this.#read(wish, answer);
   }
 
-  // An agent that lost an answer takes the same key or chooses another one.
+  // An agent that lost a response uses the same key or chooses another one.
   #forget(wish: Wish): void {
     if (this.#random() < 0.5) return;
     wish.keys += 1;
@@ -201,7 +201,7 @@ async function sandbox(seed: number, stateDir: string): Promise<Gateway> {
   return { url: gateway.url, key: gateway.key, speaks: true, chargesFor };
 }
 
-/** Returns what must not have happened. */
+/** Returns the violations. */
 async function storm(gateway: Gateway, count: number, seed: number): Promise<string[]> {
   const extra = gateway.key === undefined ? {} : { MGW_API_KEY: gateway.key };
   const user = newUser(gateway.url, extra);

@@ -21,7 +21,7 @@ export interface Violations {
   'unended jobs': string[];
 }
 
-/** Judges a storm that is over, by the gateway's own count and by what is on the disk. */
+/** Judges a finished storm by the gateway's own count and by the files on disk. */
 export async function checkStorm(world: World, ended: readonly Ended[]): Promise<Violations> {
   const ledger = await openFileLedger(world.state, Date.now);
   const jobs = (await Promise.all((await ledger.ids()).map((id) => ledger.read(id)))).filter(
@@ -69,7 +69,7 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   });
 }
 
-/** An answer that was recorded and not read yet: the next command that names the job reads it. */
+/** A response that was recorded but not read yet: the next command that names the job reads it. */
 function hasReplyWith({ record }: Job, id: string): boolean {
   return record.pendingReply?.text.includes(id) === true;
 }

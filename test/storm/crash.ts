@@ -3,14 +3,14 @@ import type { FileHandle } from 'node:fs/promises';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 
 /**
- * How an operation on a disk fails: it does nothing, it takes effect anyway, half of it is written, or every one
- * that takes room fails from then on.
+ * How a disk operation fails: it has no effect, it takes effect anyway, half of it is written, or every operation that
+ * needs space fails from then on.
  */
 export const failures = ['ENOSPC', 'EIO after', 'short write', 'full'] as const;
 
 /**
- * The fate of the n-th operation on a disk (counted from 1): the process is killed before it, or half-way through what
- * it writes; or it fails.
+ * The fate of the n-th disk operation (counted from 1): the process is killed before it, or in the middle of a write,
+ * or the operation fails.
  */
 export interface Crash {
   at: number;
@@ -19,7 +19,7 @@ export interface Crash {
 
 let count = 0;
 
-/** Starts counting anew; undefined lets every operation pass. */
+/** Starts counting again; undefined lets every operation pass. */
 export async function armCrash(crash: Crash | undefined): Promise<void> {
   count = 0;
   await watchDisk(
@@ -32,7 +32,7 @@ export async function armCrash(crash: Crash | undefined): Promise<void> {
   );
 }
 
-/** How many operations there were since a crash was armed. */
+/** The number of operations since a crash was armed. */
 export function countedOperations(): number {
   return count;
 }
@@ -65,7 +65,7 @@ function die(): never {
   throw new Error('killed');
 }
 
-// An operation of Node's gives a promise, or is done.
+// An operation of Node returns a promise, or is complete.
 function once(result: unknown, act: (done: unknown) => unknown): unknown {
   return result instanceof Promise ? result.then(act) : act(result);
 }

@@ -3,18 +3,18 @@ import type { Kind, Plan } from './plan.ts';
 import type { World } from './world.ts';
 import type { Ran } from './workers.ts';
 
-/** How an intent ended: the exit code of the last run of each of its processes. */
+/** The outcome of an intent: the exit code of the last run of each of its processes. */
 export interface Ended {
   plan: Plan;
   codes: number[];
-  /** How many runs it took, those that were killed included. */
+  /** The number of runs, including the killed ones. */
   runs: number;
 }
 
-/** More runs than this of one process mean that it does not end. */
+/** More runs than this of one process mean that it never ends. */
 const maxRuns = 25;
 
-/** The mark of an intent in prompts and texts. */
+/** The label of an intent in prompts and texts. */
 export function tokenOf(n: number): string {
   return `storm job ${n} end`;
 }
@@ -29,7 +29,7 @@ export function outputOf({ n, kind }: Plan, world: World): string {
   return join(world.out, `${n}.${kind === 'tts' ? 'mp3' : 'mp4'}`);
 }
 
-/** Runs an intent, and again after each kill, until each of its processes has ended. */
+/** Runs an intent, and again after each kill, until each of its processes has succeeded or failed. */
 export async function drive(plan: Plan, world: World): Promise<Ended> {
   let runs = 0;
   const codes = await Promise.all(
@@ -65,8 +65,8 @@ async function apart(plan: Plan, world: World, run: Run): Promise<number> {
 }
 
 /**
- * Repeats a command line for as long as a script would; gives the exit code of the last run, -1 without an end.
- * `hasIt`: whether a killed run had printed its whole output.
+ * Repeats a command line for as long as a script would, and returns the exit code of the last run, or -1 if it never
+ * ends. `hasIt`: whether a killed run had printed its whole output.
  */
 export async function untilEnded(
   plan: Plan,
@@ -90,7 +90,7 @@ function isOpen(kind: Kind, code: number): boolean {
 
 const waiting = ['--poll-interval', '50ms', '--timeout', '30s'];
 
-/** The command line that submits an intent, without the flags of its way. */
+/** The command line that submits an intent, without the flags of its variant. */
 export function commandOf({ n, kind }: Plan): string[] {
   const prompt = ['--prompt', tokenOf(n)];
   const a = ['--duration', '4', '--resolution', '720p', '--no-audio', ...waiting];

@@ -6,7 +6,7 @@ import type { Scenario } from './scenarios.ts';
 import { restore, treeOf } from './tree.ts';
 import { Workers, type Ran } from './workers.ts';
 
-/** Which of the operations fail, and how; all of them in every way if absent. */
+/** Which operations fail, and how; if absent, all of them in every way. */
 export interface Part {
   /** One operation of so many, counted from `from`, and each in the next of the ways to fail. */
   every?: number;
@@ -71,7 +71,7 @@ function createdBy(
   return { all, end: onCreated(gateway, (created) => all.push(created)) };
 }
 
-// If nothing was sent, it is the disk's fault, and is said to be.
+// If nothing was sent, the disk is the cause, and the error must say so.
 function oddEnd({ code, stdout }: Ran, { gateway }: Stage, { ends = 0, prepare }: Scenario): string[] {
   const { length } = gateway.submissions;
   if (length > 0 || prepare !== undefined)

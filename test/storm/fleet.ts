@@ -34,7 +34,7 @@ async function storm(): Promise<boolean> {
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'mgw-fleet-'));
-// The servers are run by another user, and reach their own folders through this one.
+// The servers run as another user, and reach their own folders through this one.
 chmodSync(folder, 0o711);
 process.env['TMPDIR'] = folder;
 process.exitCode = (await storm()) ? 0 : 1;

@@ -29,7 +29,7 @@ async function blow({ jobs, seed, chaos, width }: StormOptions): Promise<void> {
   process.exitCode = countOf(result.violations) === 0 ? 0 : 1;
 }
 
-/** Every scenario, struck at every moment, and whatever that may leave on the disk. */
+/** Every scenario, interrupted at every moment, with every state of the disk that may result. */
 async function sweep(strike: (scenario: Scenario) => Promise<Swept>): Promise<void> {
   const began = Date.now();
   const remove = inMemory();

@@ -5,9 +5,9 @@ export interface StormOptions {
   jobs: number;
   /** The same seed draws the same storm. */
   seed: number;
-  /** Chance of a call to fail in some way, percent. */
+  /** The probability that a call fails in some way, percent. */
   chaos: number;
-  /** How many command lines run at a time. */
+  /** The number of concurrent command lines. */
   width: number;
   failingDisk: boolean;
   powerCut: boolean;

@@ -10,18 +10,18 @@ export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
  */
 export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
 
-/** One intent, and all that happens to it. */
+/** One intent, and everything that happens to it. */
 export interface Plan {
   n: number;
   kind: Kind;
   way: Way;
-  /** True runs each command in a process of its own, started for it by the shell's way. */
+  /** True runs each command in a separate process, started through the shell. */
   isOwnProcess: boolean;
-  /** For each process of the intent, and each of its runs: when it is killed; undefined spares it. */
+  /** For each process of the intent and each of its runs: when it is killed; undefined if it is not. */
   kills: (Kill | undefined)[][];
 }
 
-/** When a run is killed: so many ms after it began, or at one of its operations on the disk. */
+/** When a run is killed: some ms after it began, or at one of its disk operations. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
 /** The number of runs with faults. Later runs have none, so that every job ends. */

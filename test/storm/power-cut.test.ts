@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Found with all that may remain, kill -9 included; of the others only the worst. */
+/** These are checked with every possible remainder, including kill -9; the others only with the worst one. */
 const found = ['submit -o', 'tts'];
 
 describe('a power cut at one moment of forty: nothing is paid twice or lost, and a file is complete or absent', () => {
@@ -41,7 +41,7 @@ describe('a power cut at one moment of forty: nothing is paid twice or lost, and
 
 describe('a disk that fails at one operation of thirteen: nothing is paid twice or lost, and the error is true', () => {
   it.each(few)('of $name', async (scenario) => {
-    // Of pieces each does what the others do.
+    // Each piece behaves like the others.
     const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
     const { moments, violations } = await sweepFailures(scenario, built.worker, part);
     expect(moments).toBeGreaterThan(0);

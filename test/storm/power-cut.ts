@@ -16,7 +16,7 @@ import { remains, type Remains } from './unsynced.ts';
 /** Which of the disks are tried; all of them if absent. */
 export interface Part {
   whatRemains?: readonly Remains[];
-  /** One moment of so many, counted from `from`. */
+  /** One of this many moments, counted from `from`. */
   every?: number;
   from?: number;
 }

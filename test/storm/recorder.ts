@@ -13,7 +13,7 @@ const record = recordTo(log);
 const known = new Set<string>();
 let [trees, last] = [0, ''];
 
-/** Records the folder as it is now, and gives the number of its tree. */
+/** Records the current folder, and returns the number of its tree. */
 function look(): number {
   const tree = treeOf(root, (hash, bytes) => {
     if (!known.has(hash)) record({ kind: 'content', hash, base64: bytes.toString('base64') });

@@ -6,17 +6,17 @@ import { UnsyncedDisk, type Remains } from './unsynced.ts';
 export type Entry =
   | { kind: 'content'; hash: string; base64: string }
   | { kind: 'tree'; tree: Tree }
-  /** An operation that found the tree `before` and left `after`; `synced` is safe as it was before. */
+  /** An operation that changed the tree `before` to `after`; `synced` is the tree that was safe before it. */
   | { kind: 'operation'; name: string; path: string; before: number; after: number; synced?: string }
-  /** A request that may cost money begins to leave. */
+  /** A request that may cost money starts to be sent. */
   | { kind: 'sent' }
   /** The gateway has created a task, and charges for it. */
   | { kind: 'created'; handle: string; body: string }
-  /** The gateway answers a submission, and has created nothing. */
+  /** The gateway responds to a submission, and has created nothing. */
   | { kind: 'declined' }
   | { kind: 'printed'; text: string };
 
-/** A task that the gateway created, and the body that asked for it. */
+/** A task that the gateway created, and the body that requested it. */
 export interface Created {
   handle: string;
   body: string;
@@ -28,21 +28,21 @@ export interface Moment {
   n: number;
   /** The last operation. */
   after: string;
-  /** The disk, were the power cut now. */
+  /** The disk if the power were cut now. */
   disk: (what: Remains) => Tree;
   created: readonly Created[];
-  /** A task that may have been created by now, since the request for it was on its way. */
+  /** A task that may exist by now, since its request was on its way. */
   outstanding?: Created | undefined;
   printed: string;
 }
 
-/** A run, moment by moment, and the bytes behind the hashes of its trees. */
+/** A run, moment by moment, and the bytes for the hashes of its trees. */
 export interface Recording {
   moments: Moment[];
   contents: ReadonlyMap<string, Buffer>;
 }
 
-/** Writes to a recording, each entry at once; several processes may. */
+/** Appends to a recording, each entry at once; several processes may do so. */
 export function recordTo(path: string): (entry: Entry) => void {
   // Reads the current content, without recording the read.
   const { writeSync } = fs;

@@ -17,21 +17,21 @@ export interface Stage {
 
 /** The result of a sweep over a scenario. */
 export interface Swept {
-  /** How many moments or operations the run has. */
+  /** The number of moments or operations of the run. */
   moments: number;
-  /** How many disks were found that differ from each other; each had its reruns. */
+  /** The number of different disks that were found; each had its reruns. */
   disks: number;
   /** The violations, by moment and operation. */
   violations: string[];
 }
 
-/** Sets the stage of a scenario, plays on it, and removes it. */
+/** Prepares a scenario, plays it, and removes it. */
 export async function onStage<T>(scenario: Scenario, play: (stage: Stage) => Promise<T>): Promise<T> {
   const gateway = await FaultGateway.start({ protocol: scenario.protocol });
   gateway.polls = 0;
   scenario.setUp?.(gateway);
   const user = newUser(gateway.url);
-  // New parents of the state folder are names that have to be synced as well.
+  // New parents of the state folder are names that must be synced too.
   user.env['MGW_STATE_DIR'] = join(user.cwd, 'some', 'where', 'state');
   mkdirSync(join(user.cwd, 'out'));
   const out = join(user.cwd, 'out', `boat.${gateway.dialect.extension}`);
@@ -49,7 +49,7 @@ export interface Played {
   before: readonly Created[];
 }
 
-/** Prepares the run of a scenario that is to be struck. */
+/** Prepares the run of a scenario that will be interrupted. */
 export async function prepared(scenario: Scenario, stage: Stage): Promise<Played> {
   const { gateway, out } = stage;
   const args = (await scenario.prepare?.(stage)) ?? scenario.command(out);
@@ -76,11 +76,11 @@ export interface Found {
   /** The point, in words. */
   where: string;
   tree: Tree;
-  /** What the gateway has created by then, but for what was there before the run. */
+  /** The tasks that the gateway has created by then, except those from before the run. */
   created: readonly Created[];
   /** The output of the run. */
   printed: string;
-  /** What a run that could not record it said of a task. */
+  /** The message about a task by a run that could not record it. */
   said?: string;
 }
 
