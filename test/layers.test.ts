@@ -27,14 +27,14 @@ async function cruise(cwd: string): Promise<Cruised> {
     'json',
     'src',
   ];
-  // It exits with the number of violations; the report tells more.
+  // It exits with the number of violations; the report contains more.
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, maxBuffer: 2 ** 28 }).catch(
     (error: unknown) => error as { stdout: string },
   );
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule an import that breaks it, and no other rule; of a type only, or made later, if it says so.
+// For each rule an import that breaks it and no other rule; a type import, or one that is created later, if it says so.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['media-looks-down', 'src/media/up.ts', 'src/files/leaf.ts'],

@@ -34,7 +34,7 @@ let packed: string[];
 /** The stderr of npm during the installation. */
 let install: string;
 
-// As on a machine without a network: no registry is asked, and nothing of this user's settings counts.
+// As on a machine without a network: no registry is contacted, and no setting of this user counts.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 beforeAll(() => {
@@ -152,7 +152,7 @@ describe('the package as a library', () => {
   const byRequire =
     "const { createClient, exitCodes, MgwError } = require('mgw');\nconst client = createClient();";
   const esm = (file: string): string => `${byImport}${program.replace('FILE', `'${file}'`)}`;
-  // Not closed: it must not keep the process alive.
+  // Not closed, because it must not keep the process alive.
   const cjs = `${byRequire}\nvoid (async () => {${program.replace('FILE', "'cjs.mp4'")}})();`;
   const blocks = (kind: string): string[] =>
     Array.from(readFileSync(join(repository, 'docs/library.md'), 'utf8').matchAll(/```(\w+)\n([^]*?)```/g))

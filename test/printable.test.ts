@@ -5,7 +5,7 @@ import { anyCharacter } from './support/any-character.ts';
 
 const anyText = fc.oneof(
   fc.string({ unit: anyCharacter }),
-  // Code units, so that lone surrogates come too.
+  // Code units, so that lone surrogates are included.
   fc.array(fc.integer({ min: 0, max: 0xffff })).map((units) => String.fromCharCode(...units)),
   fc
     .array(

@@ -5,7 +5,7 @@ import { anyCharacter } from './support/any-character.ts';
 
 const key = 'sk-Ab3+/x_9-ZqY7"kLm';
 const visible = Array.from({ length: 94 }, (_, n) => String.fromCharCode(33 + n));
-/** What looks like an escape, or is one of what is not visible. */
+/** Text that looks like an escape, or is an escape of an invisible character. */
 const escapes = ['%7f', '%20', '%25', '%41', '\\u007f', '\\x20', '\\\\', '&#127;', '&#x20;', '&amp;'];
 const keyText = fc.string({ unit: fc.constantFrom(...visible, ...escapes), minLength: 12, maxLength: 60 });
 
@@ -48,7 +48,7 @@ const entities: Record<string, string> = {
   _: '&lowbar;',
 };
 
-/** Whether some Base64 run of the text decodes to something that holds the secret. */
+/** Whether some Base64 part of the text decodes to a text that contains the secret. */
 function holdsInBase64(text: string, secret: string): boolean {
   const runs = text.match(/[\w+/-]+={0,2}/g) ?? [];
   return runs.some((run) => Buffer.from(run, 'base64').toString('latin1').includes(secret));

@@ -64,7 +64,7 @@ export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): F
 }
 
 const sampleRate = 8000;
-/** No more of a sound is read. Bytes. */
+/** The maximum number of bytes that are read of a sound. */
 const maxBytes = 64 * 1024 * 1024;
 /** The maximum number of starts of ffmpeg for one page. */
 const maxStarts = 200;

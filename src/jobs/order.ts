@@ -160,7 +160,7 @@ export interface JobDeps extends PayDeps {
   startedAt?: number | undefined;
   /**
    * Given if processes share turns to submit. A job is then left to the living process that began it first, so that no
-   * other one uses a turn for it; called when this process starts to wait for that.
+   * other process uses a turn for it. Called when this process starts to wait for that process.
    */
   onWaitForOther?: () => void;
 }

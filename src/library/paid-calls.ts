@@ -163,7 +163,7 @@ async function spoken(call: Call, order: SpeechStreamOrder, output: string | Wri
   const { settings, deadline } = call;
   const { text, speaker, format, sampleRate, params = {}, check, key, newTake: fresh = false } = order;
   checkKeyName(key, fresh);
-  if (typeof text !== 'string') throw usageError('text: give the text that is spoken.');
+  if (typeof text !== 'string') throw usageError('text: give the text to speak.');
   const fields: SpeechFields = {
     ...(speaker !== undefined && { speaker }),
     ...(format !== undefined && { format }),

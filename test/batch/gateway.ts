@@ -3,19 +3,19 @@ import { fakeMp4 } from '../support/film.ts';
 import { json, listen, type Origin, type Seen } from '../support/origin.ts';
 import { end, speechBody } from '../speech/frames.ts';
 
-/** How a gateway deals with one submission in place of accepting it. */
+/** How a gateway responds to one submission instead of accepting it. */
 export type Deed =
   /** 429, with the seconds of `Retry-After`. */
   | { kind: 'limit'; seconds?: number }
-  /** Accepts the task, and cuts the connection before the answer. */
+  /** Accepts the task, and cuts the connection before the response. */
   | { kind: 'lose' }
-  /** Accepts the task, and answers 500. */
+  /** Accepts the task, and responds with 500. */
   | { kind: 'fail-after' }
   /** Accepts the task, which will fail. */
   | { kind: 'doom' }
   /** 400. */
   | { kind: 'refuse' }
-  /** Accepts the task, and answers later. */
+  /** Accepts the task, and responds later. */
   | { kind: 'wait'; until: Promise<void> };
 
 interface Task {
@@ -26,27 +26,27 @@ interface Task {
   isDoomed: boolean;
 }
 
-/** A gateway that speaks all of a, b, c and speech by the specification, and remembers who was charged for what. */
+/** A gateway that speaks Protocols A, B and C and speech according to the specification, and counts all charges. */
 export interface BatchGateway extends Origin {
   /** How often each prompt or text was charged. */
   charges: Map<string, number>;
-  /** Deals with a submission; undefined accepts it. */
+  /** Handles a submission; undefined accepts it. */
   judge: (prompt: string, seen: Seen) => Deed | undefined;
-  /** The id of the last task that was made of a prompt. */
+  /** The id of the last task of a prompt. */
   taskOf: (prompt: string) => string;
-  /** Polls until a task is finished. */
+  /** The number of polls until a task is finished. */
   polls: number;
-  /** Told of each request, which is answered after that. */
+  /** Called with each request before the response is sent. */
   before: (seen: Seen) => Promise<void> | void;
-  /** Accepted tasks that a client knows of and that are not finished. */
+  /** Accepted tasks that a client knows and that are not finished. */
   underWay: () => number;
-  /** Videos that a task of Protocol A makes. */
+  /** The number of videos of a task of Protocol A. */
   samples: number;
   /** Tasks whose files are gone. */
   gone: Set<string>;
-  /** Requests that submit. */
+  /** The requests that submit. */
   posts(): Seen[];
-  /** Requests that ask for the listing. */
+  /** The requests for the model list. */
   listings(): Seen[];
   video: Buffer;
   /** The video of a task. */

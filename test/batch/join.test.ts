@@ -11,7 +11,7 @@ import { openScene, type Scene } from './scene.ts';
 const seconds = 0.5;
 
 let scene: Scene;
-/** The video that the gateway makes of a prompt. */
+/** The gateway's video for a prompt. */
 let films: Record<string, Uint8Array>;
 beforeEach(async () => {
   scene = await openScene();

@@ -76,7 +76,7 @@ describe('submissions', () => {
   it('stay within a number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.submission(never);
-    // Each may be two seconds late, and still no minute sees more.
+    // Each may be two seconds late, and still no minute has more.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
 });

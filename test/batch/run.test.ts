@@ -22,7 +22,7 @@ const mixed = [
   '',
 ].join('\n');
 
-/** Deals once with the submission of a prompt. */
+/** Responds differently to one submission of a prompt. */
 function once(prompt: string, deed: Deed): void {
   let isDone = false;
   scene.gateway.judge = (asked) => {
@@ -328,7 +328,7 @@ describe('a row that was changed', () => {
 describe('an interruption', () => {
   const prompts = ['a boat', 'a cat', 'a dog', 'a fox'];
 
-  /** A run of four rows, of which two are sent and wait for their answers. */
+  /** A run of four rows, of which two are sent and wait for their responses. */
   async function interrupted(): Promise<{
     running: Running;
     file: string;
@@ -510,7 +510,7 @@ describe('a budget', () => {
     expect(first.rows[0]?.next).toEqual(expect.arrayContaining([...kept, '--budget', '4']));
     const second = await scene.batch('run', file, '--budget', '2');
     expect(second.code).toBe(12);
-    // The error alone names the command, which allows all that is left.
+    // Only the error names the command, which allows the whole rest.
     expect(second.stderr.match(/batch run/g)).toHaveLength(1);
     expect(second.stderr).toContain('--budget 4\n');
     expect(second.stderr).toContain('For the rest of the batch: --budget 4.');

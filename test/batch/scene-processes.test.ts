@@ -12,7 +12,7 @@ const failedAfter = 'prompt 70';
 const doomed = 'prompt 46';
 
 let scene: Scene;
-/** Submissions that are taken until the gateway turns all away; a process is killed then. */
+/** The number of submissions that are accepted before the gateway rejects all; then a process is killed. */
 let taken = 0;
 let most = 0;
 
@@ -44,8 +44,8 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// The record covers everything in progress: what dies now dies between two steps. It has to look
-// so for a while, since a process that was turned away may have another one in its hands.
+// The record covers everything in progress, so a process that is killed now dies between two steps. This must be true
+// for a while, since a rejected process may have another submission in progress.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];
@@ -128,7 +128,7 @@ describe('a batch of 100 rows whose processes are killed and whose responses are
   });
 });
 
-// The tasks of lost answers are there: their ids are those that the gateway gave.
+// The tasks of lost responses exist: their ids are those of the gateway.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -25,17 +25,17 @@ export interface BatchJson {
 export interface Scene {
   gateway: BatchGateway;
   user: User;
-  /** Writes a manifest; the absolute path. */
+  /** Writes a manifest, and returns its absolute path. */
   file(name: string, text: string): string;
   /** The path of an output. */
   at(name: string): string;
   /** Runs a command of `mgw batch` in this process, with files going to the user's folder. */
   batch(...args: string[]): Promise<CliResult>;
-  /** The same with `--json`, read. */
+  /** The same with `--json`, parsed. */
   read(...args: string[]): Promise<BatchJson>;
 }
 
-/** Opens a scene with a gateway of its own. */
+/** Opens a scene with its own gateway. */
 export async function openScene(): Promise<Scene> {
   const gateway = await startBatchGateway();
   const user = newUser(gateway.url);
@@ -60,7 +60,7 @@ export async function openScene(): Promise<Scene> {
   };
 }
 
-/** A CSV of rows of Protocol C, by their ids and prompts. */
+/** A CSV of rows of Protocol C with the given ids and prompts. */
 export function clips(...rows: [id: string, prompt: string][]): string {
   const lines = rows.map(([id, prompt]) => `${id},c,vendor-h3-mini,5,${prompt}`);
   return ['id,protocol,model,duration,prompt', ...lines, ''].join('\n');

@@ -3,14 +3,14 @@ import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg } from '../sandbox/media/ffmpeg.ts';
 import { openScene, type Scene } from './scene.ts';
 
-/** The pixels of a frame as a hash: they do not depend on how a PNG is compressed. */
+/** A hash of a frame's pixels, which do not depend on the compression of a PNG. */
 export function pixels(media: Uint8Array, place: 'first' | 'last'): string {
   const filter = ['-vf', place === 'last' ? 'reverse' : 'null'];
   const { output } = ffmpeg(media, [], [...filter, '-frames:v', '1', '-pix_fmt', 'rgb24', '-f', 'rawvideo']);
   return createHash('sha256').update(output).digest('hex');
 }
 
-/** A scene whose gateway makes a film of its own for each task. */
+/** A scene whose gateway makes a different film for each task. */
 export interface Story extends Scene {
   /** The pixels of the image that each submission of Protocol A sent, by prompt; undefined if it sent none. */
   frames(): Map<string, string | undefined>;
@@ -18,11 +18,11 @@ export interface Story extends Scene {
   lastFrame(prompt: string): string;
   /** The charges by prompt. */
   charges(): Record<string, number>;
-  /** Runs a command of `mgw batch` in a process of its own, and kills it at the n-th request that matches. */
+  /** Runs a command of `mgw batch` in a separate process, and kills it at the n-th matching request. */
   killedAt(args: string[], match: RegExp, count?: number): Promise<void>;
 }
 
-/** Opens a scene whose gateway makes a film of its own for each task. */
+/** Opens a scene whose gateway makes a different film for each task. */
 export async function openStory(): Promise<Story> {
   const scene = await openScene();
   const { gateway, user } = scene;

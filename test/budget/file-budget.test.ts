@@ -13,12 +13,12 @@ class World {
   now = Date.parse('2026-11-22T10:00:00Z');
   readonly #waiting: { alive: Alive; go: () => void }[] = [];
 
-  /** Every step of a process waits here for its turn. A dead process never gets one. */
+  /** Every step of a process waits here for its turn. A dead process never gets a turn. */
   step(alive: Alive): Promise<void> {
     return new Promise((go) => this.#waiting.push({ alive, go }));
   }
 
-  /** Lets one step happen; false if nothing is left to do. */
+  /** Lets one step happen; returns false if nothing is left to do. */
   async turn(chosen: number): Promise<boolean> {
     await new Promise((resolve) => setImmediate(resolve));
     const ready = this.#waiting.filter(({ alive }) => !alive.dead);
@@ -53,7 +53,7 @@ class World {
 
 interface Alive {
   dead: boolean;
-  /** How much of the next line gets into the file before the process dies. */
+  /** How much of the next line is written to the file before the process dies. */
   dieInAppend?: number;
 }
 
@@ -61,11 +61,11 @@ interface Job {
   id: string;
   amount: number;
   state: 'prepared' | 'sending' | 'accepted' | 'unknown';
-  /** What the gateway does with it. */
+  /** The gateway's response. */
   answer: 'accepts' | 'refuses' | 'loses';
 }
 
-/** A process's run on a job, as the ledger knows it. */
+/** A process's run on a job, as recorded in the ledger. */
 interface Run {
   alive: Alive;
   ended: boolean;
@@ -149,7 +149,7 @@ const death = fc.option(fc.record({ turn: fc.nat(150), torn: fc.option(fc.nat(20
 const scenario = fc.record({
   limit: fc.integer({ min: 1, max: 25 }),
   jobs: fc.array(job, { minLength: 1, maxLength: 8 }),
-  /** Which jobs each process takes on, and when it dies. */
+  /** The jobs of each process, and when it dies. */
   processes: fc.array(fc.record({ takes: fc.array(fc.nat(7), { minLength: 1, maxLength: 6 }), death }), {
     minLength: 1,
     maxLength: 6,
@@ -192,7 +192,7 @@ async function play({ limit, jobs, processes, powerCut, order }: Scenario): Prom
     const unsynced = world.text.length - world.synced;
     world.text = world.text.slice(0, world.synced + (powerCut.keeps % (unsynced + 1)));
   }
-  // Everything is tried again by one more process, as a person would.
+  // One more process tries everything again, as a person would.
   start({ dead: false }, all);
   while (await world.turn(next()));
   expect(failures).toEqual([]);
@@ -388,7 +388,7 @@ describe('a budget', () => {
       const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
       const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
       await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
-      // The second time neither, although the line has been read by then.
+      // Not the second time either, although the line has been read by then.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
   });

@@ -221,7 +221,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.reserve(chargeOf('r', 6), most)).toEqual({ fits: true });
     await budget.release('r');
     expect(await budget.reserve(chargeOf('s', 6), most)).toEqual({ fits: true });
-    // As if the answer to the first had been lost, and its process found dead since.
+    // As if the response to the first had been lost, and its process was then declared dead.
     expect(await budget.reserve(chargeOf('r', 6), most)).toMatchObject({ fits: false });
     expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
   });

@@ -33,7 +33,7 @@ const skipped: Record<string, string> = {
   'mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive': 'needs a database',
   ...(hasFfmpeg ? {} : { [joinStory]: noFfmpeg, [joinWhatIsDone]: noFfmpeg, [joinByName]: noFfmpeg }),
 };
-// Exit codes of examples with a placeholder for a name of the reader's.
+// Exit codes of examples with a placeholder for a name that the reader chooses.
 const exitCodes: Record<string, number> = {
   'mgw jobs resolve @last': 7,
   'mgw batch status clips.csv': 11,
@@ -72,7 +72,7 @@ beforeAll(async () => {
 
 afterAll(() => template.close());
 
-// Makes the files that the examples read, and the folders and profiles that they assume.
+// Creates the files that the examples read, and the folders and profiles that they assume.
 function fill(home: string): void {
   const files: Record<string, string> = {
     'chapter.txt': 'It was a bright cold day in April.',
@@ -101,7 +101,7 @@ function examplesOf(command: Command): string[] {
   return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);
 }
 
-// A submission whose answer was lost, for the command that ends such a doubt.
+// A submission whose response was lost, for the command that resolves it.
 async function loseOne(home: string): Promise<void> {
   const ledger = await openFileLedger(join(home, '.local/state/mgw/sandbox/ledger'), () => Date.now());
   const error = { code: 'submit_unknown', message: 'the response was lost' };

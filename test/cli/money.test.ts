@@ -8,7 +8,7 @@ import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
 import { freshFolder } from '../support/servers.ts';
 
-/** Runs one after the other; gives the exit codes. */
+/** Runs commands one after the other, and returns the exit codes. */
 async function runAll(user: User, commands: string[][]): Promise<number[]> {
   const codes: number[] = [];
   for (const command of commands) codes.push((await user.run(command)).code);

@@ -61,7 +61,7 @@ function keysIn(requests: FileHost['requests'] | FaultGateway['seen']): (string 
   return requests.map(({ headers }) => headers['authorization']);
 }
 
-/** A result inside the answer, in strict Base64. */
+/** A result inside the response, in strict Base64. */
 function inside(bytes: Buffer, more: object = {}): object {
   return { encodedVideo: bytes.toString('base64'), encoding: 'video/mp4', ...more };
 }

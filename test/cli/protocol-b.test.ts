@@ -13,7 +13,7 @@ const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
 const task = dialects.b.handle(1);
 
 let gateway: FaultGateway;
-/** The members of `AigcVideoTask` of a finished task that differ from the usual ones. */
+/** The members of `AigcVideoTask` of a finished task that differ from the default ones. */
 let shown: object;
 let user: User;
 
@@ -33,7 +33,7 @@ async function start(filesAt?: string): Promise<void> {
   user = userHere(gateway.url);
 }
 
-/** Has the gateway list models. */
+/** Makes the gateway list models. */
 function list(...data: object[]): void {
   gateway.always.other = { body: { object: 'list', data } };
 }

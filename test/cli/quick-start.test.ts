@@ -78,7 +78,7 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
   expect(comparable(seen.split('\n'))).toEqual(comparable(lines));
 });
 
-// The README's command would be paid for twice.
+// The README's command would pay twice.
 it('the quick start repeats no prompt of the README', () => {
   const prompts = (text: string): string[] =>
     [...text.matchAll(/(?:submit|tts) "([^"]+)"/g)].map(([, prompt = '']) => prompt);

@@ -60,7 +60,7 @@ it('--strict exits 9 and keeps the file, and repeating the command pays nothing'
   expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'marked.mp4', '--mark'])).code).toBe(0);
-  // The same bytes of the gateway, however often they were saved.
+  // The bytes are the same however often the file was saved.
   expect((await user.run(['spend', '--disputed', '--json'])).json['disputed']).toHaveLength(1);
   expect(readBill(stateDir)).toHaveLength(2);
 });
@@ -143,11 +143,11 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   const calm = await run();
   expect(calm.code).toBe(0);
   expect((await run('--strict')).code).toBe(11);
-  // A retry would be paid for: a file that differs is no reason for one.
+  // A retry would cost money, and a file that differs is no reason for one.
   await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
   expect(readBill(stateDir)).toHaveLength(2);
 
-  // The page is part of the build alone.
+  // Only the build contains the page.
   const made = await user.start(['jobs', 'gallery', '-o', join(user.cwd, 'review/')]).result;
   expect([made.code, made.stderr]).toEqual([0, expect.any(String)]);
   const [, json = ''] =

@@ -162,7 +162,7 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
-    // All but the folder of the file, which is one of the other machine.
+    // All folders except that of the file, which is on the other machine.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);
     expect(withoutFolders(again.stdout)).toBe(withoutFolders(exported.stdout));

@@ -32,7 +32,7 @@ function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}): Promi
   return judge([...pace, ...args, '--', 'sh', '-c', lines], { env });
 }
 
-/** `mgw sandbox exec`, in a process of its own: a script gets its streams. */
+/** `mgw sandbox exec` in a separate process, since a script gets its streams. */
 function judge(args: string[], options?: Parameters<User['start']>[1]): Promise<CliResult> {
   return user.start(['sandbox', 'exec', ...args], options).result;
 }
@@ -291,7 +291,7 @@ describe('exec --verify', () => {
 describe('the sandbox account', () => {
   const submit = ['video', 'c', 'submit', 'x', '--model', 'vendor-h3-mini', '--duration', '5'];
 
-  /** A sandbox as `start` and `exec` serve it under flags; `user` knows it. */
+  /** A sandbox as `start` and `exec` serve it with some flags; `user` is configured for it. */
   async function served(...flags: string[]): Promise<void> {
     const command = new Command().exitOverride();
     addServeOptions(command);

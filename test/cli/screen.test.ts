@@ -45,7 +45,7 @@ function pathOf(command: NonNullable<Node>): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-// One of each thing that is printed: tables, lines, documents' neighbours, errors of every kind that needs no network.
+// One example of each kind of output: tables, lines, and errors of every kind that needs no network.
 const others = [
   [],
   ...topics.map(({ name }) => ['help', name]),
@@ -127,7 +127,7 @@ describe('in a pipe', () => {
     async ({ args }) => {
       const { code, stdout, stderr } = await runOnScreen(args, { ...env, FORCE_COLOR: '1' });
       expect(stdout + stderr).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f]/);
-      // An error of one who typed it wrongly is no data.
+      // An error about a mistyped command is not data.
       if (code === 2) expect(stdout).toBe('');
     },
   );

@@ -97,7 +97,7 @@ describe('the action', () => {
 describe('GitHub accepts', () => {
   let validate: typeof Service.validate;
 
-  // Bundled, since it imports JSON in a way that Node 20 refuses.
+  // Bundled, since it imports JSON in a way that Node 20 does not support.
   beforeAll(async () => {
     const file = join(freshFolder(), 'validate.mjs');
     const build = await rolldown({ input: '@actions/languageservice', platform: 'node' });

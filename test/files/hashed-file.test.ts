@@ -7,7 +7,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const mib = 1024 * 1024;
 
-/** Bytes that differ from place to place. */
+/** Bytes that differ at each position. */
 function noise(length: number, seed: number): Buffer {
   const bytes = Buffer.alloc(length, seed);
   for (let at = 0; at < length; at += 4096) bytes.writeUInt32LE(at + seed, at);
@@ -19,7 +19,7 @@ function opened(maxHashedHere: number): HashedFile {
   return new HashedFile(path, openSync(path, 'wx+'), 0, maxHashedHere);
 }
 
-/** How many threads have been ended since. */
+/** The number of threads that have been ended since. */
 function endedThreads(): () => number {
   const end = vi.spyOn(HashThread.prototype, 'end');
   onTestFinished(() => end.mockRestore());
@@ -37,7 +37,7 @@ describe.each([Infinity, 4 * mib])(
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
         await file.write([piece]);
-        // One at a time, so that the thread was told of the first eight alone.
+        // One at a time, so that the thread was notified of the first eight only.
         await file.settle();
       }
       expect(await file.seal()).toMatchObject({ bytes: 10 * mib, sha256: sha256(...pieces) });

@@ -30,7 +30,7 @@ interface Scene {
   /** The images of the submissions. */
   images: () => (Buffer | undefined)[];
   gateway: HttpServer;
-  /** Whether the task has finished, and whether its file is there. */
+  /** Whether the task has finished, and whether its file exists. */
   state: { isDone: boolean; isKept: boolean };
 }
 
@@ -124,7 +124,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     const fetched = gateway.requests.length;
     const left = (): string[] => readdirSync(join(user.env['MGW_STATE_DIR'] ?? '', 'uploads'));
     const next = [...submit, '--image', '@intro:last', '--json'];
-    // The copy of a run that is killed while it downloads goes with the next run.
+    // The next run removes the copy of a run that was killed while it downloaded.
     const killed = user.start(next);
     store.faults.push(({ method }, response) => {
       if (method !== 'GET') return false;

@@ -21,7 +21,7 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
   ];
 }
 
-/** A job whose key named a removed one first. */
+/** A job whose key named a removed job first. */
 async function fill(ledger: Ledger): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });

@@ -19,7 +19,7 @@ const seen = (state: 'running' | 'succeeded' | 'failed', hasFile = false): Query
 interface Ran {
   error?: { exitCode?: number; charged?: string; next?: string[]; job?: Job };
   files?: unknown[];
-  /** What the front end was told. */
+  /** The callbacks that the front end received. */
   told: string[];
   asked: number;
   job: Job;
@@ -82,7 +82,7 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [], asked: 1, told: ['accepted true', 'succeeded', 'end'] });
     const success = (results: number): JobEvent => ({ ...failedEvent, state: 'succeeded', results });
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(1)] })).asked).toBe(0);
-    // A success without a result is asked for again.
+    // A success without a result is queried again.
     expect((await run({}, seen('succeeded', true), { events: [accepted, success(0)] })).asked).toBe(1);
     expect(await run({ deadline: { remainingMs: () => 0 } }, seen('running'))).toMatchObject({
       error: { exitCode: 8 },

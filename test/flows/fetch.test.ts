@@ -27,7 +27,7 @@ const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const
 const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
-/** A gateway whose polls have one verdict, and how often it was asked. */
+/** A gateway whose polls have one verdict, with the number of polls. */
 function verdictOf(verdict: QueryVerdict): {
   protocol: Protocol;
   client: GatewayClient;
@@ -195,7 +195,7 @@ describe('fetch --no-wait', () => {
 
   it('sends no query if the success is recorded, or if there is no handle', async () => {
     const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
-    // The one query is that of the download, which the deadline ends.
+    // The only query is the one of the download, which the deadline ends.
     expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
     expect(await fetched(seen('running'))).toMatchObject([{ exitCode: 6 }, 0]);
   });

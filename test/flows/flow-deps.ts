@@ -9,7 +9,9 @@ import { newJobId } from '../../src/ledger/names.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { depsFor, fakeClock, key, type TestDeps } from '../jobs/harness.ts';
 
-/** The dependencies of a flow in one process, with its records in `state`. No gateway answers, and there is no store. */
+/**
+ * The dependencies of a flow in one process, with its records in `state`. No gateway responds, and there is no store.
+ */
 export async function flowDeps(
   state: string,
   more: Partial<FlowDeps> = {},
@@ -28,7 +30,7 @@ export async function flowDeps(
   };
 }
 
-/** A client whose every exchange gets an empty response, and how many there were. */
+/** A client whose every exchange gets an empty response, with the number of exchanges. */
 export function countingClient(): { client: GatewayClient; asked: () => number } {
   let asked = 0;
   const client = {

@@ -20,7 +20,7 @@ interface Two {
   there: (args: string[]) => Promise<CliResult>;
 }
 
-/** A job of one gateway, and another gateway that is configured then. `isLost`: its answer never came. */
+/** A job of one gateway, with another gateway configured afterwards. `isLost`: its response never arrived. */
 async function twoGateways(isLost: boolean): Promise<Two> {
   const [own, other] = await Promise.all([
     FaultGateway.start({ protocol: 'c' }),

@@ -30,7 +30,7 @@ interface Scene extends ReturnType<typeof sessionIn> {
   calls: CallOptions[];
 }
 
-/** A session whose gateway answers so; the last answer stays. */
+/** A session whose gateway gives these responses; the last one is repeated. */
 function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},

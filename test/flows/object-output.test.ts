@@ -12,10 +12,10 @@ type Deps = Awaited<ReturnType<typeof flowDeps>>;
 
 interface Scene {
   deps: Deps;
-  /** What was asked of the store, and its objects. */
+  /** The requests to the store, and its objects. */
   calls: string[];
   objects: Set<string>;
-  /** Files that wait for an upload. */
+  /** Files that are waiting for an upload. */
   left: () => string[];
   job: (...events: JobEvent[]) => Promise<Job>;
 }

@@ -39,7 +39,7 @@ describe('the ways to resolve a job in doubt', () => {
     const others = [['--not-created'], ['--resubmit']];
     expect(await waysOf('c', unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
     expect(await waysOf('c', { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
-    // Its process is dead, although nothing says so yet.
+    // Its process is dead, although no event says so yet.
     expect(await waysOf('c')).toHaveLength(3);
     expect(await waysOf('tts', unknown)).toEqual([['--not-created']]);
   });

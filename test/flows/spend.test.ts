@@ -10,7 +10,7 @@ import { freshFolder } from '../support/servers.ts';
 const day = 24 * 3600 * 1000;
 const start = Date.parse('2026-11-20T12:00:00Z');
 
-/** A ledger whose jobs were made at a time of their own. */
+/** A ledger whose jobs have different creation times. */
 async function ledgerWith(...jobs: { at?: number; key?: string; events: JobEvent[] }[]): Promise<Ledger> {
   let now = start;
   const ledger = await openFileLedger(freshFolder(), () => now);

@@ -7,7 +7,10 @@ import { budgetOf, isLinearizable, keyed, type BudgetInput, type Operation } fro
 const slowly = 240_000;
 const limit = 3;
 
-/** A gateway that accepts everything, and the real processes that ask it; each writes down when it asked and was answered. */
+/**
+ * A gateway that accepts everything, and the real processes that call it; each records the times of its calls and
+ * responses.
+ */
 async function world(state?: string): Promise<{ user: User; timed: typeof timed }> {
   let count = 0;
   const server = await httpServer(({ method }, response) => {
@@ -67,7 +70,7 @@ function histories(stateOf: () => Promise<string | undefined>): void {
         expect(code, JSON.stringify(json)).toBe(0);
         return json.job.handle ?? '';
       });
-    // It is refused while the job is in use, and if there is none.
+    // It is refused while the job is in use, and if there is no job.
     const remove = (handle: string): Promise<Operation<'submit' | 'remove', string>> =>
       timed('remove', ['jobs', 'rm', '@boat', '--force'], ({ code }) => (code === 0 ? handle : ''));
     const first = await Promise.all([send(), send(), send()]);

@@ -1,4 +1,4 @@
-/** An operation of a process: when it was asked for and answered, in ms of one clock, and what both were. */
+/** An operation of a process: the times of its call and its response, in ms of one clock, and both contents. */
 export interface Operation<Input, Output> {
   asked: number;
   answered: number;
@@ -7,9 +7,9 @@ export interface Operation<Input, Output> {
 }
 
 /**
- * Whether some order of the operations explains all answers: each operation takes effect at one moment between its
- * question and its answer (Wing and Gong's search, with Lowe's memory of states that led nowhere).
- * @param apply what the state is after an operation, undefined if the operation cannot be answered so in this state
+ * Whether some order of the operations explains all responses: each operation takes effect at one moment between its
+ * call and its response (Wing and Gong's search, with Lowe's cache of failed states).
+ * @param apply the state after an operation, undefined if the operation cannot have this response in this state
  */
 export function isLinearizable<State, Input, Output>(
   history: readonly Operation<Input, Output>[],
@@ -22,7 +22,7 @@ export function isLinearizable<State, Input, Output>(
     const here = JSON.stringify([state, left.map((operation) => history.indexOf(operation))]);
     if (known.has(here)) return false;
     known.add(here);
-    // One that was asked for after another one was answered cannot come before it.
+    // An operation that was called after the response of another one cannot come before it.
     const firstAnswer = Math.min(...left.map(({ answered }) => answered));
     return left.some((operation) => {
       if (operation.asked > firstAnswer) return false;
@@ -39,7 +39,7 @@ export function isLinearizable<State, Input, Output>(
   return search(history, initial);
 }
 
-/** What is asked of a budget: an amount, or what is taken; and the answers. */
+/** A call to a budget, to reserve an amount or read the amount that is taken, and the responses. */
 export type BudgetInput = { reserve: number } | 'read';
 
 /** A budget with a limit: an amount is granted exactly if it fits. */

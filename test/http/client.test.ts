@@ -41,7 +41,7 @@ async function failure(made: Promise<unknown>): Promise<TransportError> {
   throw error instanceof Error ? error : new Error('it went well');
 }
 
-/** A server that says raw bytes to each request and leaves the connection to them. */
+/** A server that sends raw bytes to each request and leaves the connection open. */
 async function rawServer(
   say: (socket: Socket, count: number) => void,
 ): Promise<{ url: string; connections: number }> {
@@ -185,7 +185,7 @@ describe('the hook before the first byte', () => {
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // A server that closes after an answer is given the time to tell.
+      // A server that closes after a response gets time to report that.
       await turn();
     }
     expect(server.connections).toBe(1);
@@ -463,7 +463,7 @@ describe('a stream', () => {
     expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
   });
 
-  // What undici has read by then is all there is: it must neither wait for more, nor take the end for a break.
+  // Only the bytes that undici has read by then exist: it must neither wait for more, nor treat the end as a break.
   describe('a stream whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([

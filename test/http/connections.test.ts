@@ -217,7 +217,7 @@ const PROGRAM = `
   }
 `;
 
-/** How connections fare in a process that knows an authority. */
+/** The results of connections in a process that trusts an authority. */
 async function connectElsewhere(urls: string[], authority: string): Promise<string[]> {
   const folder = freshFolder();
   const file = join(folder, 'connections.mjs');

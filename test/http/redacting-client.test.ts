@@ -20,7 +20,7 @@ afterEach(async () => {
   }
 });
 
-/** A gateway that answers with a status and what it was sent as its key, cut off after `cut` bytes. */
+/** A gateway that responds with a status and the key that it received, cut off after `cut` bytes. */
 async function mirror(status: number, cut?: number): Promise<GatewayClient> {
   const server = createServer((request, response) => {
     const body = Buffer.from(`you sent ${request.headers.authorization ?? ''} (${encoded})`);

@@ -7,7 +7,7 @@ import { nockGateway } from '../support/nock.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 type Answer = [status: number, body?: object, headers?: Record<string, string>];
-/** An answer, a good one of which not all came, or why there was none. */
+/** A response, an incomplete success, or the reason why there was none. */
 type Outcome = Answer | 'cut' | Error;
 
 const good: Answer = [200, { data: [] }];
@@ -21,7 +21,7 @@ interface Tried {
   result: Promise<Reply>;
 }
 
-/** Reads with these outcomes one after the other; what is not asked for must not be among them. */
+/** Reads with these outcomes in order; no outcome may be left over. */
 function tries(outcomes: Outcome[], options: Partial<RetryOptions> = {}): Tried {
   const { gateway, client } = nockGateway();
   for (const outcome of outcomes) {

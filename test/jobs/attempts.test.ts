@@ -15,7 +15,7 @@ const refused = says({ error: { message: 'no' } }, 422);
 const afar: Owner = { pid: 7, start: '1', host: 'afar' };
 const error = { code: 'submit_unknown', message: 'reset' };
 
-/** A ledger that does not take events of these types. */
+/** A ledger that refuses events of these types. */
 function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
   const append: Ledger['append'] = (id, event) =>
     types.includes(event.type)
@@ -24,7 +24,7 @@ function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
   return { ...ledger, append };
 }
 
-/** Prepares a job, of which nothing is sent. */
+/** Prepares a job, without sending anything. */
 async function prepared(ledger: Ledger, deps: Parameters<typeof run>[0]): Promise<Job> {
   const full = new MgwError('budget', 'not yet');
   await run({ ...deps, allowances: () => Promise.reject(full) });

@@ -11,7 +11,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 import { httpServer, type HttpServer } from '../support/servers.ts';
 
-/** A process that submits thirty boats at a cost of 1, a few at a time, and tells how each ended. */
+/** A process that submits thirty boats at a cost of 1, a few at a time, and reports how each ended. */
 const program = `
   import * as mgw from './mgw.mjs';
   const [, , url, state, name] = process.argv;
@@ -116,7 +116,7 @@ async function shop(limit: string): Promise<Shop> {
   return { server, state, standing };
 }
 
-/** One process; killed with -9 when `isEnough` says so of a request to the gateway or an ending of its own. */
+/** One process, killed with -9 when `isEnough` returns true for a request to the gateway or for one of its results. */
 function buyer({ server, state }: Shop, name: string, isEnough = (): boolean => false): Promise<unknown[]> {
   const child = fork(join(folder, 'program.mjs'), [server.url, state, name]);
   const ends: unknown[] = [];

@@ -26,7 +26,7 @@ async function budgetIn(state: string, ledger: Ledger): Promise<Budget> {
   return budget;
 }
 
-/** A process that pays 0.4 for a job, of 1 in all. */
+/** A process that pays 0.4 for a job, under a budget of 1. */
 async function payer(
   url: string,
   state: string,
@@ -167,7 +167,7 @@ describe('a payment under a budget', () => {
 
   it.each<['adopted' | 'resubmit', { spent: string; reserved: string }]>([
     ['adopted', { spent: '0.4', reserved: '0' }],
-    // It may be charged twice: that was accepted when it was sent again.
+    // It may be charged twice, because the retry was accepted.
     ['resubmit', { spent: '0', reserved: '0.4' }],
   ])('in doubt that is %s still counts', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());

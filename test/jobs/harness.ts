@@ -25,13 +25,13 @@ export interface FakeClock extends Clock {
   pauses: number[];
   /** Runs in each sleep, with its number from 1. */
   onSleep?: (count: number) => Promise<void> | void;
-  /** Lets time go by. */
+  /** Advances the time. */
   advance(ms: number): void;
-  /** Sets the time of day forward, or back where below zero; no time goes by. */
+  /** Moves the time of day forward, or back if negative; no time passes. */
   set(ms: number): void;
 }
 
-/** A clock whose sleeps end at once and move its time. */
+/** A clock whose sleeps end at once and advance its time. */
 export function fakeClock(): FakeClock {
   let passed = 0;
   let epoch = 1_795_000_000_000;
@@ -55,7 +55,7 @@ export function fakeClock(): FakeClock {
 
 let runs = 0;
 
-/** A process that is gone: no system has a process of this number. */
+/** A dead process: no system has a process with this id. */
 export function deadOwner(): Owner {
   return { pid: 2 ** 22 + 1, start: String((runs += 1)), host: currentOwner().host };
 }
@@ -68,7 +68,7 @@ export interface TestDeps extends JobDeps {
   clock: FakeClock;
 }
 
-/** A process that runs against `url` with its records in `state`; to every other one it counts as dead. */
+/** A process that runs against `url` with its records in `state`; it considers every other process dead. */
 export async function depsFor(
   url: string,
   state: string,
@@ -116,7 +116,7 @@ export function orderOf(more: Partial<Order> = {}, protocol: Protocol = c): Orde
   };
 }
 
-/** How a run of `submit` ended. */
+/** The outcome of a run of `submit`. */
 export interface Ran {
   exit: number;
   job?: Job;

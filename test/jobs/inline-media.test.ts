@@ -26,7 +26,7 @@ beforeEach(async () => {
   });
 });
 
-// Some tests have released it themselves.
+// Some tests have already released it.
 afterEach(() => {
   lock.release();
 });

@@ -8,7 +8,7 @@ import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from 
 const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
 const leaseMs = 30_000;
 
-/** A ledger that knows a process of another machine by its lease alone, which is renewed at `renewedAt` or ends, ms. */
+/** A ledger that knows a process of another machine only by its lease, which is renewed at `renewedAt` or ends, ms. */
 function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
   const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
   const lifeOf = (owner: Owner): Life =>

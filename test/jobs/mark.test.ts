@@ -32,7 +32,7 @@ const tool = packet(
 );
 const ftypEnd = clip.readUInt32BE(0);
 
-// The boxes come before the index, whose offsets then lead astray: for what decodes, they come at the end.
+// The boxes come before the index, which makes its offsets wrong. For decoders, they come at the end.
 const withFirst = (first: Buffer): Buffer =>
   Buffer.concat([clip.subarray(0, ftypEnd), first, clip.subarray(ftypEnd)]);
 

@@ -536,7 +536,7 @@ describe('the same command again', () => {
 });
 
 describe('an event that cannot be recorded', () => {
-  /** A run whose ledger takes everything but one type of event. */
+  /** A run whose ledger accepts all events except one type. */
   async function without(
     type: JobEvent['type'],
     ...answers: Answer[]

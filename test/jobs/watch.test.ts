@@ -21,7 +21,7 @@ interface Scene {
   job: Job;
 }
 
-/** A job that was just accepted; `more` changes what its process works with. */
+/** A job that was just accepted; `more` changes the dependencies of its process. */
 async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);
@@ -364,7 +364,7 @@ describe('a wait continues after', () => {
     const seen = await waitFor(at, c, { onUpdate: ({ native_status: native }) => words.add(native) });
     expect(seen.exit).toBe(0);
     expect([...words]).toEqual(['unknown', 'simmering', 'completed']);
-    // Ten looks that show the same are one line of the record.
+    // Ten identical polls are one line of the record.
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 

@@ -14,7 +14,7 @@ export const prepared: JobEvent & { type: 'prepared' } = {
 };
 export const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-/** One place where jobs are kept, as each test has its own. */
+/** A place for jobs, separate for each test. */
 export interface Place {
   /** Opens it, as each process does. */
   open: () => Promise<Ledger>;

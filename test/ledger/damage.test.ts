@@ -20,11 +20,11 @@ import { depsFor, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
 type Outcome = 'accepts' | 'is busy' | 'breaks off' | 'never answers';
 
-/** A gateway that is only counted. */
+/** A gateway whose requests are only counted. */
 interface Counted {
   posts: number;
   outcomes: Outcome[];
-  /** Settles when a request is out that is never answered. */
+  /** Settles when a request was sent that never gets a response. */
   hanging: Promise<void>;
   hang: () => void;
 }
@@ -107,7 +107,7 @@ function putBack({ files }: Left): void {
   for (const [path, bytes] of files) writeFileSync(path, bytes);
 }
 
-// A claim that was made just now is given a moment to be written.
+// A recent claim gets a moment to be written.
 function age(path: string): void {
   lutimesSync(path, 0, 0);
 }
@@ -119,7 +119,8 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
 
-// Everything that is read of a file. Damage that reads alike is tried once; a claim is whole or reads as nothing.
+// The readable content of a file. Damage with the same readable content is tried once; a claim is either complete or
+// unreadable.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
   if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');

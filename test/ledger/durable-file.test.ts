@@ -6,7 +6,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk, type DiskOperation } from '../support/disk-operations.ts';
 import { freshFolder } from '../support/servers.ts';
 
-/** The operations of `act` on the folder, in their order, and those of them that had ended when `act` returned. */
+/** The operations of `act` on the folder in order, and those that had ended when `act` returned. */
 async function operationsOf(
   folder: string,
   act: (path: string) => Promise<unknown>,

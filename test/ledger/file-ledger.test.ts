@@ -89,7 +89,7 @@ describe('a job', () => {
     expect(await read()).toEqual([undefined, undefined, undefined, 0]);
     await other.append(id, accepted);
     expect(await read()).toEqual(['task_1', undefined, undefined, 0]);
-    // What this one adds comes after what it has not seen.
+    // Its additions come after lines that it has not seen.
     await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
     await ledger.append(id, { type: 'rated', rating: 3 });
     const text = readFileSync(path, 'utf8');
@@ -260,7 +260,7 @@ describe('a claim', () => {
     expect(readdirSync(join(state, 'claims')).sort()).toEqual(['.complete', 'send', 'take.f1']);
   });
 
-  // One that stayed would look like a submission that was lost, though nothing was sent.
+  // A remaining claim would look like a lost submission, although nothing was sent.
   it('is not made if its folder cannot be synced', async () => {
     const { ledger, state } = await made();
     await ledger.claim('first', 'mine');
@@ -512,7 +512,7 @@ it('eight processes with 200 appends each lose nothing, and each claim has one w
   );
 });
 
-// A file system of its own, so small that it fills up in the middle of a line.
+// A separate file system, so small that it fills up in the middle of a line.
 const canMount = process.platform === 'linux' && process.getuid?.() === 0;
 it.skipIf(!canMount)(
   'a full disk costs only the last line, and the ledger continues once there is space',

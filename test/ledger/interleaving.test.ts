@@ -45,7 +45,7 @@ interface Ended {
 
 interface World {
   state: string;
-  /** Handles that the gateway has given. */
+  /** The handles that the gateway has returned. */
   created: string[];
   /** Submissions without a key, each of which may be a second take. */
   takes: number;
@@ -112,7 +112,7 @@ const unsent = { key: 'other', body: { model: 'm', prompt: 'p' } };
 
 async function newWorld(): Promise<World> {
   const world = { state: freshFolder(), created: [], takes: 0 };
-  // A job that was never sent, which is there to be found or removed.
+  // A job that was never sent, and can be found or removed.
   const deps = await depsOf(world);
   const client = { ...deps.client, exchange: () => Promise.reject(new Error('nothing is sent')) };
   await run({ ...deps, client }, orderOf(unsent)).catch(() => undefined);

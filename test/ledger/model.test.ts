@@ -21,11 +21,11 @@ const days = ['unsent', 'accepts', 'busy', 'refuses', 'breaks', 'made and broke'
 type Day = (typeof days)[number];
 const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made');
 
-/** The job of the intent as it should be: what the next submission may do hangs on nothing else. */
+/** The expected job of the intent: only this determines what the next submission may do. */
 interface Model {
   key: string | undefined;
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
-  /** Some run got what it asked for. */
+  /** Some run got its result. */
   isSettled: boolean;
   /** A process claimed the next attempt and died before it sent anything: the next process records that. */
   isClaimed: boolean;
@@ -41,7 +41,7 @@ class World {
   posts = 0;
   day: Day = 'accepts';
   seen = 'queued';
-  /** Handles that a person has declared to be none, or has sent a second task after. */
+  /** Handles that a person has declared nonexistent, or replaced by a second task. */
   readonly disowned = new Set<string>();
   private readonly clock = fakeClock();
 
@@ -53,7 +53,7 @@ class World {
     close: () => undefined,
   };
 
-  /** A new process, later than all before; every other one counts it as dead. */
+  /** A new process, later than all others, which it considers dead. */
   async process(ledger = (real: Ledger): Ledger => real): Promise<TestDeps> {
     this.clock.advance(1000);
     const deps = await depsFor(url.href, this.folder, { client: this.client, retries: 0, clock: this.clock });
@@ -109,7 +109,7 @@ function reply(status: number, body: unknown): Reply {
 function stateAfter(day: Day, { key, state, isClaimed }: Model): Model['state'] {
   if (day === 'accepts') return 'accepted';
   if (day === 'refuses') return 'rejected';
-  // A refusal holds until more is known, and a key names its job permanently.
+  // A refusal counts until more is known, and a key names its job permanently.
   const isStillRefused = key !== undefined && state === 'rejected' && !isClaimed;
   if (day === 'unsent') return isStillRefused ? 'rejected' : 'prepared';
   return day === 'busy' ? 'prepared' : 'unknown';
@@ -305,7 +305,7 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
   );
 });
 
-// Random walks come here too rarely: a claim without its event is left at three calls of fourteen.
+// Random walks rarely reach this: a claim without its event remains at three calls of fourteen.
 it.each(['unsent', 'accepts'] as const)(
   'wherever a process that resends a refused job dies, the next process continues (%s)',
   async (then) => {

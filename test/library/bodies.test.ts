@@ -13,7 +13,7 @@ const titles: Record<ProtocolName, readonly [string, string]> = {
   c: ['BodyC', 'The body of Protocol C, of the official model or of a self-hosted one (specification 2.5).'],
 };
 
-// What the listing fills in may be left out.
+// A field that the model list fills in may be omitted.
 const filled = ['ModelVersion'];
 
 it('the body types match the schemas that check them (vitest --update writes the types)', async () => {

@@ -46,7 +46,7 @@ afterEach(() => {
   }
 });
 
-/** A client of the user: it shares gateway, key and ledger with their command line. */
+/** A client of the user, with the same gateway, key and ledger as their command line. */
 function clientOf(options: ClientOptions = {}): Client {
   const client = createClient({ env: user.env, pollInterval: '5ms', ...options });
   onEnd(() => client.close());
@@ -65,7 +65,7 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
 /** A text that holds another. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
-/** Resolves as soon as something holds that another process or a server brings about. */
+/** Resolves as soon as a condition is true that another process or a server brings about. */
 async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }

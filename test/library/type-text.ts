@@ -1,4 +1,4 @@
-/** As much of JSON Schema as the schemas of bodies use. */
+/** The part of JSON Schema that the schemas of bodies use. */
 export interface JsonSchema {
   type?: string;
   description?: string;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
-/** What comes out if a text is written in pieces of a size, and the ends of the lines that were dropped. */
+/** The output for a text that is written in pieces of a size, and the ends of the dropped lines. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
   const lines = boundedLines(
@@ -41,7 +41,7 @@ test.each([
   ['{}', -32600, null],
   ['{"jsonrpc":"1.0","id":7,"method":"ping"}', -32600, 7],
   ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, null],
-  // As a number of JavaScript it would be another id.
+  // As a JavaScript number it would be another id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
 ])('the line reader refuses %j, which is not a message, with %i', (line, code, id) => {

@@ -25,7 +25,7 @@ export interface Answered {
   [member: string]: unknown;
 }
 
-/** A client that is connected to a server of a user. */
+/** A client connected to a server of a user. */
 export interface Agent {
   call(tool: string, given?: Record<string, unknown>, options?: { signal?: AbortSignal }): Promise<Answered>;
   tools(): Promise<string[]>;
@@ -34,16 +34,16 @@ export interface Agent {
   /** The server's stderr. */
   stderr(): string;
   close(): Promise<void>;
-  /** Ends the connection as a client does that is killed: no message says so. */
+  /** Ends the connection like a killed client, without a message. */
   die(): void;
 }
 
-/** How a client answers when its person is asked. */
+/** How a client responds when its person is asked. */
 export type Person = (message: string) => { action: 'accept' | 'decline'; content?: Record<string, boolean> };
 
 export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
-/** Connects the official client of a version to `mgw ARGS`, with which a person can be asked if one is given. */
+/** Connects an official client of the given version to `mgw ARGS`. A person can be asked if one is given. */
 export async function connect(
   kind: (typeof clients)[number],
   user: User,
@@ -123,7 +123,7 @@ function textOf(stream: NodeJS.EventEmitter | null): () => string {
   return () => text;
 }
 
-// The pipes are the transport's own.
+// The pipes belong to the transport.
 function cutOff(transport: object): void {
   const { stdin, stdout } = Reflect.get(transport, '_process') as ChildProcessWithoutNullStreams;
   stdin.destroy();

@@ -7,7 +7,7 @@ const model = 'vendor-h3-mini';
 /** The arguments of a video that costs 5, without a key. */
 export const video = { model, prompt: 'a boat', duration: 5 };
 
-/** A gateway of Protocol C that lists one model; `onPost` answers submissions. */
+/** A gateway of Protocol C that lists one model; `onPost` responds to submissions. */
 export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: () => number }> {
   const server: HttpServer = await httpServer((seen, response) => {
     if (seen.method === 'POST' && onPost !== undefined) onPost(seen, response);
@@ -20,7 +20,10 @@ export async function gateway(onPost?: Answer): Promise<HttpServer & { posts: ()
   });
 }
 
-/** A gateway whose submissions are answered when the test says so: `next` resolves with what accepts the next one. */
+/**
+ * A gateway that responds to submissions when the test says so: `next` resolves with a function that accepts the next
+ * one.
+ */
 export async function slowGateway(): Promise<{
   server: Awaited<ReturnType<typeof gateway>>;
   next: () => Promise<() => void>;

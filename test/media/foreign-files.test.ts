@@ -18,7 +18,7 @@ const [atOnce, maxSeconds] = [2, 4];
 
 type Pick = <T>(...values: T[]) => T;
 
-// The same choices for a number each time (mulberry32).
+// The same choices for the same number (mulberry32).
 function picker(seed: number): Pick {
   let state = seed;
   return (...values) => {
@@ -46,7 +46,7 @@ const available = Object.keys(codecs).filter((name) =>
 interface Recipe {
   name: string;
   encode: string[];
-  /** Seconds of a second run, which cuts the file without encoding again; absent if there is none. */
+  /** Seconds of a second run, which cuts the file without encoding it again; absent if there is none. */
   cut?: number;
 }
 
@@ -198,7 +198,7 @@ function measured(path: string): Delivered | undefined {
   }
 }
 
-/** Returns how a measured file differs from what ffprobe says. */
+/** Returns the differences between a measured file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
   // Of fragments with an index, ffprobe takes the average of those that it has read. A millisecond may be rounded.

@@ -17,7 +17,10 @@ interface Active {
   __mgwMutants?: { active: number };
 }
 
-/** Runs a function of a source with one mutant after another; the results by the kinds of the mutants, '' for none. */
+/**
+ * Runs a function of a source with one mutant after another, and returns the results by the kinds of the mutants, ''
+ * for none.
+ */
 function results(source: string, ...args: unknown[]): Record<string, unknown> {
   const { text, mutants } = mutantsOf('src/x.ts', source);
   const compiled = ts.transpile(text, { target: ts.ScriptTarget.ES2022, module: ts.ModuleKind.ES2022 });

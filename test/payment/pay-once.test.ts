@@ -24,7 +24,7 @@ const replyOf = (more: Partial<Reply> = {}): Reply => ({
 
 type Exchange = (options: Required<Pick<CallOptions, 'onConnected' | 'beforeFirstByte'>>) => Promise<Reply>;
 
-/** A call that is answered. */
+/** A call that gets a response. */
 const answers =
   (reply = replyOf()): Exchange =>
   async ({ onConnected, beforeFirstByte }) => {
@@ -59,7 +59,7 @@ interface Scene {
 interface Ran {
   result?: PaymentResult;
   error?: unknown;
-  /** What was recorded, and how the reservation was settled. */
+  /** The recorded steps, and how the reservation was settled. */
   steps: string[];
   settled: ChargeOutcome | 'none at all';
   clock: FakeClock;
@@ -126,7 +126,7 @@ describe('a payment', () => {
     expect([ran.settled, ran.leases, ran.clock.pauses]).toEqual([settled, 1, []]);
   });
 
-  it('that is rejected for now is retried, up to the retries', async () => {
+  it('that is temporarily refused is retried, up to the limit', async () => {
     const twice = await pay({ verdicts: [unavailable, unavailable, accepted] });
     expect([twice.result?.tries, twice.settled, twice.clock.pauses.length]).toEqual([3, 'accepted', 2]);
     expect(twice.notes[0]).toMatch(/^busy; the gateway did not accept it; trying again in /);
@@ -149,7 +149,7 @@ describe('a payment', () => {
     expect([late.settled, late.steps]).toEqual(['none', ['sending', 'reply 200', 'unavailable']]);
   });
 
-  it('that was not sent is retried, up to the retries', async () => {
+  it('that was not sent is retried, up to the limit', async () => {
     const ran = await pay({ exchange: [fails(unsent()), answers()] });
     expect([ran.result?.tries, ran.steps]).toEqual([2, ['sending', 'reply 200', 'accepted']]);
     expect(ran.notes).toMatchObject([expect.stringContaining('no route; nothing was sent')]);

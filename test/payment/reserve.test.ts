@@ -11,7 +11,7 @@ const stateOf = (spent: number, reserved: number, limit?: Limit): BudgetState =>
   ...{ limit, spent: decimalOf(spent), reserved: decimalOf(reserved) },
 });
 
-/** A budget that decides so, and what it was told. */
+/** A budget with this decision, and the calls that it received. */
 function budgetOf(decision: Decision | Error, state = stateOf(0, 0)): { budget: Budget; told: string[] } {
   const told: string[] = [];
   const note = (what: string): Promise<void> => Promise.resolve(void told.push(what));

@@ -121,7 +121,7 @@ it('the schemas contain the limits of specification 8', async () => {
   expect(official).toMatchObject({
     properties: {
       model: { enum: ['vendor-h3'] },
-      // The limit of 30,000 characters is the self-hosted models' alone.
+      // The limit of 30,000 characters applies only to the self-hosted models.
       prompt: { type: 'string' },
       duration: { type: 'number', minimum: 4, maximum: 15 },
       resolution: { enum: ['768P', '2K'] },

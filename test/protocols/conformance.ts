@@ -8,7 +8,7 @@ import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A recorded answer: its JSON body (or raw text), status 200 unless said. */
+/** A recorded response: its JSON body (or raw text), with status 200 by default. */
 export interface Sample {
   name: string;
   body?: Json;
@@ -19,10 +19,10 @@ export interface Sample {
   spooled?: SpooledMedia[];
 }
 
-/** An answer that bears a handle. */
+/** A response that contains a handle. */
 export interface AcceptedSample extends Sample {
   handle: string;
-  /** Ids of other things in it that a mutilated answer may be read by in good faith. */
+  /** Other ids in it that a reader may accept if the response is damaged. */
   otherIds?: string[];
 }
 
@@ -32,7 +32,7 @@ export interface Samples {
   body: JsonObject;
   /** That body as it is sent, if the two differ. */
   sent?: JsonObject;
-  /** A handle that may be asked for. */
+  /** A handle that can be queried. */
   handle: string;
   /** A value for every flag of the table, by long name. */
   flags: Record<string, FlagValue>;
@@ -53,7 +53,7 @@ export interface Samples {
   };
 }
 
-/** An answer as the readers take it. */
+/** A response as the readers receive it. */
 export function replyOf(sample: Omit<Sample, 'name'>, complete = true): Reply {
   const text = sample.text ?? (sample.body === undefined ? '' : JSON.stringify(sample.body));
   const { status = 200, headers = {}, spooled } = sample;
@@ -107,7 +107,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
         expectUnaskable(asked.error);
         return;
       }
-      // A protocol that asks by a body may carry any handle there.
+      // A protocol that queries with a body may send any handle in it.
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
@@ -321,7 +321,7 @@ function show({ body, text }: Omit<Sample, 'name'>): string {
   return text ?? JSON.stringify(body);
 }
 
-// Finished with nothing to show is no success: the caller ends with "incomplete".
+// A finished task without a result is no success: the caller ends with "incomplete".
 function isSuccess(verdict: QueryVerdict): boolean {
   const { state } = verdict.kind === 'observation' ? verdict : {};
   return state === 'succeeded' && sourcesOf(verdict).length > 0;
@@ -343,7 +343,7 @@ function mutations(sample: Sample, values?: Json[]): Omit<Sample, 'name'>[] {
   return body === undefined ? [] : mutationsOf(body, values).map((changed) => ({ ...sample, body: changed }));
 }
 
-/** A sample's text cut after each of its characters, as an answer that ended early. */
+/** A sample's text cut after each of its characters, like a response that ended early. */
 function cuts(sample: Sample): Omit<Sample, 'name'>[] {
   const { text } = replyOf(sample);
   const lengths = Array.from({ length: Math.min(text.length, 2000) }, (_, length) => length);

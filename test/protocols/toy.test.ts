@@ -36,7 +36,7 @@ interface Ran {
   stderr: string;
 }
 
-/** Runs the built command line; the default user is the one whose gateway is the toy's. */
+/** Runs the built command line; the default user has the toy's gateway. */
 function mgw(args: string[], { cwd, env } = user): Promise<Ran> {
   return new Promise((done) => {
     const child = execFile(

@@ -53,7 +53,7 @@ async function call(
   return { end, text };
 }
 
-/** The end of a call that gets one answer. */
+/** The end of a call that gets one response. */
 async function endOf(
   status: number,
   answer: string | object,
@@ -191,7 +191,7 @@ describe('a failed request for a response', () => {
 const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe', retry: 'never' };
 
 describe('a connection', () => {
-  /** A client of a server that does what it likes with the connection. */
+  /** A client of a server that controls the connection. */
   async function served(
     answer: (response: ServerResponse) => void,
   ): Promise<{ client: GatewayClient; server: HttpServer }> {

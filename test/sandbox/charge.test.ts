@@ -19,7 +19,7 @@ function speak({ url, key }: TestSandbox, text: string): Promise<Response> {
   });
 }
 
-/** One paid call of each area, and what it costs; how it is refused if that is a millionth more than there is. */
+/** One paid call of each area, its cost, and its refusal if the cost exceeds the balance by a millionth. */
 const PAID: [
   area: string,
   amount: number,

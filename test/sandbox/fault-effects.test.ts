@@ -10,7 +10,7 @@ const A = { instances: [{ prompt: 'a red kite' }], parameters: { durationSeconds
 const submitC = (gateway: TestSandbox, body: object = C): Promise<Answer> =>
   gateway.call('POST', '/v1/videos', { body });
 
-/** The status of a call, or why its answer cannot be read. */
+/** The status of a call, or the reason why its response cannot be read. */
 function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JSON'> {
   return answer.then(
     ({ status }) => status,

@@ -8,7 +8,7 @@ import { onEnd } from '../support/clean-ups.ts';
 export interface TestSandbox extends Sandbox {
   stateDir: string;
   clock: { now: number };
-  /** A JSON call with the default key; `headers` are added, and '' takes one away. */
+  /** A JSON call with the default key; `headers` are added, and '' removes one. */
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
   /** A call of Protocol B, such as `CreateAigcVideoTask`. */
   act(action: string, body: unknown, headers?: CallOptions['headers']): Promise<Answer>;

@@ -9,7 +9,7 @@ import type { SandboxOptions } from '../../src/sandbox/server.ts';
 import { listTasks } from '../../src/sandbox/tasks.ts';
 import { freshState } from './harness.ts';
 
-/** A program with a sandbox of its own: submits forty times, and prints the status of each answer. */
+/** A program with its own sandbox: submits forty times, and prints the status of each response. */
 const PROGRAM = `
   import { startSandbox } from './server.mjs';
   const sandbox = await startSandbox({ stateDir: process.argv[2], ...JSON.parse(process.argv[3]) });

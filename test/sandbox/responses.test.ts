@@ -9,7 +9,7 @@ interface Event {
   response?: { status: string };
 }
 
-/** A reader of its own for server-sent events. */
+/** An independent reader of server-sent events. */
 function eventsOf(body: string): Event[] {
   return body
     .split('\n\n')

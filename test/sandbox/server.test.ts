@@ -6,7 +6,7 @@ import { LARGEST_BODY } from '../../src/sandbox/body.ts';
 import { isForeign } from '../../src/sandbox/listener.ts';
 import { sandbox, type Answer } from './harness.ts';
 
-/** The status of a call whose headers are sent as they are, also those that fetch would not send. */
+/** The status of a call whose headers are sent unchanged, including those that fetch would not send. */
 function rawStatus(
   url: string,
   method: string,
@@ -208,7 +208,7 @@ describe('the sandbox server', () => {
   });
 });
 
-/** Streams zeros without an end until an answer comes. */
+/** Streams zeros endlessly until a response arrives. */
 function endlessStatus(url: string, headers: Record<string, string>): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     const call = request(url, { method: 'POST', headers, agent: false }, (response) => {

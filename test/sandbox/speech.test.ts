@@ -39,7 +39,7 @@ interface Frame {
   sentence?: { text: string };
 }
 
-/** A reader of its own: the frames are found by trying where each one ends. */
+/** An independent reader, which finds the end of each frame by trying. */
 function framesOf(body: string): Frame[] {
   const frames: Frame[] = [];
   for (let rest = body.trim(); rest !== ''; rest = rest.trim()) {

@@ -96,7 +96,7 @@ describe('a double charge', () => {
   });
 });
 
-/** Polls a task with so many milliseconds in between, and fetches it in the end. */
+/** Polls a task with pauses of this many milliseconds, and then fetches it. */
 async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'curl/8'): Promise<void> {
   const path = `/v1/videos/${await submit(gateway)}`;
   const headers = { 'User-Agent': agent };
@@ -303,7 +303,7 @@ describe('an ignored failure', () => {
     await expect.poll(() => findings(gateway)).toEqual(['failure-ignored']);
     gateway.clock.now += 1;
     await speak();
-    // Broken off or not, it was charged.
+    // Even an incomplete response was charged.
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 const fast = ['--poll-interval', '20ms', '--timeout', '100ms', '--retries', '0'];
 const once = ['--retries', '0'];
 
-/** One command line of each kind that talks to a gateway or shows what one has said, outputs in `folder`. */
+/** One command line of each kind that calls a gateway or shows its text, with outputs in `folder`. */
 export function commandsIn(folder: string): string[][] {
   const to = (name: string): string[] => ['-o', join(folder, name), ...fast];
   const c = ['video', 'c', 'submit', '--model', 'vendor-h3-mini', '--duration', '5', '--prompt', 'x'];

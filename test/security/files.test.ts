@@ -39,7 +39,7 @@ beforeEach(async () => {
 });
 afterEach(() => gateway.close());
 
-/** Runs a command line for a user whose shell gives every file to everybody. */
+/** Runs a command line for a user whose umask makes every file accessible to everybody. */
 function underOpenUmask(args: string[], stdin = ''): Promise<number | null> {
   const shell = ['-c', 'umask 000; exec "$@"', 'sh', process.execPath, bin, ...args];
   const child = spawn('sh', shell, { cwd: user.cwd, env: user.env, stdio: ['pipe', 'ignore', 'ignore'] });

@@ -1,4 +1,4 @@
-/** The CPU time of the cheapest of a few runs, ms: whatever else the process does only adds to the others. */
+/** The CPU time of the fastest of a few runs, ms. Other work of the process only adds to the others. */
 export function costOf(act: () => unknown, runs = 3): number {
   let least = Number.POSITIVE_INFINITY;
   for (let run = 0; run < runs; run += 1) {
@@ -10,13 +10,13 @@ export function costOf(act: () => unknown, runs = 3): number {
   return least;
 }
 
-// Below this, ms, what is measured is mostly the start of it.
+// Below this, ms, the measurement is mostly the start.
 const least = 4;
 
 /**
- * Whether the work grows with the text: twice the text never takes much more than twice the time. The text is
- * doubled from `from` to `to` UTF-16 code units; what is quadratic takes four times as long each time, and is
- * told by two such steps in a row, long before it would hang the test.
+ * Whether the work grows linearly: twice the text never takes much more than twice the time. The text is doubled from
+ * `from` to `to` UTF-16 code units. Quadratic work takes four times as long each time, and two such steps in a row show
+ * it long before it would hang the test.
  */
 export function growsWithText(
   read: (text: string) => unknown,

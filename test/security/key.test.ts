@@ -39,7 +39,7 @@ describe('a gateway that reflects the key', () => {
       const user = newUser(mirror.url);
       const ways = [['-v'], ['--json']];
       for (const [index, command] of commandsIn(user.cwd).entries()) {
-        // Every command is seen in both ways, on one day or the other.
+        // Every command is tested in both ways, over several days.
         const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
         const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
         const name = `${command.join(' ')} ${way.join(' ')}`;
@@ -65,7 +65,7 @@ it('no flag accepts a secret', async () => {
   expect([...new Set(flags.filter((flag) => !flag.match(/^--keys?$/) && secret.test(flag)))]).toEqual([]);
 });
 
-/** The command lines of a process and of all that it has started. */
+/** The command lines of a process and of all processes that it started. */
 function commandLines(pid: number): string {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((task) =>
     readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean),
@@ -98,7 +98,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not show the key to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    // Not a shell, whose command line would be that of what it executes.
+    // Not a shell, whose command line would be replaced by that of its program.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));

@@ -1,11 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** The place where a mirror puts its text; it is well-behaved otherwise. */
+/** The place where a mirror puts its text; the rest of its responses is valid. */
 export const reflections = ['refusals', 'handles', 'states', 'results', 'listings'] as const;
 export type Reflection = (typeof reflections)[number];
 
-/** A gateway that puts its own words wherever a text may stand, and a stranger that it sends clients to. */
+/** A gateway that puts its own text in every place for a text, and another origin to which it sends clients. */
 export interface Mirror {
   url: string;
   /** Everything that reached the other origin: request lines and headers. */
@@ -18,7 +18,7 @@ export interface Words {
   reflection: Reflection;
   /** The status of its refusals. */
   status?: number;
-  /** One word, for ids, codes and headers, and many, for messages; from the key that was sent. */
+  /** One word, for ids, codes and headers, or many words, for messages; from the received key. */
   word: (key: string) => string;
   text: (key: string) => string;
   /** Members that are added to every object it sends. */

@@ -32,7 +32,7 @@ function slowUnit(pattern: RegExp): Unit | undefined {
   return stuckUnit(pattern, units) ?? units.find((unit) => !isFast(pattern, unit));
 }
 
-// What is exponential would never come back: all are tried on a few characters first, where they can be stopped.
+// An exponential pattern would never finish, so all are tried on a few characters first, where they can be stopped.
 function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
   const run = { pattern, texts: units.map((unit) => fill(unit, 64)), tried: 0 };
   Object.assign(context, run);

@@ -10,7 +10,7 @@ export interface Pattern {
   pattern: RegExp;
 }
 
-/** Every regular expression that is written in the TypeScript files below a folder. */
+/** Every regular expression in the TypeScript files below a folder. */
 export function patternsIn(folder: string): Pattern[] {
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) =>
     name.endsWith('.ts'),
@@ -33,8 +33,8 @@ export function patternsIn(folder: string): Pattern[] {
 }
 
 /**
- * Texts that a pattern may find hard: each beginning of what it matches, repeated, and each of its characters
- * repeated after such a beginning, with an end that it does not match.
+ * Texts that may be hard for a pattern: each start of a matching text, repeated, and each of its characters repeated
+ * after such a start, with an end that does not match.
  */
 export function hostileUnits({ source, flags }: RegExp): Unit[] {
   const tree = new RegExpParser().parsePattern(source, 0, source.length, {
@@ -64,7 +64,7 @@ function alternativesIn(tree: AST.Pattern): number[] {
   return counts;
 }
 
-// A short text that matches, where assertions allow it; of alternatives the `choice`-th is taken.
+// A short matching text, if assertions allow it; takes the `choice`-th alternative.
 function textOf(alternatives: readonly AST.Alternative[], choice: number): string {
   const taken = alternatives[choice % alternatives.length];
   return (taken?.elements ?? []).map((element) => elementText(element, choice)).join('');

@@ -8,7 +8,7 @@ import { reflections, startMirror } from './mirror.ts';
 const evil =
   '\u001b[31m\u001b]0;title\u0007\u001b]52;c;ZXZpbA==\u0007\u001b]8;;http://evil.example\u001b\\x\r\u0008\u009b2J\u202egpj\u2066\u2028\u{e0041}\u007f';
 
-// What a terminal may be given: text, newlines, and in a document of JSON the blanks that indent it.
+// The characters that may be sent to a terminal: text, newlines, and the indentation of JSON documents.
 const unsafe =
   /[\0-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u;
 
@@ -22,7 +22,7 @@ describe('text from a gateway is shown but never executed', () => {
     const mirror = await startMirror(words);
     const user = newUser(mirror.url);
     for (const [index, command] of commandsIn(user.cwd).entries()) {
-      // Every command is seen in both ways, in one reflection or the next; what `api` hands on is text as it came.
+      // Every command is tested in both ways, in one reflection or the next; `api` passes text on unchanged.
       const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
       const { code, stdout, stderr } = await runHere(
         [...command, ...(isJson ? ['--json'] : [])],

@@ -43,7 +43,7 @@ describe('MP3 frames', () => {
       'all of them',
       Buffer.concat([id3(7), headerFrame(1, true, 'Info'), audio, Buffer.from('TAG'), Buffer.alloc(125)]),
     ],
-  ])('follow after %s, which is left out', (_, file) => {
+  ])('are kept without %s', (_, file) => {
     expect(Buffer.from(mp3Frames(file))).toEqual(audio);
   });
 

@@ -2,7 +2,7 @@ import { type GalleryFile, loudness, parts } from '../data.ts';
 import { make, mark } from './dom.ts';
 import { release } from './posters.ts';
 
-/** Larger files have no waveform. Bytes. */
+/** The size in bytes above which a file has no waveform. */
 const maxBytes = 32 * 1024 * 1024;
 
 const known = new Map<string, Promise<string | undefined>>();

@@ -33,7 +33,7 @@ describeFleet('a batch on many machines', {}, (place) => {
     const times = gateway.posts().map(({ at }) => at);
     expect(times).toHaveLength(12);
     expect(most).toBeLessThanOrEqual(3);
-    // The first may have come late.
+    // The first may have arrived late.
     expect((times.at(-1) ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(10 * 250);
   });
 });

@@ -8,7 +8,7 @@ import { startBatchGateway, type BatchGateway, type Deed } from '../gateway.ts';
 import { openDatabase } from './processes.ts';
 import { Machines, read } from './machines.ts';
 
-/** How hard a fleet is tried. */
+/** The size and the faults of a fleet's run. */
 export interface Trial {
   rows: number;
   runners: number;
@@ -18,7 +18,7 @@ export interface Trial {
    * its lease, one kills the server, and one cuts every connection.
    */
   every: number;
-  /** How long an idle worker stays. */
+  /** How long an idle worker waits before it exits. */
   maxIdle?: string;
   say?: (text: string) => void;
 }
@@ -27,9 +27,9 @@ export interface Trial {
 export interface Outcome {
   /** Prompts that were charged more than once. */
   paidTwice: string[];
-  /** Rows that are neither there and whole nor in doubt or failed with a command to type. */
+  /** Rows that are not complete, not in doubt, and have not failed with a suggested command. */
   astray: string[];
-  /** Rows that were not finished, nor in doubt, when the last runner had ended. */
+  /** Rows that were neither finished nor in doubt when the last runner had ended. */
   left: string[];
   /** Rows in doubt. */
   unknown: number;
@@ -39,7 +39,7 @@ export interface Outcome {
   deaths: number;
 }
 
-/** How long a stopped runner is stopped, ms: longer than its lease. */
+/** How long a stopped runner stays stopped, ms: longer than its lease. */
 const stoppedMs = 4000;
 
 interface RowView {
@@ -48,7 +48,7 @@ interface RowView {
   next?: string[];
 }
 
-/** Runners on machines of their own, some of which work while others run the batch, and what befalls them. */
+/** Runners on separate machines, some of which work while others run the batch, and their faults. */
 export class Fleet {
   readonly gateway: BatchGateway;
   readonly #server: PostgresServer;
@@ -62,7 +62,7 @@ export class Fleet {
   #posts = 0;
   #isOver = false;
   #maxAtOnce = 0;
-  /** One thing befalls them at a time. */
+  /** Only one fault happens at a time. */
   #befalling: Promise<void> = Promise.resolve();
 
   private constructor(
@@ -81,7 +81,7 @@ export class Fleet {
     this.#machines = new Machines(gateway.url, this.#direct.replace(`:${server.port}/`, `:${proxy.port}/`));
   }
 
-  /** @param port the server's, or that of a pool before it */
+  /** @param port the port of the server, or of a pool in front of it */
   static async open(trial: Trial, server: PostgresServer, port: number): Promise<Fleet> {
     const name = await server.database();
     await openDatabase(server.url(name), true);
@@ -91,7 +91,7 @@ export class Fleet {
     return new Fleet(trial, server, proxy, gateway, name);
   }
 
-  /** Lets the fleet carry a batch out, and looks at what it came to once everybody has ended. */
+  /** Lets the fleet run a batch, and checks the result once all runners have ended. */
   async run(): Promise<Outcome> {
     const { rows, runners, concurrency } = this.#trial;
     const file = this.#machines.manifest(rows);
@@ -103,7 +103,7 @@ export class Fleet {
     return this.#outcome(file);
   }
 
-  // Until it ends by itself: what was killed is started again, as a machine of another name.
+  // Until it exits by itself: a killed runner is started again under another machine name.
   async #keepRunning(number: number, file: string): Promise<void> {
     const { concurrency, maxIdle = '4s' } = this.#trial;
     const polls = ['--poll-interval', '50ms', ...this.#machines.output];

@@ -4,11 +4,11 @@ import { CuttingProxy, type Cut } from '../../support/cutting-proxy.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-// A second is what an answer is awaited for; the pauses between tries pass more quickly.
+// mgw waits a second for a response; the pauses between tries are shorter.
 const parameters = 'connect_timeout=1';
 const [sending, reply] = [/type\W+sending/, /type\W+reply/];
 
-/** The fault of a connection at the first message that matches. */
+/** The fault of a connection at the first matching message. */
 type Trouble = (proxy: CuttingProxy, at: RegExp) => void;
 
 const goneWith =
@@ -73,7 +73,7 @@ for (const { way, isPooled } of bothWays)
         const first = await runHereAs(machine, args);
         expect([first.code, paid()]).toEqual([11, 0]);
         await mended();
-        // Another machine cannot know whether it was acted on.
+        // Another machine cannot know whether the statement took effect.
         const { json } = await runHereAs(place.machines.machine(), [...args, '--json']);
         expect((json['batch'] as { states: object }).states).toMatchObject(
           sendingStands ? { unknown: 1 } : { done: 1 },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { clips } from '../scene.ts';
 
-// Makes a process one of another machine, as far as names go.
+// Gives a process the names of another machine.
 const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST;\n`;
 
 /** Machines of a fleet: each has its own name and folders; all share the state and the gateway. */
@@ -21,7 +21,7 @@ export class Machines {
     this.#state = state;
   }
 
-  /** One more machine. */
+  /** Adds a machine. */
   machine(state = this.#state): User {
     this.#count += 1;
     return newUser(this.#gateway, {

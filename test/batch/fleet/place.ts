@@ -9,12 +9,12 @@ import { Machines } from './machines.ts';
 /** The parts that each fleet test has for itself; the server is shared. */
 export interface FleetPlace {
   server: PostgresServer;
-  /** Of the server, or of the pool before it. */
+  /** The port of the server, or of the pool in front of it. */
   port: number;
-  /** The database's name; its tables are made. */
+  /** The name of the database, whose tables exist. */
   name: string;
   gateway: BatchGateway;
-  /** Their state is that database. */
+  /** Machines whose state is that database. */
   machines: Machines;
   /** The database's address, with parameters: `lease=2s`. */
   url(parameters?: string, port?: number): string;
@@ -22,7 +22,7 @@ export interface FleetPlace {
   query(statement: string): Promise<string>;
 }
 
-/** How tests of a fleet reach the server. */
+/** The options for reaching the server. */
 export interface FleetOptions {
   /** Through PgBouncer in transaction mode: skipped if it is not installed. */
   isPooled?: boolean;
@@ -30,7 +30,7 @@ export interface FleetOptions {
   parameters?: string;
 }
 
-/** Tests on a PostgreSQL server of their own; skipped if it is not installed. */
+/** Tests on a separate PostgreSQL server; skipped if PostgreSQL is not installed. */
 export function describeFleet(
   name: string,
   { isPooled = false, parameters = '' }: FleetOptions,
@@ -65,7 +65,7 @@ export function describeFleet(
   });
 }
 
-/** Both ways to a server. */
+/** Both ways to reach a server. */
 export const bothWays = [
   { way: 'directly', isPooled: false },
   { way: 'through a pool of transactions', isPooled: true },

@@ -4,7 +4,7 @@ import { makeTables } from '../../../src/ledger/postgres/schema.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { onEnd } from '../../support/clean-ups.ts';
 
-/** Opens connections of a test's own to a database; creates the tables if `isNew`. */
+/** Opens separate connections to a database for a test; creates the tables if `isNew`. */
 export async function openDatabase(url: string, isNew = false): Promise<Database> {
   const database = new Database(parseStateUrl(url));
   onEnd(() => database.close());

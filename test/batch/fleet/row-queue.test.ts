@@ -21,7 +21,7 @@ function rows(...ids: string[]): NewRow[] {
   }));
 }
 
-// Through a pool if there is one.
+// Through a pool if one is installed.
 describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
   let one: TestProcess;
   let other: TestProcess;

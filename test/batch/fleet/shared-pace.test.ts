@@ -8,7 +8,7 @@ import { openDatabase, processIn } from './processes.ts';
 
 const never = new AbortController().signal;
 
-// Through a pool if there is one.
+// Through a pool if one is installed.
 describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
@@ -17,7 +17,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     notes.length = 0;
   });
 
-  // Each has its own connections.
+  // Each process has its own connections.
   async function machine(options: Partial<SharedPaceOptions> = {}): Promise<SharedPace> {
     const one = await SharedPace.open({
       batch: 'clips',
@@ -44,7 +44,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     );
   }
 
-  // True if no place is found in several looks.
+  // True if no slot is found in several tries.
   async function isFull(one: SharedPace): Promise<boolean> {
     const stop = new AbortController();
     const waiting = one.enter(stop.signal).then(

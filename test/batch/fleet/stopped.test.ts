@@ -9,7 +9,7 @@ import { stoppable } from '../../support/test-clock.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { bothWays, describeFleet } from './place.ts';
 
-/** `stop` lets a runner's time go by at a moment of its work: nothing reaches it or leaves it until it wakes. */
+/** `stop` stops a runner during its work: nothing reaches it or leaves it until it wakes. */
 interface Moment {
   gateway: BatchGateway;
   proxy: CuttingProxy;
@@ -18,24 +18,24 @@ interface Moment {
 
 /** How a runner is stopped. */
 interface Stop {
-  /** Has `stop` called at some moment; gives what lets go on what was held up. */
+  /** Calls `stop` at some point, and returns a function that releases the held message. */
   arrange: (moment: Moment) => () => void;
-  /** An event that the database has taken by then. */
+  /** An event that the database has recorded by then. */
   recorded?: string;
 }
 
-/** A phase of a submission or a download, and what comes of it. */
+/** A phase of a submission or a download, and its outcome. */
 interface Phase extends Stop {
   phase: string;
   /** The fate of the row on another machine that keeps running. */
   other: 'done' | 'unknown';
-  /** Requests that submit, of both together. */
+  /** The number of submissions of both runners. */
   posts: 0 | 1;
-  /** It finds the file of the process that went on, or ends. */
+  /** It finds the file of the other runner, or ends. */
   woken: 'done' | 'ended';
 }
 
-/** Stops at a message to the database, which is held up, or only its answer is. */
+/** Stops at a message to the database; the message or only its response is held. */
 function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   return ({ proxy, stop }) => {
     proxy.before(pattern, () => {
@@ -47,12 +47,12 @@ function atMessage(pattern: RegExp, isHeld = true): Stop['arrange'] {
   };
 }
 
-/** Stops when the database has taken an event, and its answer is held up. */
+/** Stops after the database has recorded an event; the response is held. */
 function afterEvent(type: string): Stop {
   return { arrange: atMessage(new RegExp(`type\\W+${type}\\W`), false), recorded: type };
 }
 
-/** Stops at a call, before the gateway answers it. */
+/** Stops at a request, before the gateway responds. */
 function atCall(isCall: (seen: Seen) => boolean): Stop['arrange'] {
   return ({ gateway, stop }) => {
     let answer = (): void => undefined;
@@ -147,13 +147,13 @@ for (const { way, isPooled } of bothWays)
     const run = (...more: string[]): Promise<CliResult> =>
       runHereAs(place.machines.machine(), [...args(), ...more]);
 
-    // The database would refuse an event that comes after the end of the lease.
+    // The database would refuse an event after the end of the lease.
     async function isRecorded(type: string): Promise<void> {
       const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
       await expect.poll(() => place.query(found)).toBe('1');
     }
 
-    /** Starts a runner and lets it be stopped in a phase, past the end of its lease; gives what wakes it. */
+    /** Starts a runner and stops it in a phase, past the end of its lease; returns a function that wakes it. */
     async function stoppedIn({ arrange, recorded }: Stop): Promise<() => Promise<CliResult>> {
       const clock = stoppable(hurried());
       const machine = place.machines.machine(place.url('lease=30s', proxy.port));
@@ -182,7 +182,7 @@ for (const { way, isPooled } of bothWays)
       expect([code, states[each.other]], stderr).toEqual([each.other === 'done' ? 0 : 11, 1]);
       const version = versionOfOutput();
       const woken = await wake();
-      // What it had asked of the database may have been asked for too long when it wakes.
+      // Its pending statement may have timed out by the time it wakes.
       const end = { done: [0, /row-0 done/], ended: [11, /for longer than its lease|does not respond/] }[
         each.woken
       ];

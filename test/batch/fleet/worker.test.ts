@@ -57,7 +57,7 @@ describeFleet('mgw worker', {}, (place) => {
     const killed = machine().start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
-      // The object is stored, and no record says so.
+      // The object is stored, but no record says so.
       killed.child.kill('SIGKILL');
       store.faults.shift();
       return false;
@@ -329,7 +329,7 @@ describeFleet('mgw worker', {}, (place) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 3');
     for (let times = 4; times <= 5; times += 1) {
-      // Not before it knows the task: a submission whose answer died with its worker would be in doubt.
+      // Only once it knows the task: otherwise a submission whose response was lost with its worker would be in doubt.
       const polled = new Promise<void>((resolve) => {
         gateway.before = ({ path }) => {
           if (path.includes('/task-')) resolve();
@@ -396,7 +396,7 @@ describeFleet('mgw worker', {}, (place) => {
     const health = join(here.cwd, 'health');
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
     const worker = machines.machine(state).start(args);
-    // It looks for rows from then on.
+    // It searches for rows from then on.
     await expect.poll(() => existsSync(health)).toBe(true);
     const isTold = text(worker.child.stderr, /Asking again/);
     proxy.down();
@@ -409,7 +409,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
-  // Until a process has said it.
+  // Until a process has printed it.
   function text(stream: NodeJS.ReadableStream | null, wanted: RegExp): Promise<void> {
     let said = '';
     return new Promise((resolve) => {

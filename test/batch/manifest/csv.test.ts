@@ -10,7 +10,7 @@ interface Read {
   problems: Problem[];
 }
 
-/** Reads CSV that comes in chunks of a size. */
+/** Reads CSV in chunks of the given size. */
 async function read(bytes: Buffer | string, chunk = 7): Promise<Read> {
   const all = Buffer.from(bytes as string);
   const problems: Problem[] = [];

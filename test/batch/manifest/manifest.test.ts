@@ -391,7 +391,7 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// What is kept of a row (a name, a place) is less than the row; its text alone would be more than what is allowed here.
+// The kept part of a row (a name, a place) is smaller than the row; the text alone would exceed the limit here.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [

@@ -10,7 +10,7 @@ const kept = (user: User): unknown => JSON.parse(readFileSync(configOf(user), 'u
 
 const listing = says({ data: [{ id: 'vendor-h3-mini' }, { id: 'Video-B' }] });
 
-/** A gateway that gives these answers to `GET /v1/models`. */
+/** A gateway with these responses to `GET /v1/models`. */
 async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpServer> {
   const server = await httpServer();
   server.answers.push(...answers);

@@ -15,7 +15,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
 });
 
-/** A gateway that answers every request with one status and body. */
+/** A gateway that responds to every request with one status and body. */
 async function gateway(status: number, body: unknown, headers: Record<string, string> = {}): Promise<string> {
   const server = createServer((request, response) => {
     request.resume();

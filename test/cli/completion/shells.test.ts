@@ -25,7 +25,7 @@ function output(program: string, args: string[]): string {
   return stdout;
 }
 
-/** A line that ends with the word to be completed, and what there is to choose from. */
+/** A line that ends with the word to complete, and its completions. */
 type Case = [line: string, offered: string[]];
 
 // Other completions: test/cli/commands/completion.test.ts.

@@ -150,16 +150,16 @@ describe('a notification', () => {
   });
 });
 
-describe('a file is shown', () => {
+describe('--open', () => {
   it.each([
     ['linux', 'xdg-open'],
     ['darwin', 'open'],
     ['win32', 'explorer.exe'],
-  ] as const)('on %s by %s, with the path as one argument', (platform, program) => {
+  ] as const)('shows a file on %s by %s, with the path as one argument', (platform, program) => {
     expect(openerOf('/a b/$(x);.mp4', platform)).toEqual([program, ['/a b/$(x);.mp4']]);
   });
 
-  it('unless it cannot be, and then the reason is printed', async () => {
+  it('explains why a file cannot be shown', async () => {
     await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
     await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
       'ended with 3',

@@ -66,7 +66,7 @@ function mgw(...args: string[]): ReturnType<User['run']> {
   return user.run(['--sandbox', ...args]);
 }
 
-// A failure whose words, model and handle are not those of a friend.
+// A failure whose message, model and handle are hostile.
 async function putHostileJob(): Promise<void> {
   const ledger = await openFileLedger(join(user.cwd, 'state/sandbox/ledger'), () => Date.now());
   const message = `${attack} ${canaryKey} https://cdn.example.com/v.mp4?X-Signature=5d41402abc ${user.cwd}/x`;
@@ -84,7 +84,7 @@ async function putHostileJob(): Promise<void> {
   ]);
 }
 
-/** Forbidden actions of a page. */
+/** Actions that a page must not perform. */
 const faults: string[] = [];
 
 async function open(address: string, stored = '{}'): Promise<Page> {
@@ -133,7 +133,7 @@ async function save(page: Page, button: string, path: string): Promise<void> {
   await download.saveAs(path);
 }
 
-// Without a browser these are told as skipped.
+// Without a browser these tests are reported as skipped.
 describe.skipIf(!isThere)('a gallery in Chromium', () => {
   it('plays every video and sound from a file', async () => {
     const page = await open(url);
@@ -225,7 +225,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await failed.locator('.open').click({ position: { x: 60, y: 170 } });
     expect(await page.evaluate(() => (window as { hacked?: number }).hacked)).toBeUndefined();
     expect(faults).toEqual([]);
-    // The ways in that no escaping leaves open: the page's policy closes them as well.
+    // The attacks that escaping does not prevent: the page's policy prevents them too.
     await page.evaluate(() => {
       document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hacked=1">');
       const script = document.createElement('script');

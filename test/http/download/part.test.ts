@@ -47,7 +47,7 @@ vi.mock('node:fs', async (original) => {
   };
 });
 
-/** Leaves half of the file behind, as a process `pid` that died in the middle. */
+/** Leaves half of the file behind, like a process `pid` that died in the middle. */
 async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
   const server = await ctx.start(
     inTurn(file({ content, ...etags, cutAt: half }), file({ content, ...etags })),
@@ -259,7 +259,7 @@ describe('a disk', () => {
   });
 });
 
-// Root of a machine may; root of most containers may not.
+// Root can on a machine, but not in most containers.
 function canMount(): boolean {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   try {

@@ -12,7 +12,7 @@ const one: Served = { content, etag: '"one"' };
 const two: Served = { content: other, etag: '"two"' };
 const ctx = useDownloads();
 
-/** Serves correctly, but cuts at each of the offsets in turn, and counts the bytes that it sends. */
+/** Serves correctly, but cuts at each of the offsets in turn, and counts the sent bytes. */
 function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sent: () => number } {
   let [at, sent] = [0, 0];
   const answer: Answer = (asked, socket) => {
@@ -21,7 +21,7 @@ function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sen
   return { answer, sent: () => sent };
 }
 
-/** A 206 as a liar says it. */
+/** A false 206. */
 function partial(range: string, body: Buffer, headers: Record<string, string> = { etag: '"one"' }): Answer {
   return (_, socket) =>
     say(
@@ -206,7 +206,7 @@ describe('a valid continuation', () => {
   it('requests nothing if all bytes are there', async () => {
     const server = await ctx.start(file(one));
     await expectWhole(await ctx.fetch(server.url()), content);
-    // As after the death of the process before it published: the part is whole.
+    // As if the process had died before it published: the temporary file is complete.
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${size}-`]);
   });

@@ -27,7 +27,7 @@ async function typesOf(ledger: Ledger, id: string): Promise<(string | undefined)
 }
 
 describePostgres('a ledger on PostgreSQL', (newPlace) => {
-  /** A process behind a proxy, with a job of its own; and another process on another machine. */
+  /** A process behind a proxy, with its own job; and another process on another machine. */
   const behindProxy = async (
     options: OpenOptions = {},
   ): Promise<

@@ -52,7 +52,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // Another one is taken, under which the process is known to the others.
+    // Another lease is taken, by which other processes know this one.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();

@@ -12,7 +12,7 @@ import { now, type Place } from '../conformance.ts';
 export interface OpenOptions {
   /** Parameters of the address: `lease=1s`. */
   parameters?: string;
-  /** Of a proxy or a pool before the server. */
+  /** The port of a proxy or a pool in front of the server. */
   port?: number;
   stateDir?: string;
   clock?: Clock;
@@ -29,7 +29,7 @@ export interface PostgresPlace extends Place {
 /** A clock with fixed timestamps, a running clock for leases, and short pauses. */
 const stillClock: Clock = { ...hurried(), now: () => now };
 
-/** Tests that have a PostgreSQL server to themselves; skipped if it is not installed. */
+/** Tests with a separate PostgreSQL server; skipped if PostgreSQL is not installed. */
 export function describePostgres(
   name: string,
   tests: (newPlace: () => Promise<PostgresPlace>, serverOf: () => PostgresServer) => void,

@@ -21,7 +21,7 @@ function submission(prompt: string, ...more: string[]): string[] {
 }
 
 describePostgres('processes of several machines with one ledger on PostgreSQL', (newPlace) => {
-  /** A machine: a home and a state folder of its own. */
+  /** A machine with its own home and state folder. */
   const machines = async (
     count: number,
     url: string,
@@ -67,7 +67,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     run.child.kill('SIGCONT');
     expect((await run.result).code).toBe(6);
     expect(server.creations()).toBe(0);
-    // What it knew of itself ended the doubt.
+    // The facts that it knew resolved the doubt.
     expect(await states()).toBe('prepared');
     expect((await other.run(submission('a paper boat'))).code).toBe(0);
     expect(server.creations()).toBe(1);

@@ -1,16 +1,16 @@
 import type { Reply, SpooledMedia } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** The name of the operation that the tests are about. */
+/** The name of the operation in these tests. */
 export const name = 'models/video-a/operations/op-1';
 
-/** An answer with a JSON body, or with a text as it is. */
+/** A response with a JSON body, or with a raw text. */
 export function reply(body: unknown, status = 200, rest: Partial<Reply> = {}): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete: true, ...rest };
 }
 
-/** A body that every check accepts and no advice is due for. */
+/** A body that passes every check without advice. */
 export const goodBody = {
   model: 'video-a',
   instances: [{ prompt: 'a cat' }],
@@ -23,7 +23,7 @@ export function finished(samples: unknown, response: object = {}): JsonObject {
   return { name, done: true, response: { generateVideoResponse } } as JsonObject;
 }
 
-/** What a spool leaves of so many strings. */
+/** What a spool returns for this many strings. */
 export function spooled(count: number): SpooledMedia[] {
   return Array.from({ length: count }, (_, index) => ({ path: `/spool/${index}`, bytes: 10 }));
 }

@@ -64,7 +64,7 @@ describe('a task of Protocol B in progress', () => {
     expect(observed({ Response: { Status: 'WAITING', AigcVideoTask: { Status: '' } } }).state).toBe('queued');
   });
 
-  test.each([-1, 101, '50', null, {}])('is shown without the progress %j', (Progress) => {
+  test.each([-1, 101, '50', null, {}])('is shown without the invalid progress %j', (Progress) => {
     expect(observed(finished({ Status: 'PROCESSING', Progress })).progress).toBeUndefined();
   });
 });

@@ -1,7 +1,7 @@
 import type { Reply } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** A whole answer with a JSON body, or with a text as it is. */
+/** A complete response with a JSON body, or with a raw text. */
 export function reply(body: unknown, status = 200, complete = true): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete };
@@ -12,7 +12,7 @@ export function callFailure(code: string, message = 'words', status = 200): Repl
   return reply({ Response: { Error: { Code: code, Message: message }, RequestId: 'r-1' } }, status);
 }
 
-/** A body that every check accepts. */
+/** A body that passes every check. */
 export const goodBody: JsonObject = {
   ModelName: 'Video-B',
   ModelVersion: '1.0',
@@ -20,7 +20,7 @@ export const goodBody: JsonObject = {
   OutputConfig: { Resolution: '720P', Duration: 5, AspectRatio: '16:9', AudioGeneration: 'Enabled' },
 };
 
-/** A task that finished well, with one file; members can be replaced. */
+/** A task that finished successfully with one file; members can be replaced. */
 export function finished(task: object = {}, response: object = {}): JsonObject {
   return {
     Response: {

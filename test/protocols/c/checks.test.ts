@@ -11,7 +11,7 @@ const official = 'vendor-h3';
 const selfHosted = ['vendor-h3-base', 'vendor-h3-base-fast', 'vendor-h3-mini'];
 const models = [official, ...selfHosted];
 
-/** The fields that a body breaks a rule with. */
+/** The fields of a body that break a rule. */
 function broken(body: JsonObject): string[] {
   return check(c.normalise(body)).map(({ field }) => field);
 }
@@ -133,7 +133,7 @@ describe('each limit of Protocol C', () => {
     }
     for (const ratio of ['', null, 1.78])
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual(['aspect_ratio']);
-    // The list is that of the self-hosted models alone.
+    // The list applies only to the self-hosted models.
     for (const ratio of ['2:1', '16x9', 'Adaptive', '16:9 '])
       expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });

@@ -8,7 +8,7 @@ type Config = InputOptions & { output: OutputOptions; plugins: Plugin[] };
 const registry = resolve('src/protocols/registry.ts');
 const toy = resolve('test/protocols/toy/protocol.ts');
 
-// What adding a protocol takes: its name in the registry, and the import of its folder.
+// The changes that add a protocol: its name in the registry, and the import of its folder.
 const withToy: Plugin = {
   name: 'with-the-toy-protocol',
   transform(code, id) {

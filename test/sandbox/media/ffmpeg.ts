@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 
-/** Whether ffmpeg and ffprobe are on PATH: a second opinion if they are, never needed. */
+/** Whether ffmpeg and ffprobe are on the PATH, for additional checks. */
 export const hasFfmpeg = ['ffmpeg', 'ffprobe'].every((tool) => spawnSync(tool, ['-version']).status === 0);
 
-/** Decodes media with ffmpeg, checking all it can; returns what it complained of, and raw output if asked for. */
+/** Decodes media with ffmpeg and all its checks; returns its warnings, and the raw output on request. */
 export function ffmpeg(
   input: Uint8Array,
   before: string[],

@@ -1,4 +1,4 @@
-/** What a sequence and a picture parameter set say that the slices of this kind of stream depend on. */
+/** The values of a sequence and a picture parameter set on which the slices of this kind of stream depend. */
 export interface Parameters {
   profile: number;
   constraints: number;
@@ -16,7 +16,7 @@ export interface Parameters {
 /** A decoded picture: Y, Cb and Cr of each macroblock, all of which are flat. */
 export type Picture = (readonly [number, number, number])[];
 
-/** A decoded slice with what its header said. */
+/** A decoded slice with the values of its header. */
 export interface Slice {
   isIdr: boolean;
   frameNum: number;
@@ -29,7 +29,7 @@ class BitReader {
   #at = 0;
   readonly #bytes: Buffer;
 
-  /** Takes a NAL unit, without its header byte, and removes the emulation prevention bytes. */
+  /** Returns a NAL unit without its header byte and emulation prevention bytes. */
   constructor(nal: Buffer) {
     const bytes: number[] = [];
     for (let index = 1; index < nal.length; index++) {

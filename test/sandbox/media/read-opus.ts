@@ -11,8 +11,8 @@ export function packetsOf(stream: Uint8Array): Buffer[] {
 }
 
 /**
- * The period, in samples of 48 kHz, of the pitch filter of a CELT packet (RFC 6716 4.3), or undefined for one that is
- * silent. Throws if the packet is of another kind, or says other than that every band is as loud as expected.
+ * The period, in samples of 48 kHz, of the pitch filter of a CELT packet (RFC 6716 4.3), or undefined for a silent
+ * packet. Throws if the packet is of another kind, or if a band does not have the expected loudness.
  */
 export function readOpusPitch(packet: Buffer): number | undefined {
   if (packet[0] !== 0x98) throw new Error('not 20 ms of CELT, 4 kHz, mono, in one frame');
@@ -57,7 +57,7 @@ class RangeDecoder {
     return this.symbol([2 ** rarity - 1, 1]) === 1;
   }
 
-  /** The number of the symbol, by the frequencies of all. */
+  /** The index of the symbol, by the frequencies of all. */
   symbol(frequencies: readonly number[]): number {
     const total = frequencies.reduce((sum, frequency) => sum + frequency, 0);
     const step = Math.floor(this.#range / total);

@@ -33,7 +33,7 @@ function strongestPitch(samples: Int16Array, sampleRate: number): number {
   return candidates[powers.indexOf(Math.max(...powers))] ?? 0;
 }
 
-/** How alike some samples are to themselves `period` samples later, 1 for a tone of that period. */
+/** The similarity of some samples to the samples `period` later, 1 for a tone of that period. */
 function repetition(samples: Int16Array, period: number): number {
   const shift = Math.round(period);
   const product = samples.reduce((sum, sample, index) => sum + sample * (samples[index + shift] ?? 0), 0);
@@ -215,7 +215,7 @@ describe('ogg_opus', () => {
   it('encodes the pitch of each character in its packets, and is silent in a pause', () => {
     const heard = (text: string): (number | undefined)[] =>
       packetsOf(renderSpeech({ text, format: 'ogg_opus', sampleRate: 24_000 })).map(readOpusPitch);
-    // The last packet is for the 6.5 ms that a decoder is behind.
+    // The last packet covers the 6.5 ms by which a decoder is behind.
     expect(heard('n'.repeat(10)).slice(0, 30)).toEqual(Array.from({ length: 30 }, () => 218));
     expect(heard('s'.repeat(10)).at(5)).toBe(109);
     expect(new Set(heard('. '.repeat(10)))).toEqual(new Set([undefined]));
@@ -231,7 +231,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
   it.each(RATES)('decodes mp3 at %i Hz without an error, to the end', (sampleRate) => {
     const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
     const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
-    // A stream without tags, like that of the real service, never tells how long it is.
+    // A stream without tags, like that of the real service, does not contain its length.
     expect(complaints.replace(/^.*Estimating duration from bitrate.*\n/gm, '')).toBe('');
     const samples = readMp3(stream).reduce((sum, frame) => sum + frame.samples, 0);
     expect(output.length / 2).toBe(samples);

@@ -21,7 +21,7 @@ import { shellWord } from '../../output/human.ts';
 
 interface ExecOptions extends ServeOptions {
   verify?: boolean;
-  /** ms. */
+  /** In ms. */
   minPoll?: number;
 }
 

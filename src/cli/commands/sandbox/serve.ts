@@ -14,11 +14,11 @@ import type { Sandbox } from '../../../sandbox/server.ts';
 /** The options of a sandbox. */
 export interface ServeOptions {
   port?: number;
-  /** ms. */
+  /** In ms. */
   pace?: number;
   fault?: string[];
   seed?: number;
-  /** Credits. */
+  /** In credits. */
   balance?: number;
   concurrency?: number;
   perMinute?: number;
