@@ -34,6 +34,8 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
 export interface KeptFlags {
   output?: string | undefined;
   force?: boolean | undefined;
+  strict?: boolean | undefined;
+  mark?: boolean | undefined;
   budget?: string | undefined;
   budgetName?: string | undefined;
 }
@@ -52,7 +54,7 @@ export function budgetArguments({ budget, budgetName }: KeptFlags): string[][] {
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  const { output, force } = flags;
+  const { output, force, strict, mark } = flags;
   // Another program fixes the cause first.
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
   if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
@@ -62,8 +64,11 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const limited = canPay ? error.with({ next: [...next, ...budgets] }) : error;
   if (output === undefined) return limited;
   const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
+  const isFetch = own.includes('fetch');
   if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return limited;
-  return error.with({ next: [...own, '-o', output, ...(force ? ['--force'] : []), ...budgets] });
+  const given = { '--force': force, '--strict': strict && isFetch, '--mark': mark && isFetch };
+  const kept = Object.entries(given).flatMap(([name, isGiven]) => (isGiven ? [name] : []));
+  return error.with({ next: [...own, '-o', output, ...kept, ...budgets] });
 }
 
 // The path stays unusable however often it is tried.

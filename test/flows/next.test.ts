@@ -88,6 +88,20 @@ describe('the next command of a command with -o', () => {
       { output: 'a.mp4', force: true },
       [...fetch, '-o', 'a.mp4', '--force'],
     ],
+    [
+      'checks and marks the file if the command did',
+      fetch,
+      { job },
+      { output: 'a.mp4', strict: true, mark: true },
+      [...fetch, '-o', 'a.mp4', '--strict', '--mark'],
+    ],
+    [
+      'resolves without flags that only a fetch has',
+      resolve,
+      { job },
+      { output: 'a.mp4', strict: true, mark: true },
+      [...resolve, '-o', 'a.mp4'],
+    ],
     ['resolves', resolve, { job }, { output: 'a.mp4' }, [...resolve, '-o', 'a.mp4']],
     [
       'resolves within its budgets',
