@@ -7,7 +7,7 @@ import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { CuttingProxy } from '../support/cutting-proxy.ts';
-import { describePostgres } from '../ledger/postgres/place.ts';
+import { describePostgres, type PostgresPlace } from '../ledger/postgres/place.ts';
 
 const owner = { pid: 7, start: '1', host: 'h' };
 const dayMs = 86_400_000;
@@ -42,6 +42,13 @@ type Given = { amount: number; per: Per | undefined };
 
 function limitOf(given: Given): Limit {
   return { amount: decimalOf(given.amount), ...(given.per && { per: given.per }) };
+}
+
+/** Waits until so many statements wait for a lock. */
+function waitingIn(place: PostgresPlace, count: number): Promise<void> {
+  const text =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+  return expect.poll(() => place.server.query(text, place.database)).toBe(String(count));
 }
 
 describePostgres('a budget on PostgreSQL', (newPlace) => {
@@ -123,6 +130,43 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     );
   });
 
+  it('is unaffected by what is done to another budget of its name, kind or reservation', async () => {
+    const { database } = await (await newPlace()).open();
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const [own, sameName, sameKind] = (
+      [
+        ['standing', 'clips'],
+        ['batch', 'clips'],
+        ['standing', 'films'],
+      ] as const
+    ).map(([kind, name]) => new PostgresBudget({ database, kind, name, outcomeOf })) as [
+      PostgresBudget,
+      PostgresBudget,
+      PostgresBudget,
+    ];
+    const most = { amount: decimalOf(9) };
+    for (const budget of [own, sameName, sameKind]) {
+      await budget.setLimit(most);
+      for (const id of ['a', 'b', 'c']) await budget.reserve(chargeOf(id, 2), most);
+    }
+    await own.keep('a');
+    const before = shown(await own.state());
+    const seen: string[] = [];
+    await sameKind.reserve(chargeOf('d', 2), most);
+    await own.settle(({ id }) => Promise.resolve(seen.push(id) > 9 ? 'none' : 'open'));
+    expect(seen).toEqual(['b', 'c']);
+    for (const other of [sameName, sameKind]) {
+      await other.setLimit({ amount: decimalOf(20), per: 'day' });
+      await other.release('a');
+      await other.keep('b');
+      await other.remove();
+    }
+    expect(shown(await own.state())).toEqual(before);
+    await own.settle(({ id }) => Promise.resolve(id === 'b' ? 'accepted' : 'none'));
+    expect(shown(await own.state())).toMatchObject({ spent: '4', reserved: '0' });
+    expect(await own.reserve(chargeOf('d', 6), most)).toMatchObject({ fits: false });
+  });
+
   it('can be used to the last unit by any number of processes at once, and no further', async () => {
     const place = await newPlace();
     const sides = await Promise.all([1, 2, 3, 4, 5].map(() => place.open()));
@@ -174,6 +218,77 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(await budget.reserve(chargeOf('d', 1), most)).toEqual({ fits: true });
     expect(await budget.reserve(chargeOf('e', 1), most)).toMatchObject({ fits: false });
     expect(shown(await budget.state())).toMatchObject({ spent: '1', reserved: '2' });
+  });
+
+  it('says that it is full to a process that holds its lease', async () => {
+    const ledger = await (await newPlace()).open();
+    const { owner } = await ledger.lease();
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const { database } = ledger;
+    const budget = new PostgresBudget({ database, kind: 'batch', name: 'full', outcomeOf });
+    const decision = await budget.reserve({ ...chargeOf('r', 2), owner }, { amount: decimalOf(1) });
+    expect(decision).toMatchObject({ fits: false });
+  });
+
+  it('counts a day by the clock of the database', async () => {
+    const budget = await budgetIn();
+    await budget.setLimit({ amount: decimalOf(3), per: 'day' });
+    expect(await budget.reserve(chargeOf('a', 2))).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('b', 2))).toMatchObject({ fits: false });
+    expect(shown(await budget.state())).toMatchObject({ reserved: '2' });
+  });
+
+  it('reserves an amount that fits in one statement, without asking what became of others', async () => {
+    const { database } = await (await newPlace()).open();
+    let statements = 0;
+    const counting = {
+      table: (name: string) => database.table(name),
+      query: (...args: Parameters<typeof database.query>) => {
+        statements += 1;
+        return database.query(...args);
+      },
+    } as unknown as typeof database;
+    const outcomeOf = (): never => expect.fail('asked');
+    const budget = new PostgresBudget({ database: counting, kind: 'batch', name: 'quick', outcomeOf });
+    const most = { amount: decimalOf(3) };
+    await budget.reserve(chargeOf('a', 1), most);
+    statements = 0;
+    await budget.reserve(chargeOf('b', 1), most);
+    expect(statements).toBe(1);
+  });
+
+  it('releases the amount of a dead process, although nothing else was settled', async () => {
+    const budget = await budgetIn(({ id }) => Promise.resolve(id === 'a' ? 'none' : 'open'));
+    const most = { amount: decimalOf(1) };
+    expect(await budget.reserve(chargeOf('a', 1), most)).toEqual({ fits: true });
+    expect(await budget.reserve(chargeOf('b', 1), most)).toEqual({ fits: true });
+  });
+
+  // Otherwise the other process could release the amount, and this one would then send.
+  it('makes a process that declares its sender dead wait until the reservation is recorded', async () => {
+    const place = await newPlace();
+    const ledger = await place.open();
+    const { owner } = await ledger.lease();
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const { database } = ledger;
+    const budget = new PostgresBudget({ database, kind: 'batch', name: 'late', outcomeOf });
+    const most = { amount: decimalOf(3) };
+    await budget.setLimit(most);
+    const clients = [1, 2].map(() => new pg.Client({ connectionString: place.server.url(place.database) }));
+    const [holder, other] = clients as [pg.Client, pg.Client];
+    for (const client of clients) {
+      await client.connect();
+      onEnd(() => client.end());
+    }
+    await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
+    const reserved = budget.reserve({ ...chargeOf('r', 1), owner }, most);
+    await waitingIn(place, 1);
+    const declared = other.query('DELETE FROM mgw.leases');
+    await waitingIn(place, 2);
+    await holder.query('COMMIT');
+    expect(await reserved).toEqual({ fits: true });
+    await declared;
+    expect(shown(await budget.state())).toMatchObject({ reserved: '1' });
   });
 
   it('reserves nothing for a process that was declared dead', async () => {
@@ -242,19 +357,10 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     await holder.connect();
     onEnd(() => holder.end());
     await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
-    const waiting = (count: number): Promise<void> =>
-      expect
-        .poll(() =>
-          place.server.query(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
-            place.database,
-          ),
-        )
-        .toBe(String(count));
     const settled: Promise<void>[] = [];
     for (const way of ways) {
       settled.push(budget[way]('r'));
-      await waiting(settled.length);
+      await waitingIn(place, settled.length);
     }
     await holder.query('COMMIT');
     await Promise.all(settled);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { composeVideo } from '../../src/flows/compose-video.ts';
+import { messageOf } from '../../src/errors.ts';
+import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
@@ -24,5 +25,32 @@ describe('the configured defaults of a video', () => {
     await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
     const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
     await expect(stray).rejects.toMatchObject({ code: 'config', next: ['mgw', 'config', 'path'] });
+  });
+});
+
+describe('the message about a wrong value', () => {
+  const messageFor = async (parts: Partial<BodyParts>): Promise<string> => {
+    const given = { flags: { model: 'vendor-h3-mini', prompt: 'a boat' }, ...parts };
+    const composed = composeVideo(sessionIn(freshFolder()), c, given, () => Promise.resolve(undefined));
+    return composed.then(
+      () => '',
+      (error: unknown) => messageOf(error),
+    );
+  };
+  const body = { duration: 98, resolution: '4321p' };
+
+  it('quotes a value from the command line, and never one from a file', async () => {
+    const flags = { model: 'vendor-h3-mini', prompt: 'a boat', duration: '97' };
+    expect(await messageFor({ body })).toMatch(/98.*4321p/s);
+    const ofFile = await messageFor({ body, fromFiles: ['body'] });
+    expect(ofFile).toMatch(/duration.*resolution/s);
+    expect(ofFile).not.toMatch(/98|4321p/);
+    for (const own of [{ flags }, { set: ['duration=97'] }]) {
+      const mixed = await messageFor({ body, fromFiles: ['body'], ...own });
+      expect(mixed).toContain('97');
+      expect(mixed).not.toMatch(/98|4321p/);
+    }
+    expect(await messageFor({ flags, fromFiles: ['duration'] })).not.toContain('97');
+    expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
   });
 });
