@@ -346,6 +346,21 @@ describe('a budget', () => {
     expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: { digits: 3n } });
   });
 
+  it('gives the amount of a dead process to the first reservation that needs it', async () => {
+    const { budget } = alone('', { dead: 'none' });
+    await budget.setLimit({ amount: decimalOf(2) });
+    await ask(budget, 'dead', 2);
+    expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
+  });
+
+  // The answer takes a read of the ledger for each reservation, which may be thousands.
+  it('asks for no outcome while there is room', async () => {
+    const { budget, file } = alone('', { dead: 'none' });
+    await budget.setLimit({ amount: decimalOf(9) });
+    for (const id of ['dead', 'a', 'b']) expect(await ask(budget, id, 2)).toEqual({ fits: true });
+    expect(file.text).not.toContain('release');
+  });
+
   it('counts a payment that was accepted after its amount was released', async () => {
     const { budget } = alone();
     await budget.setLimit({ amount: decimalOf(5) });

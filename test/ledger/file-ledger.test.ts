@@ -381,6 +381,15 @@ describe('an index', () => {
     }
   });
 
+  it('that has lost a line of no job is made up to its count once, not by each command', async () => {
+    const { ledger, state, id } = await made();
+    const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
+    appendFileSync(count, '+++');
+    expect(await ledger.lookup('fingerprint', 'f1')).toEqual([id]);
+    expect(statSync(log).size).toBe(44 * statSync(count).size);
+    expect((await ledger.listed()).slice()).toEqual([id]);
+  });
+
   it('is not needed to list the jobs', async () => {
     const { ledger, state, id } = await made();
     rmSync(join(state, 'index.log'));
@@ -434,6 +443,23 @@ describe('claims whose folder was lost', () => {
     expect(await ledger.claimed(`send.${ids[3]}.1`)).toBeDefined();
     expect(await ledger.claimed(`take.${ids[2]}`)).toBeUndefined();
   });
+});
+
+it('a name is not claimed while the lost claims cannot be made again', async () => {
+  const { ledger, state } = await made();
+  rmSync(join(state, 'claims'), { recursive: true });
+  mkdirSync(join(state, 'claims'));
+  onEnd(() => watchDisk(undefined));
+  for (const refused of ['take.f1', '.complete']) {
+    await watchDisk(({ name, path }, run) => {
+      if (name === 'open' && path === join(state, 'claims', refused))
+        throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+      return run();
+    });
+    await expect(ledger.claim('take.f1', 'mine')).rejects.toMatchObject({ code: 'local_io', exitCode: 10 });
+  }
+  await watchDisk(undefined);
+  expect(readHolder((await ledger.claim('take.f1', 'mine')) ?? '')).toMatchObject({ fingerprint: 'f1' });
 });
 
 describe('ids', () => {

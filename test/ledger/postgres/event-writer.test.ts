@@ -1,0 +1,277 @@
+import { describe, expect, it, vi } from 'vitest';
+import { MgwError } from '../../../src/errors.ts';
+import type { JobEvent, Owner } from '../../../src/job.ts';
+import { decodeEvents, encodeEvent } from '../../../src/ledger/event-log.ts';
+import { newJobId } from '../../../src/ledger/names.ts';
+import { Database, DatabaseLost } from '../../../src/ledger/postgres/database.ts';
+import { EventWriter } from '../../../src/ledger/postgres/event-writer.ts';
+import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+import { freshFolder } from '../../support/servers.ts';
+import { accepted, now, prepared } from '../conformance.ts';
+
+const owner: Owner = { pid: 7, start: '1', host: 'h', instance: 'i', lease: '3' };
+const gone = new DatabaseLost('unreachable', 'gone', { retry: 'safe' });
+const error = { code: 'unreachable', message: 'no' } as const;
+const sending: JobEvent = { type: 'sending', attempt: 2, owner };
+const delivered: JobEvent = { type: 'delivered', run: 'r1' };
+const running: JobEvent = { type: 'observed', state: 'running', native_status: 'run' };
+
+/** A statement that adds events, as the columns of its rows. */
+interface Insert {
+  jobs: string[];
+  lines: string[];
+  seen: number[];
+  states: string[];
+  hashes: (string | null)[];
+  commit: string | undefined;
+}
+
+/** A database of jobs that all exist; the test says what it refuses, and what was done to it by others. */
+class Jobs {
+  /** Thrown by the next statements that add events. */
+  refusals: Error[] = [];
+  /** Rows of the given ids are not changed, as if the job were gone or the lease lost. */
+  unchanged = new Set<string>();
+  /** Whether the table of events has the event that is looked for. */
+  hasEvent = false;
+  hasJob = true;
+  firstLine = '';
+  readonly inserts: Insert[] = [];
+  readonly queueUpdates: (readonly unknown[])[] = [];
+  readonly counts = new Map<string, number>();
+
+  answer(text: string, values: readonly unknown[], commit?: string): object[] {
+    if (text.includes('INSERT INTO mgw.events')) return this.#insert(values as string[][], commit);
+    if (text.startsWith('SELECT FROM mgw.events')) return this.hasEvent ? [{}] : [];
+    if (text.startsWith('SELECT FROM mgw.jobs')) return this.hasJob ? [{}] : [];
+    if (text.startsWith('SELECT line')) return [{ line: this.firstLine }];
+    if (!text.startsWith('UPDATE mgw.batch_rows')) throw new Error(text);
+    this.queueUpdates.push(values);
+    return [];
+  }
+
+  #insert(values: string[][], commit?: string): object[] {
+    const refusal = this.refusals.shift();
+    if (refusal !== undefined) throw refusal;
+    const [jobs = [], uids = [], lines = [], seen = [], states = [], , , hashes = []] = values;
+    this.inserts.push({ jobs, lines, seen: seen.map(Number), states, hashes, commit });
+    return jobs.flatMap((job, at) => {
+      if (this.unchanged.has(job)) return [];
+      const n = (this.counts.get(job) ?? 0) + 1;
+      this.counts.set(job, n);
+      return [{ uid: uids[at], n }];
+    });
+  }
+}
+
+function open(): { jobs: Jobs; writer: EventWriter; facts: UnwrittenEvents; id: string } {
+  const [jobs, database] = [new Jobs(), new Database(parseStateUrl('postgres://127.0.0.1/d'))];
+  vi.spyOn(database, 'query').mockImplementation((text, values = [], commit) =>
+    Promise.resolve().then(() => jobs.answer(text, values, commit) as never[]),
+  );
+  const facts = new UnwrittenEvents(freshFolder(), 'one');
+  return { jobs, facts, writer: new EventWriter(database, facts, () => now), id: newJobId(now) };
+}
+
+/** The types of the events that wait in local files. */
+async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]> {
+  const kept: (JobEvent | undefined)[] = [];
+  await facts
+    .flush(({ line }) => {
+      kept.push(...decodeEvents(`${line}\n`));
+      return Promise.reject(new Error('stays'));
+    })
+    .catch(() => undefined);
+  return kept;
+}
+
+describe('while the database is gone', () => {
+  it.each<JobEvent>([
+    { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text: '', complete: true } },
+    accepted,
+    { type: 'rejected', error },
+    { type: 'unavailable', error },
+    { type: 'unknown', error },
+    { type: 'finished', state: 'succeeded', native_status: 'ok' },
+    { type: 'file', file: { path: '/a.mp4', bytes: 1, sha256: '', mime: 'video/mp4' } },
+    delivered,
+    { type: 'detached', run: 'r1' },
+  ])('the fact $type is kept, and written before the next event', async (event) => {
+    const { jobs, writer, facts, id } = open();
+    jobs.refusals.push(gone);
+    await expect(writer.append(id, event)).rejects.toThrow('The event was saved');
+    expect(await keptIn(facts)).toMatchObject([event]);
+    await writer.append(id, running);
+    expect(jobs.inserts.flatMap(({ lines }) => decodeEvents(`${lines.join('\n')}\n`))).toMatchObject([
+      event,
+      running,
+    ]);
+    expect(facts.files()).toEqual([]);
+  });
+
+  it('a decision of a person and what is only observed are not kept', async () => {
+    const { jobs, writer, facts, id } = open();
+    const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
+    for (const event of events) {
+      jobs.refusals.push(gone);
+      await expect(writer.append(id, event)).rejects.toBe(gone);
+    }
+    expect(facts.files()).toEqual([]);
+  });
+
+  it('a process that was about to send keeps that it sent nothing', async () => {
+    const { jobs, writer, facts, id } = open();
+    jobs.refusals.push(gone);
+    await expect(writer.append(id, sending)).rejects.toBe(gone);
+    expect(await keptIn(facts)).toMatchObject([{ type: 'unavailable', attempt: 2 }]);
+    const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
+    jobs.refusals.push(gone);
+    await expect(writer.append(id, began)).rejects.toBe(gone);
+    expect(facts.files()).toHaveLength(1);
+  });
+
+  it('nothing is kept of an event that was refused for another reason, unless it is a fact', async () => {
+    const { jobs, writer, facts, id } = open();
+    const full = new MgwError('local_io', 'full');
+    jobs.refusals.push(full);
+    await expect(writer.append(id, sending)).rejects.toBe(full);
+    expect(facts.files()).toEqual([]);
+    jobs.refusals.push(full);
+    await expect(writer.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
+    expect(facts.files()).toHaveLength(1);
+  });
+
+  it('only a process that has kept a fact looks for kept ones before it writes', async () => {
+    const { jobs, writer, facts, id } = open();
+    const flushed = vi.spyOn(facts, 'flush');
+    await writer.append(id, running);
+    expect(flushed).not.toHaveBeenCalled();
+    jobs.refusals.push(gone);
+    await writer.append(id, accepted).catch(() => undefined);
+    for (let events = 0; events < 2; events += 1) await writer.append(id, running);
+    expect(flushed).toHaveBeenCalledTimes(1);
+    await writer.flush(true);
+    expect(flushed).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe('an event', () => {
+  it('of a job that does not exist is an error, and one of a lost lease another', async () => {
+    const { jobs, writer, id } = open();
+    jobs.unchanged.add(id);
+    await expect(writer.append(id, sending)).rejects.toThrow('longer than its lease');
+    jobs.hasJob = false;
+    await expect(writer.append(id, sending)).rejects.toMatchObject({ code: 'local_io' });
+  });
+
+  it('that an earlier try has written is written, also if the database then calls it a duplicate', async () => {
+    const { jobs, writer, id } = open();
+    jobs.hasEvent = true;
+    jobs.unchanged.add(id);
+    await writer.append(id, accepted);
+    const duplicate = Object.assign(new Error('twice'), { code: '23505' });
+    jobs.refusals.push(new MgwError('local_io', 'twice', { cause: duplicate }));
+    await writer.append(id, accepted);
+    jobs.refusals.push(new MgwError('local_io', 'full'));
+    await expect(writer.append(id, running)).rejects.toThrow('full');
+  });
+
+  it('of many jobs is written with the others, and those of one job one after the other', async () => {
+    const { jobs, writer, id } = open();
+    const other = newJobId(now + 1);
+    await Promise.all([
+      writer.append(other, running),
+      writer.append(id, accepted),
+      writer.append(id, running),
+      writer.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' }),
+    ]);
+    // In the order of their ids, so that two processes never wait for each other.
+    expect(jobs.inserts.map((insert) => insert.jobs)).toEqual([[id, other], [id], [id]]);
+    const ofJob = jobs.inserts.flatMap(({ jobs: ids, lines }) => lines.filter((_, at) => ids[at] === id));
+    expect(decodeEvents(`${ofJob.join('\n')}\n`).map((event) => event?.type)).toEqual([
+      'accepted',
+      'observed',
+      'finished',
+    ]);
+  });
+
+  it('need not be on disk if it only says that a run delivered', async () => {
+    const { jobs, writer, id } = open();
+    await writer.append(id, delivered);
+    await writer.append(id, accepted);
+    await Promise.all([writer.append(id, delivered), writer.append(newJobId(now + 1), accepted)]);
+    expect(jobs.inserts.map(({ commit }) => commit)).toEqual(['soon', 'durable', 'durable']);
+  });
+
+  it('makes a job known by its handle, if it was accepted', async () => {
+    const { jobs, writer, id } = open();
+    await writer.append(id, running);
+    await writer.append(id, accepted);
+    expect(jobs.inserts.map(({ hashes }) => hashes)).toEqual([[null], [expect.any(String)]]);
+  });
+});
+
+describe('the state of a job', () => {
+  const linesOf = (...events: JobEvent[]): string[] =>
+    events.map((event) => encodeEvent(event, now).trimEnd());
+
+  it('is written with an event as far as the process knows the other events', async () => {
+    const { jobs, writer, id } = open();
+    writer.remember(id, linesOf(prepared));
+    jobs.counts.set(id, 1);
+    await writer.append(id, accepted);
+    expect(jobs.inserts.at(-1)).toMatchObject({ seen: [1], states: ['queued'] });
+    // Another process has added an event.
+    jobs.counts.set(id, 3);
+    await writer.append(id, running);
+    expect(jobs.inserts.at(-1)).toMatchObject({ seen: [2], states: ['running'] });
+    expect(writer.justWritten(id)).toBeUndefined();
+    await writer.append(id, running);
+    expect(jobs.inserts.at(-1)).toMatchObject({ seen: [-1], states: ['unknown'] });
+  });
+
+  it('is known without a query in the turn of the event loop in which it was written', async () => {
+    const { jobs, writer, id } = open();
+    writer.remember(id, linesOf(prepared));
+    expect(writer.justWritten(id)).toBeUndefined();
+    jobs.counts.set(id, 1);
+    await writer.append(id, accepted);
+    expect(writer.justWritten(id)).toHaveLength(2);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(writer.justWritten(id)).toBeUndefined();
+    await writer.append(id, running);
+    writer.forget(id);
+    expect(writer.justWritten(id)).toBeUndefined();
+  });
+
+  it('is remembered of the 512 jobs that were used last', async () => {
+    const { jobs, writer } = open();
+    const ids = Array.from({ length: 513 }, (_, at) => newJobId(now + at));
+    const [first = '', second = '', third = ''] = ids;
+    for (const id of ids.slice(0, 512)) writer.remember(id, linesOf(prepared));
+    writer.remember(first, linesOf(prepared));
+    writer.remember(ids[512] ?? '', linesOf(prepared));
+    for (const id of [first, second, third]) {
+      jobs.counts.set(id, 1);
+      await writer.append(id, accepted);
+    }
+    expect(jobs.inserts.map(({ seen }) => seen[0])).toEqual([1, -1, 1]);
+  });
+});
+
+describe('the end of a doubt', () => {
+  it.each<[string, string | undefined, unknown[][]]>([
+    ['hands out the row of a batch again', 'films/s1', [['films', ['s1', 's1']]]],
+    ['hands out the row of a numbered job again', 'films/a/b/2', [['films', ['a/b/2', 'a/b']]]],
+    ['changes no batch if the job has a key of its own', 'films', []],
+    ['changes no batch if the job has no key', undefined, []],
+  ])('%s', async (_, key, updates) => {
+    const { jobs, writer, id } = open();
+    jobs.firstLine = encodeEvent({ ...prepared, ...(key && { key }) }, now).trimEnd();
+    await writer.append(id, { type: 'resolved', how: 'not-created' });
+    expect(jobs.queueUpdates).toEqual(updates);
+    await writer.append(id, running);
+    expect(jobs.queueUpdates).toEqual(updates);
+  });
+});
