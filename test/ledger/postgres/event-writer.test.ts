@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import { MgwError } from '../../../src/errors.ts';
-import type { JobEvent, Owner } from '../../../src/job.ts';
+import { lostFingerprint, type JobEvent, type Owner } from '../../../src/job.ts';
 import { decodeEvents, encodeEvent } from '../../../src/ledger/event-log.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
 import { Database, DatabaseLost } from '../../../src/ledger/postgres/database.ts';
@@ -23,6 +23,7 @@ interface Insert {
   lines: string[];
   seen: number[];
   states: string[];
+  leases: (string | null)[];
   hashes: (string | null)[];
   commit: string | undefined;
 }
@@ -33,15 +34,25 @@ class Jobs {
   refusals: Error[] = [];
   /** Rows of the given ids are not changed, as if the job were gone or the lease lost. */
   unchanged = new Set<string>();
+  /** What the statement that creates a job finds. */
+  found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
   /** Whether the table of events has the event that is looked for. */
   hasEvent = false;
   hasJob = true;
   firstLine = '';
   readonly inserts: Insert[] = [];
+  readonly restored: unknown[] = [];
+  /** The hashes by which each created job can be looked up. */
+  readonly names: unknown[] = [];
   readonly queueUpdates: (readonly unknown[])[] = [];
   readonly counts = new Map<string, number>();
 
   answer(text: string, values: readonly unknown[], commit?: string): object[] {
+    if (text.includes('INSERT INTO mgw.jobs')) {
+      this.restored.push(values[5]);
+      this.names.push(values[11]);
+      return (values[0] as string[]).map((id) => ({ id, ...this.found }));
+    }
     if (text.includes('INSERT INTO mgw.events')) return this.#insert(values as string[][], commit);
     if (text.startsWith('SELECT FROM mgw.events')) return this.hasEvent ? [{}] : [];
     if (text.startsWith('SELECT FROM mgw.jobs')) return this.hasJob ? [{}] : [];
@@ -54,8 +65,8 @@ class Jobs {
   #insert(values: string[][], commit?: string): object[] {
     const refusal = this.refusals.shift();
     if (refusal !== undefined) throw refusal;
-    const [jobs = [], uids = [], lines = [], seen = [], states = [], , , hashes = []] = values;
-    this.inserts.push({ jobs, lines, seen: seen.map(Number), states, hashes, commit });
+    const [jobs = [], uids = [], lines = [], seen = [], states = [], leases = [], , hashes = []] = values;
+    this.inserts.push({ jobs, lines, seen: seen.map(Number), states, leases, hashes, commit });
     return jobs.flatMap((job, at) => {
       if (this.unchanged.has(job)) return [];
       const n = (this.counts.get(job) ?? 0) + 1;
@@ -87,28 +98,32 @@ async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]>
 }
 
 describe('while the database is gone', () => {
-  it.each<JobEvent>([
+  const facts: JobEvent[] = [
     { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text: '', complete: true } },
     accepted,
     { type: 'rejected', error },
-    { type: 'unavailable', error },
+    { type: 'unavailable', attempt: 1, error },
     { type: 'unknown', error },
     { type: 'finished', state: 'succeeded', native_status: 'ok' },
     { type: 'file', file: { path: '/a.mp4', bytes: 1, sha256: '', mime: 'video/mp4' } },
     delivered,
-    { type: 'detached', run: 'r1' },
-  ])('the fact $type is kept, and written before the next event', async (event) => {
-    const { jobs, writer, facts, id } = open();
-    jobs.refusals.push(gone);
-    await expect(writer.append(id, event)).rejects.toThrow('The event was saved');
-    expect(await keptIn(facts)).toMatchObject([event]);
-    await writer.append(id, running);
-    expect(jobs.inserts.flatMap(({ lines }) => decodeEvents(`${lines.join('\n')}\n`))).toMatchObject([
-      event,
-      running,
-    ]);
-    expect(facts.files()).toEqual([]);
-  });
+    { type: 'detached', run: 'r1', exit_code: 8 },
+  ];
+  it.each(facts.map((event) => ({ event })))(
+    'the fact $event.type is kept, and written before the next event',
+    async ({ event }) => {
+      const { jobs, writer, facts, id } = open();
+      jobs.refusals.push(gone);
+      await expect(writer.append(id, event)).rejects.toThrow('The event was saved');
+      expect(await keptIn(facts)).toMatchObject([event]);
+      await writer.append(id, running);
+      expect(jobs.inserts.flatMap(({ lines }) => decodeEvents(`${lines.join('\n')}\n`))).toMatchObject([
+        event,
+        running,
+      ]);
+      expect(facts.files()).toEqual([]);
+    },
+  );
 
   it('a decision of a person and what is only observed are not kept', async () => {
     const { jobs, writer, facts, id } = open();
@@ -156,6 +171,54 @@ describe('while the database is gone', () => {
   });
 });
 
+describe('a job', () => {
+  const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
+
+  it('that was created is known to its process, and one that exists is not created again', async () => {
+    const { jobs, writer, id } = open();
+    expect(await writer.create(id, [prepared, began])).toBe(true);
+    expect(writer.justWritten(id)).toHaveLength(2);
+    jobs.counts.set(id, 2);
+    await writer.append(id, accepted);
+    expect(jobs.inserts.at(-1)).toMatchObject({ seen: [2], states: ['queued'] });
+    jobs.found = { created: false, held: true, there: true };
+    expect(await writer.create(newJobId(now + 1), [prepared, began])).toBe(false);
+    expect(await writer.create(id, [prepared], true)).toBe(false);
+    expect(jobs.restored).toEqual([false, false, true]);
+  });
+
+  it('is known by its fingerprint and its handle, as far as its record has them', async () => {
+    const { jobs, writer } = open();
+    const lost = { ...prepared, fingerprint: lostFingerprint };
+    for (const [at, events] of [[prepared], [prepared, accepted], [lost, accepted], [undefined]].entries())
+      await writer.create(newJobId(now + at), events);
+    expect(jobs.names).toMatchObject([{ length: 1 }, { length: 2 }, { length: 1 }, { length: 0 }]);
+  });
+
+  it('that an earlier try has created is created, with what others may have added since', async () => {
+    const { jobs, writer, id } = open();
+    jobs.found = { created: false, held: false, there: true };
+    jobs.hasEvent = true;
+    expect(await writer.create(id, [prepared, began])).toBe(true);
+    expect(writer.justWritten(id)).toBeUndefined();
+  });
+
+  it('is created by no process that has lost its lease, unless it is imported', async () => {
+    const { jobs, writer, id } = open();
+    jobs.found = { created: false, held: false, there: false };
+    await expect(writer.create(id, [prepared, began])).rejects.toThrow('longer than its lease');
+    const at = new Date(now).toISOString();
+    expect(await writer.create(id, [{ ...prepared, at }, { ...began, at }, undefined])).toBe(false);
+    for (const found of [
+      { created: false, held: true, there: false },
+      { created: false, held: false, there: true },
+    ]) {
+      jobs.found = found;
+      expect(await writer.create(id, [prepared, began])).toBe(false);
+    }
+  });
+});
+
 describe('an event', () => {
   it('of a job that does not exist is an error, and one of a lost lease another', async () => {
     const { jobs, writer, id } = open();
@@ -179,21 +242,38 @@ describe('an event', () => {
 
   it('of many jobs is written with the others, and those of one job one after the other', async () => {
     const { jobs, writer, id } = open();
-    const other = newJobId(now + 1);
+    const [other, third] = [newJobId(now + 1), newJobId(now + 2)];
     await Promise.all([
-      writer.append(other, running),
       writer.append(id, accepted),
       writer.append(id, running),
+      writer.append(third, running),
       writer.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' }),
+      writer.append(other, running),
     ]);
     // In the order of their ids, so that two processes never wait for each other.
-    expect(jobs.inserts.map((insert) => insert.jobs)).toEqual([[id, other], [id], [id]]);
+    expect(jobs.inserts.map((insert) => insert.jobs)).toEqual([[id, other, third], [id], [id]]);
     const ofJob = jobs.inserts.flatMap(({ jobs: ids, lines }) => lines.filter((_, at) => ids[at] === id));
     expect(decodeEvents(`${ofJob.join('\n')}\n`).map((event) => event?.type)).toEqual([
       'accepted',
       'observed',
       'finished',
     ]);
+  });
+
+  it('is written alone if those of other jobs with it are refused', async () => {
+    const { jobs, writer, id } = open();
+    const duplicate = Object.assign(new Error('twice'), { code: '23505' });
+    jobs.refusals.push(new MgwError('local_io', 'twice', { cause: duplicate }));
+    const ids = [id, newJobId(now + 1)];
+    await Promise.all(ids.map((each) => writer.append(each, running)));
+    expect(jobs.inserts.map((insert) => insert.jobs)).toEqual(ids.map((each) => [each]));
+  });
+
+  it('is written under the lease of its process if it says what that is about to do', async () => {
+    const { jobs, writer, id } = open();
+    const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
+    for (const event of [began, sending, accepted, running]) await writer.append(id, event);
+    expect(jobs.inserts.map(({ leases }) => leases)).toEqual([['3'], ['3'], [null], [null]]);
   });
 
   it('need not be on disk if it only says that a run delivered', async () => {
@@ -245,6 +325,18 @@ describe('the state of a job', () => {
     expect(writer.justWritten(id)).toBeUndefined();
   });
 
+  it('is read again if the database did not write an event as expected', async () => {
+    const { jobs, writer, id } = open();
+    writer.remember(id, linesOf(prepared));
+    jobs.unchanged.add(id);
+    jobs.hasEvent = true;
+    await writer.append(id, accepted);
+    jobs.unchanged.clear();
+    jobs.counts.set(id, 2);
+    await writer.append(id, running);
+    expect(jobs.inserts.at(-1)).toMatchObject({ seen: [-1], states: ['unknown'] });
+  });
+
   it('is remembered of the 512 jobs that were used last', async () => {
     const { jobs, writer } = open();
     const ids = Array.from({ length: 513 }, (_, at) => newJobId(now + at));
@@ -273,5 +365,22 @@ describe('the end of a doubt', () => {
     expect(jobs.queueUpdates).toEqual(updates);
     await writer.append(id, running);
     expect(jobs.queueUpdates).toEqual(updates);
+  });
+
+  it('may be a kept fact; one of a removed job is dropped', async () => {
+    const { jobs, writer, facts, id } = open();
+    jobs.firstLine = encodeEvent({ ...prepared, key: 'films/s1' }, now).trimEnd();
+    const keep = async (): Promise<void> => {
+      jobs.refusals.push(gone);
+      await writer.append(id, accepted).catch(() => undefined);
+    };
+    await keep();
+    await writer.flush();
+    expect(jobs.queueUpdates).toHaveLength(1);
+    await keep();
+    jobs.unchanged.add(id);
+    jobs.hasJob = false;
+    await writer.flush();
+    expect([facts.files(), jobs.queueUpdates.length]).toEqual([[], 1]);
   });
 });
