@@ -1,0 +1,195 @@
+import pg from 'pg';
+import { describe, expect, it, vi } from 'vitest';
+import { MgwError } from '../../../src/errors.ts';
+import { Database, DatabaseLost, isDuplicate } from '../../../src/ledger/postgres/database.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+
+const url = parseStateUrl('postgres://mgw:hunter2@127.0.0.1/d');
+
+/** An error of PostgreSQL, or of the connection to it. */
+function errorOf(code: string | undefined, message = 'no'): Error {
+  return Object.assign(new Error(message), code === undefined ? {} : { code });
+}
+
+/** A database whose statements get these results, one after the other; the last one for all that follow. */
+function answering(...results: (Error | object[])[]): {
+  database: Database;
+  tries: () => number;
+  pauses: number[];
+} {
+  const pauses: number[] = [];
+  let [now, tries] = [0, 0];
+  const clock = {
+    monotonic: () => now,
+    sleep: (ms: number) => {
+      pauses.push(ms);
+      now += ms;
+      return Promise.resolve();
+    },
+  };
+  const query = (): Promise<object[]> => {
+    const result = results[Math.min(tries, results.length - 1)] ?? [];
+    tries += 1;
+    return result instanceof Error
+      ? Promise.reject(result)
+      : Promise.resolve([{ rows: [] }, { rows: result }]);
+  };
+  vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(query as () => never);
+  return { database: new Database(url, clock), tries: () => tries, pauses };
+}
+
+describe('a statement', () => {
+  it.each([
+    ['08006', 'no'],
+    ['57P01', 'no'],
+    ['57P03', 'no'],
+    ['53300', 'no'],
+    ['40001', 'no'],
+    ['40P01', 'no'],
+    ['25006', 'no'],
+    ['ECONNREFUSED', 'no'],
+    ['ENOTFOUND', 'no'],
+    ['EPIPE', 'no'],
+    [undefined, 'Connection terminated unexpectedly'],
+    [undefined, 'timeout exceeded when trying to connect'],
+  ])('is repeated after an error that may go away: %s, %s', async (code, message) => {
+    const { database, tries } = answering(errorOf(code, message), errorOf(code, message), [{ a: 1 }]);
+    expect(await database.query('SELECT')).toEqual([{ a: 1 }]);
+    expect(tries()).toBe(3);
+  });
+
+  it('is repeated at growing intervals until the patience of the URL is over', async () => {
+    const { database, tries, pauses } = answering(errorOf('ECONNREFUSED', 'of hunter2.'));
+    const error: unknown = await database.query('SELECT').catch((reason: unknown) => reason);
+    expect(error).toBeInstanceOf(DatabaseLost);
+    expect(error).toMatchObject({ exitCode: 6, retry: 'safe' });
+    expect((error as Error).message).toMatch(/does not answer: of \S*[^2.]\.$/);
+    expect(pauses.slice(0, 7)).toEqual([25, 50, 100, 200, 400, 800, 1000]);
+    const waited = pauses.reduce((sum, ms) => sum + ms, 0);
+    expect(waited).toBeLessThanOrEqual(url.patienceMs);
+    expect(waited + 1000).toBeGreaterThan(url.patienceMs);
+    expect(tries()).toBe(pauses.length + 1);
+  });
+
+  it('is not repeated once the database is closed', async () => {
+    const { database, tries } = answering(errorOf('ECONNREFUSED'));
+    await database.close();
+    await expect(database.query('SELECT')).rejects.toBeInstanceOf(DatabaseLost);
+    expect(tries()).toBe(1);
+  });
+
+  it.each<[string | undefined, string, object]>([
+    ['42P01', 'no', { code: 'config', next: ['mgw', 'state', 'init'] }],
+    ['3F000', 'no', { code: 'config', next: ['mgw', 'state', 'init'] }],
+    ['42703', 'no', { code: 'config', next: ['mgw', 'state', 'init'] }],
+    ['28P01', 'no', { code: 'config', message: expect.stringContaining('PGPASSWORD') as string }],
+    [
+      undefined,
+      'client password must be a string',
+      { code: 'config', message: expect.stringContaining('none was given') as string },
+    ],
+    ['28000', 'no', { code: 'config', message: expect.stringContaining('refuses mgw: no.') as string }],
+    ['3D000', 'no', { code: 'config' }],
+    ['42501', 'no', { code: 'config' }],
+    ['0A000', 'no', { code: 'config' }],
+    ['CERT_HAS_EXPIRED', 'no', { code: 'config' }],
+    [undefined, 'The server does not support SSL connections', { code: 'config' }],
+    ['22021', 'no', { code: 'local_io', retry: 'safe' }],
+    [undefined, 'no', { code: 'local_io', retry: 'safe' }],
+  ])('that is refused (%s, %s) is not repeated, and the error says what to do', async (code, text, error) => {
+    const { database, tries } = answering(errorOf(code, text));
+    await expect(database.query('SELECT')).rejects.toMatchObject(error);
+    expect(tries()).toBe(1);
+  });
+
+  it('without a response says why, as far as it is known', async () => {
+    const aggregate = Object.assign(new AggregateError([errorOf('ECONNREFUSED', 'refused')]), {
+      code: 'ECONNREFUSED',
+    });
+    const causes: [Error, string][] = [
+      [aggregate, 'answer: refused.'],
+      [Object.assign(new AggregateError([], ''), { code: 'ECONNRESET' }), 'answer: ECONNRESET.'],
+      [errorOf('ECONNRESET', ''), 'answer: ECONNRESET.'],
+    ];
+    for (const [cause, text] of causes)
+      await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
+  });
+
+  it('is known to be a duplicate from its error, also inside an error of mgw', () => {
+    const duplicate = errorOf('23505');
+    expect(isDuplicate(duplicate)).toBe(true);
+    expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);
+    for (const other of [errorOf('23503'), new MgwError('local_io', 'no'), undefined])
+      expect(isDuplicate(other)).toBe(false);
+  });
+});
+
+describe('combined calls', () => {
+  /** Doubles numbers, and records which were asked for together; a negative one is refused. */
+  function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
+    const asked: number[][] = [];
+    const double = new Database(url).combine((keys: number[]) => {
+      asked.push(keys);
+      if (keys.some((key) => key < 0)) return Promise.reject(new Error(`refused ${keys.join()}`));
+      return Promise.resolve(new Map(keys.filter((key) => key < 100).map((key) => [key, 2 * key])));
+    });
+    return { double, asked };
+  }
+
+  it('that come at once are one, and each gets its own answer', async () => {
+    const { double, asked } = doubling();
+    expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
+    expect(await double(4)).toBe(8);
+    expect(asked).toEqual([[1, 2, 3, 100], [4]]);
+  });
+
+  it('that come while another runs wait for it, and are one then', async () => {
+    const database = new Database(url);
+    const running = { now: 0, most: 0 };
+    const asked: string[][] = [];
+    const ask = async (keys: string[]): Promise<Map<string, string>> => {
+      running.now += 1;
+      running.most = Math.max(running.most, running.now);
+      asked.push(keys);
+      await new Promise((resolve) => setImmediate(resolve));
+      running.now -= 1;
+      return new Map(keys.map((key) => [key, key]));
+    };
+    const [one, other] = [database.combine(ask), database.combine(ask)];
+    const first = one('a');
+    await new Promise((resolve) => process.nextTick(resolve));
+    await Promise.resolve();
+    expect(await Promise.all([first, one('b'), other('c'), one('d'), other('e')])).toEqual([
+      ...['a', 'b', 'c', 'd', 'e'],
+    ]);
+    expect([running.most, asked.flat().length]).toEqual([1, 5]);
+    expect(asked.length).toBeLessThanOrEqual(3);
+  });
+
+  it('are asked alone if the database refuses them together, so that one does not fail for another', async () => {
+    const { double, asked } = doubling();
+    const ran = await Promise.allSettled([1, -2, 3].map(double));
+    expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([
+      2,
+      'Error: refused -2',
+      6,
+    ]);
+    expect(asked).toEqual([[1, -2, 3], [1], [-2], [3]]);
+    expect(await double(4)).toBe(8);
+  });
+
+  it('are not asked again if the database is gone, or there is but one', async () => {
+    let asked = 0;
+    const gone = new DatabaseLost('unreachable', 'gone', {});
+    const lost = new Database(url).combine((): Promise<Map<number, number>> => {
+      asked += 1;
+      return Promise.reject(gone);
+    });
+    const ran = await Promise.allSettled([1, 2].map(lost));
+    expect(ran.map((each) => each.status === 'rejected' && each.reason === gone)).toEqual([true, true]);
+    expect(asked).toBe(1);
+    const { double, asked: refused } = doubling();
+    await expect(double(-1)).rejects.toThrow('refused -1');
+    expect(refused).toEqual([[-1]]);
+  });
+});
