@@ -30,24 +30,27 @@ interface Scene {
   deps: Awaited<ReturnType<typeof flowDeps>>;
   folder: string;
   puts: string[];
+  /** The bytes of the objects. */
+  stored: Buffer[];
 }
 
 async function scene(): Promise<Scene> {
   const [server, folder, puts] = [await speechServer([audio, end]), freshFolder(), [] as string[]];
+  const stored: Buffer[] = [];
   const client = createClient({ baseUrl: new URL(server.url), key, userAgent: 'test' });
   onEnd(() => client.close());
   const store: Partial<ObjectStore> = {
     checkFree: () => Promise.resolve(),
     has: (url) => Promise.resolve(puts.includes(url)),
     put: (url, { path }) => {
-      expect(readFileSync(path)).toEqual(audio);
       puts.push(url);
+      stored.push(readFileSync(path));
       return Promise.resolve();
     },
   };
   const objects = (): Promise<ObjectStore> => Promise.resolve(store as ObjectStore);
   const deps = await flowDeps(join(folder, 'state'), { client, objects, clock: systemClock });
-  return { server, deps, folder, puts };
+  return { server, deps, folder, puts, stored };
 }
 
 describe('speech', () => {
@@ -59,7 +62,7 @@ describe('speech', () => {
   });
 
   it('is uploaded once, under the id of its job, and leaves no file', async () => {
-    const { server, deps, puts } = await scene();
+    const { server, deps, puts, stored } = await scene();
     const wanted = wish({ output: 's3://m/{id}.mp3' });
     for (let run = 1; run <= 2; run += 1) {
       const done = await speak(composed, wanted, deps);
@@ -69,6 +72,36 @@ describe('speech', () => {
       expect([puts, readdirSync(deps.uploadFolder)]).toEqual([[url], []]);
     }
     expect(server.requests).toHaveLength(1);
+    expect(stored).toEqual([audio]);
+  });
+
+  it('as WAV has one header with its rate, in a file, a stream and an object', async () => {
+    const { deps, folder, stored } = await scene();
+    const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' }, sampleRate: 16000 };
+    const output = new PassThrough();
+    const path = join(folder, 'a.wav');
+    const fresh = { fresh: true };
+    await speak(wav, wish({ ...fresh, output: 's3://m/a.wav' }), deps);
+    await speak(wav, wish({ ...fresh, output: path }), deps);
+    await speak(wav, wish({ ...fresh, output }), deps);
+    for (const bytes of [stored[0], readFileSync(path), output.read() as Buffer]) {
+      expect(bytes?.subarray(44, 44 + audio.length)).toEqual(audio);
+      expect([bytes?.toString('latin1', 0, 4), bytes?.readUInt32LE(24)]).toEqual(['RIFF', 16000]);
+    }
+  });
+
+  it('that is no MP3 is not marked, which is said of a file and of an object', async () => {
+    const { deps, folder } = await scene();
+    const said: number[] = [];
+    for (const [output, mark] of [
+      [join(folder, 'a.mp3'), true],
+      ['s3://m/a.mp3', true],
+      ['s3://m/b.mp3', false],
+    ] as const) {
+      await speak(composed, wish({ fresh: true, output, mark }), deps);
+      said.push(deps.notes.filter((note) => note.includes('not marked')).length);
+    }
+    expect(said).toEqual([1, 2, 2]);
   });
 
   it('is saved to a file with a sidecar, whose path must be free', async () => {

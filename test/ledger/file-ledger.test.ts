@@ -482,6 +482,19 @@ describe('ids', () => {
 });
 
 describe('a folder that cannot be used', () => {
+  it.each(['.', 'jobs', 'claims'])(
+    'one that others may write to (%s): exit 10 with the command that closes it',
+    async (name) => {
+      const { state } = await made();
+      const folder = join(state, name);
+      chmodSync(folder, 0o777);
+      await expect(openFileLedger(state, () => now)).rejects.toMatchObject({
+        exitCode: 10,
+        next: ['chmod', '700', folder],
+      });
+    },
+  );
+
   it.each([
     ['a file', (path: string) => writeFileSync(path, '')],
     ['a link to nowhere', (path: string) => symlinkSync('/nowhere/at/all', path)],

@@ -27,14 +27,14 @@ function answering(...results: (Error | object[])[]): {
       return Promise.resolve();
     },
   };
-  const query = (): Promise<object[]> => {
+  const query = (() => {
     const result = results[Math.min(tries, results.length - 1)] ?? [];
     tries += 1;
     return result instanceof Error
       ? Promise.reject(result)
       : Promise.resolve([{ rows: [] }, { rows: result }]);
-  };
-  vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(query as () => never);
+  }) as () => never;
+  vi.spyOn(pg.Pool.prototype, 'query').mockImplementation(query);
   return { database: new Database(url, clock), tries: () => tries, pauses };
 }
 

@@ -1,0 +1,150 @@
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { Owner } from '../../../src/job.ts';
+import { Database } from '../../../src/ledger/postgres/database.ts';
+import { LeaseKeeper } from '../../../src/ledger/postgres/lease-keeper.ts';
+import { currentOwner } from '../../../src/ledger/owner.ts';
+import { parseStateUrl } from '../../../src/state-url.ts';
+import { deadOwner } from '../../jobs/harness.ts';
+
+const leaseMs = 30_000;
+const afar = (lease: string): Owner => ({ pid: 7, start: '1', host: 'afar', lease, instance: `i${lease}` });
+
+/** A keeper on a database that answers at once, and the statements that it received. */
+function open(): {
+  keeper: LeaseKeeper;
+  statements: string[];
+  clock: { now: number; monotonic: number };
+  /** Replaces the answer to a kind of statement. */
+  answers: Record<string, () => object[]>;
+} {
+  const [database, statements] = [new Database(parseStateUrl('postgres://127.0.0.1/d')), [] as string[]];
+  const answers: Record<string, () => object[]> = {
+    INSERT: () => [{ id: '1' }],
+    UPDATE: () => [{ id: '1' }],
+    SELECT: () => [{ id: '2', instance: 'i2' }],
+    DELETE: () => [],
+  };
+  vi.spyOn(database, 'query').mockImplementation((text) => {
+    const [kind = ''] = text.split(' ');
+    statements.push(kind);
+    return Promise.resolve().then(() => (answers[kind]?.() ?? []) as never[]);
+  });
+  const clock = { now: 0, monotonic: 0 };
+  const times = { now: () => clock.now, monotonic: () => clock.monotonic };
+  return { keeper: new LeaseKeeper(database, times), statements, clock, answers };
+}
+
+describe('whether processes are alive', () => {
+  it('takes two statements, however many processes are asked for at once', async () => {
+    const { keeper, statements } = open();
+    const owners = [afar('2'), afar('3')];
+    const lives = await Promise.all([keeper.livesOf(owners), keeper.livesOf([afar('4')])]);
+    expect(owners.map((owner) => lives[0](owner))).toEqual(['alive', 'dead']);
+    expect(lives[1](afar('4'))).toBe('dead');
+    expect(statements).toEqual(['DELETE', 'SELECT']);
+  });
+
+  it('takes one more if one of them is shown to be dead on this machine, whose lease is ended', async () => {
+    const { keeper, statements } = open();
+    const dead: Owner = { ...deadOwner(), lease: '5', instance: 'i5' };
+    expect((await keeper.livesOf([dead, afar('2')]))(dead)).toBe('dead');
+    expect(statements).toEqual(['DELETE', 'DELETE', 'SELECT']);
+  });
+
+  it('is not asked about this process, nor about those that have no lease', async () => {
+    const { keeper, statements, clock } = open();
+    const { owner } = await keeper.lease();
+    statements.length = 0;
+    const { pid, start, host } = currentOwner();
+    const [here, elsewhere, dead] = [{ pid, start, host }, { pid: 7, start: '1', host: 'afar' }, deadOwner()];
+    const lifeOf = await keeper.livesOf([owner, here, elsewhere, dead]);
+    expect([owner, here, elsewhere, dead, afar('2')].map(lifeOf)).toEqual([
+      ...['alive', 'unknown', 'unknown', 'dead', 'unknown'],
+    ]);
+    expect(statements).toEqual([]);
+    expect((await keeper.livesOf([{ ...owner, instance: 'other' }]))({ ...owner, instance: 'other' })).toBe(
+      'dead',
+    );
+    // It may have been declared dead since.
+    clock.monotonic = leaseMs;
+    expect((await keeper.livesOf([owner]))(owner)).toBe('dead');
+    await keeper.close();
+  });
+});
+
+describe('a lease', () => {
+  afterEach(() => vi.useRealTimers());
+
+  it('is renewed four times in its time, also after a renewal that failed', async () => {
+    vi.useFakeTimers();
+    const { keeper, statements, clock, answers } = open();
+    const lease = await keeper.lease();
+    answers['UPDATE'] = () => {
+      throw new Error('gone');
+    };
+    clock.monotonic = leaseMs / 4;
+    await vi.advanceTimersByTimeAsync(leaseMs / 4);
+    expect(statements).toEqual(['INSERT', 'UPDATE']);
+    clock.monotonic = 0.79 * leaseMs;
+    expect(() => lease.assertLease()).not.toThrow();
+    answers['UPDATE'] = () => [{ id: '1' }];
+    await vi.advanceTimersByTimeAsync(leaseMs / 4);
+    expect(statements).toEqual(['INSERT', 'UPDATE', 'UPDATE']);
+    clock.monotonic = 1.5 * leaseMs;
+    expect(() => lease.assertLease()).not.toThrow();
+    await keeper.close();
+  });
+
+  it('is not renewed again once it has ended, or its keeper was closed', async () => {
+    vi.useFakeTimers();
+    const { keeper, statements, answers } = open();
+    await keeper.lease();
+    answers['UPDATE'] = () => [];
+    await vi.advanceTimersByTimeAsync(leaseMs);
+    expect(statements).toEqual(['INSERT', 'UPDATE']);
+    const closed = open();
+    const taking = closed.keeper.lease();
+    await closed.keeper.close();
+    await taking;
+    await vi.advanceTimersByTimeAsync(leaseMs);
+    expect(closed.statements).toEqual(['INSERT']);
+    await keeper.close();
+    expect(statements).toEqual(['INSERT', 'UPDATE', 'DELETE']);
+    await keeper.close();
+    expect(statements).toHaveLength(3);
+  });
+
+  it('that is over is replaced, and only the new one is renewed', async () => {
+    vi.useFakeTimers();
+    const { keeper, statements, clock } = open();
+    await keeper.lease();
+    clock.now = leaseMs;
+    await keeper.lease();
+    await vi.advanceTimersByTimeAsync(leaseMs / 4);
+    expect(statements).toEqual(['INSERT', 'INSERT', 'UPDATE']);
+    await keeper.close();
+  });
+
+  it('does not keep a process from ending, and one that cannot be ended does no harm', async () => {
+    const { keeper, answers } = open();
+    const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
+    await keeper.lease();
+    expect(process.getActiveResourcesInfo().filter((name) => name === 'Timeout')).toHaveLength(before);
+    answers['DELETE'] = () => {
+      throw new Error('gone');
+    };
+    await keeper.close();
+  });
+
+  it('of a process of this machine, or of none, is never uncertain', async () => {
+    const { keeper, statements } = open();
+    const { pid, start, host } = currentOwner();
+    for (const owner of [
+      { pid: 7, start: '1', host: 'afar' },
+      { ...deadOwner(), lease: '2', instance: 'i2' },
+      { pid, start, host, lease: '2' },
+    ])
+      expect(await keeper.uncertainLease(owner)).toBeUndefined();
+    expect(statements).toEqual([]);
+  });
+});
