@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { messageOf } from '../../src/errors.ts';
+import { messageOf, type MgwError } from '../../src/errors.ts';
 import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
+import type { Listing } from '../../src/flows/models.ts';
+import type { JsonObject } from '../../src/json.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
+import type { Protocol } from '../../src/protocols/protocol.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
@@ -25,6 +28,85 @@ describe('the configured defaults of a video', () => {
     await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
     const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
     await expect(stray).rejects.toMatchObject({ code: 'config', next: ['mgw', 'config', 'path'] });
+  });
+});
+
+describe('the model list', () => {
+  const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
+  /** Composes with a protocol that completes the duration from the list, and records what the list was fetched for. */
+  const composed = async (
+    needs: 'fill' | 'check' | undefined,
+    parts: Partial<BodyParts>,
+    complete: NonNullable<Protocol['complete']> = (body) => ({ ...body, duration: 6 }),
+  ): Promise<{ body: JsonObject | undefined; error: string; fetched: string[]; notes: string[] }> => {
+    const protocol: Protocol = { ...c, needsListing: () => needs, complete };
+    const [session, fetched] = [sessionIn(freshFolder()), [] as string[]];
+    const listing: Listing = (use) => {
+      fetched.push(use);
+      return Promise.resolve([]);
+    };
+    const given = { flags: boat, ...parts };
+    const made = composeVideo(session, protocol, given, listing).then(({ video }) => ({
+      body: video.body,
+      error: '',
+    }));
+    const ended = await made.catch((error: unknown) => ({ body: undefined, error: messageOf(error) }));
+    return { ...ended, fetched, notes: session.notes };
+  };
+
+  it('completes a body, which is then checked', async () => {
+    expect(await composed('fill', {})).toMatchObject({ body: { duration: 6 }, fetched: ['fill'] });
+    const wrong = await composed('fill', {}, (body) => ({ ...body, duration: 98 }));
+    expect(wrong).toMatchObject({ body: undefined, error: expect.stringContaining('98') as string });
+    const unlisted = await composed('check', {}, (body) => ({ ...body, duration: 98 }));
+    expect(unlisted.error).toContain('98');
+    const unchecked = await composed('fill', { check: false }, (body) => ({ ...body, duration: 98 }));
+    expect(unchecked).toMatchObject({ body: { duration: 98 }, error: '' });
+  });
+
+  it('is not fetched for a body that is wrong without it, but for one that lacks a field', async () => {
+    const wrong = await composed('fill', { flags: { ...boat, duration: '98' } });
+    expect([wrong.error, wrong.fetched]).toEqual([expect.stringContaining('98'), []]);
+    const lacking = { flags: { prompt: 'a boat' } };
+    const filled = await composed('fill', lacking, (body) => ({ ...body, model: 'vendor-h3-mini' }));
+    expect(filled).toMatchObject({ body: { model: 'vendor-h3-mini' }, fetched: ['fill'] });
+    expect(await composed('check', lacking)).toMatchObject({ body: undefined, fetched: [] });
+  });
+
+  it('is fetched by a dry run, and by a command without checks, only to complete a body', async () => {
+    for (const parts of [{ dryRun: true }, { check: false }]) {
+      expect((await composed('check', parts)).fetched).toEqual([]);
+      expect((await composed('fill', parts)).fetched).toEqual(['fill']);
+    }
+    expect((await composed('check', {})).fetched).toEqual(['check']);
+    // The model may be one of another protocol.
+    expect((await composed(undefined, { flags: { ...boat, model: 'new' }, body: {} })).fetched).toEqual([
+      'check',
+    ]);
+  });
+
+  it('that does not have the model as given is an error, and a note without checks', async () => {
+    const refuse = (): never => {
+      throw new Error('choose vendor-h3-mini 1 or 2');
+    };
+    expect((await composed('fill', {}, refuse)).error).toContain('choose vendor-h3-mini');
+    const ofFile = (await composed('fill', { fromFiles: ['model'] }, refuse)).error;
+    expect([ofFile.includes('--model'), ofFile.includes('vendor-h3-mini')]).toEqual([true, false]);
+    const noted = await composed('fill', { check: false }, refuse);
+    expect([noted.body?.['model'], noted.notes]).toEqual([
+      'vendor-h3-mini',
+      [expect.stringContaining('choose vendor-h3-mini')],
+    ]);
+  });
+});
+
+describe('the note on the defaults of a model', () => {
+  it('names the flags that were left out, and the setting of the model', async () => {
+    const noteOf = async (flags: Record<string, string>): Promise<string | undefined> =>
+      (await composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined))).defaults;
+    const model = 'vendor-h3-mini';
+    expect(await noteOf({ model, prompt: 'a boat' })).toContain(`defaults.video.c.${model}.duration VALUE`);
+    expect(await noteOf({ model, prompt: 'a boat', duration: '5', resolution: '720p' })).toBeUndefined();
   });
 });
 
@@ -52,5 +134,21 @@ describe('the message about a wrong value', () => {
     }
     expect(await messageFor({ flags, fromFiles: ['duration'] })).not.toContain('97');
     expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
+  });
+
+  it('names the model, unless that is from a file', async () => {
+    expect(await messageFor({ set: ['duration=97'] })).toContain('for vendor-h3-mini');
+    expect(await messageFor({ set: ['duration=97'], fromFiles: ['model'] })).not.toContain('vendor-h3-mini');
+  });
+
+  it('leads to the list of models only if it is about the model', async () => {
+    const nextOf = async (flags: Record<string, string>): Promise<unknown> =>
+      composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined)).catch(
+        (error: unknown) => (error as MgwError).next,
+      );
+    expect(await nextOf({ prompt: 'a boat' })).toEqual(['mgw', 'models', '--protocol', 'c']);
+    expect(
+      await nextOf({ ...{ model: 'vendor-h3-mini', prompt: 'a boat' }, duration: '97' }),
+    ).toBeUndefined();
   });
 });
