@@ -4,6 +4,7 @@ import type { BudgetLog } from '../../src/budget/file-budget.ts';
 import type { Budget, Charge, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
 import { add, compare, decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import { FileBudget } from '../../src/budget/file-budget.ts';
+import { encodeBudgetEvent } from '../../src/budget/reservations.ts';
 
 /** A file in memory, and the processes that share it, in an order that the test chooses. */
 class World {
@@ -255,12 +256,14 @@ describe('a budget shared by processes', () => {
 function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome> = {},
-): { budget: Budget; file: { text: string; now: number } } {
-  const file = { text, now: Date.parse('2026-11-30T23:00:00Z') };
+): { budget: Budget; file: { text: string; now: number; ofOther: string } } {
+  // `ofOther` is what another process appends just after this one.
+  const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '' };
   let offset = 0;
   const log: BudgetLog = {
     append: (more) => {
-      file.text += more;
+      file.text += more + file.ofOther;
+      file.ofOther = '';
       return Promise.resolve();
     },
     // eslint-disable-next-line @typescript-eslint/require-await
@@ -406,6 +409,15 @@ describe('a budget', () => {
       // Not the second time either, although the line has been read by then.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
+  });
+
+  it('decides by the line of a reservation, whatever is recorded about it before it is read back', async () => {
+    const { budget, file } = alone();
+    await budget.setLimit({ amount: decimalOf(2) });
+    const at = new Date(file.now).toISOString();
+    file.ofOther = `\n${encodeBudgetEvent({ type: 'keep', id: 'a' }, at)}\n`;
+    expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
+    expect(await budget.state()).toMatchObject({ spent: { digits: 2n }, reserved: zero });
   });
 
   it('does not grant an amount that it cannot read back', async () => {
