@@ -1,8 +1,9 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deliver, type DeliveryOptions } from '../../src/flows/deliver.ts';
 import type { Job, JobEvent } from '../../src/job.ts';
+import { identityOf, lockOutput } from '../../src/jobs/lock-output.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -28,7 +29,7 @@ interface Ran {
 async function run(
   wanted: Partial<DeliveryOptions>,
   verdict: QueryVerdict,
-  { events = [accepted], isResumed = true, soft = false, handles = true } = {},
+  { events = [accepted], isResumed = true, soft = false, handles = true, leftover = '' } = {},
 ): Promise<Ran> {
   const { client, asked } = countingClient();
   const refused = new Error('no handle');
@@ -43,6 +44,17 @@ async function run(
   const signal = soft ? AbortSignal.abort('SIGINT') : new AbortController().signal;
   const deps = await flowDeps(freshFolder(), { client, signals: { soft: signal, hard: signal } });
   const job = await jobWith(deps.ledger, 'c', ...events);
+  if (leftover !== '') {
+    const lock = await lockOutput(leftover, deps, {
+      identity: identityOf(job, 0),
+      deadline: { remainingMs: () => 60_000 },
+    });
+    const { file } = await lock.openPart();
+    writeSync(file, 'half');
+    closeSync(file);
+    await lock.note({ durable: 4 });
+    lock.release();
+  }
   const told: string[] = [];
   const hooks = {
     isResumed,
@@ -94,7 +106,21 @@ describe('an accepted job', () => {
     const target = { kind: 'file', path: join(folder, 'a.mp4') } as const;
     const recorded = await run({ target }, seen('running'), { events: [accepted, failedEvent] });
     expect(recorded).toMatchObject({ error: { exitCode: 5 }, asked: 0 });
-    expect(await run({ target }, seen('failed'))).toMatchObject({ error: { exitCode: 5 }, asked: 1 });
+    const leftover = target.path;
+    expect(await run({ target }, seen('failed'), { leftover })).toMatchObject({
+      error: { exitCode: 5 },
+      asked: 1,
+    });
+    expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('whose run is interrupted keeps its partial file, from which the next run continues', async () => {
+    const folder = freshFolder();
+    const leftover = join(folder, 'a.mp4');
+    const target = { kind: 'file', path: leftover } as const;
+    const stopped = await run({ ask: 'accept', target }, seen('running'), { leftover, soft: true });
+    expect(stopped.error).toMatchObject({ exitCode: 130 });
+    expect(readdirSync(folder)).toEqual(['a.mp4.part', 'a.mp4.part.json']);
   });
 
   it('whose output exists is saved elsewhere by the suggested command', async () => {

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { createClient } from '../../src/library/library.ts';
@@ -103,6 +103,15 @@ it('--resubmit pays nothing if the output exists, and keeps the job in doubt', a
   expect(own.created).toHaveLength(1);
   const shown = await runHere(['jobs', 'show', ref, '--json'], user.env);
   expect(shown.json.job.state).toBe('unknown');
+});
+
+it('--resubmit saves the result of the second task, if there is an output', async () => {
+  const { user, own, ref } = await twoGateways(true);
+  own.polls = 0;
+  const output = join(user.cwd, 'boat.mp4');
+  const ran = await runHere(['jobs', 'resolve', ref, '--resubmit', '-o', output, '--json'], user.env);
+  expect(ran.json).toMatchObject({ exit_code: 0, job: { handle: own.created[1] } });
+  expect([existsSync(output), own.created.length]).toEqual([true, 2]);
 });
 
 it('a fetch whose output exists suggests another name, which works', async () => {

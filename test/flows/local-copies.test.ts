@@ -18,8 +18,8 @@ function fileAt(path: string, of = content): JobFile {
 
 /** A store whose objects all have the content, except those called `gone`, and the names in the upload folder. */
 async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
-  const { url } = await httpServer((_, response) =>
-    response.writeHead(200, { 'content-type': 'audio/wav' }).end(content),
+  const { url } = await httpServer(({ path }, response) =>
+    response.writeHead(path === '/refused' ? 404 : 200, { 'content-type': 'audio/wav' }).end(content),
   );
   const asked: string[] = [];
   const store: Partial<ObjectStore> = {
@@ -27,7 +27,7 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
       asked.push(path);
       return Promise.resolve(!path.includes('gone'));
     },
-    address: () => Promise.resolve(`${url}/object`),
+    address: (path) => Promise.resolve(`${url}/${path.includes('refused') ? 'refused' : 'object'}`),
   };
   const deps = await flowDeps(freshFolder(), {
     clock: systemClock,
@@ -61,6 +61,7 @@ it('an object that is gone or was replaced exits 2, and leaves no file', async (
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });
   const other = fileAt('s3://media/boat.wav', Buffer.from('another boat..'));
   await expect(copies.pathOf(other)).rejects.toMatchObject({ code: 'usage' });
+  await expect(copies.pathOf(fileAt('s3://media/refused.wav'))).rejects.toMatchObject({ code: 'usage' });
   await copies.close();
   expect(left()).toEqual([]);
 });

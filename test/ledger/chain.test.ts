@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { lostFingerprint, type Job } from '../../src/job.ts';
 import { enrol, enrolAll, findJobById, follow, type Link } from '../../src/ledger/chain.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -111,6 +111,14 @@ describe('the names of a job without claims', () => {
     expect(await enrol(ledger, two, owner)).toBe('take.j2');
     expect(await enrol(ledger, jobOf('j4'), owner, 'take.j2')).toBe('take.j4');
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
+  });
+
+  it('are claimed in as many steps as there are jobs, however many have one name', async () => {
+    const ledger = ledgerOf({});
+    const claim = vi.spyOn(ledger, 'claim');
+    const jobs = Array.from({ length: 30 }, (_, at) => jobOf(`j${at}`));
+    await enrolAll(ledger, jobs, owner);
+    expect(claim).toHaveBeenCalledTimes(30);
   });
 
   it('are its attempt only if its fingerprint is lost or missing; a damaged claim ends the search', async () => {
