@@ -2,7 +2,17 @@ import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
-import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
+import type {
+  Budget,
+  Charge,
+  ChargeOutcome,
+  Decision,
+  Limit,
+  OutcomeOf,
+  Per,
+  Reservation,
+  BudgetState,
+} from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { ownerIn } from './reservations.ts';
 
@@ -162,14 +172,14 @@ export class PostgresBudget implements Budget {
 
   // Returns true if an amount was released.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
-    let isReleased = false;
+    const outcomes = new Set<ChargeOutcome>();
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
-      isReleased ||= outcome === 'none';
+      outcomes.add(outcome);
     }
-    return isReleased;
+    return outcomes.has('none');
   }
 
   async #open(): Promise<Reservation[]> {

@@ -67,7 +67,6 @@ export class EventWriter {
 
   forget(id: string): void {
     this.#seen.delete(id);
-    this.#justWritten.delete(id);
   }
 
   // Removes the job from the set after all promises that wait for this write have continued, before any new input is
