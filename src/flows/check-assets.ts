@@ -118,7 +118,7 @@ async function describe(session: Session, address: string): Promise<Described> {
     const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
     if (head.status === 200) return describedBy(head.headers, head.headers['content-length']);
   } catch {
-    soft.throwIfAborted();
+    // The next request has the same signal, and says what is wrong.
   } finally {
     client.close();
   }

@@ -1,9 +1,10 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/clock.ts';
 import { speak, speakInPieces, type SpeechSubmission } from '../../src/flows/speak.ts';
+import { stdoutText } from '../../src/jobs/mark.ts';
 import { createClient } from '../../src/http/client.ts';
 import type { SpeechFormat } from '../../src/speech/compose.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
@@ -109,7 +110,8 @@ describe('speech', () => {
     const output = join(folder, 'a.mp3');
     const done = await speak(composed, wish({ output, sidecar: true }), deps);
     expect([done.files.map(({ path }) => path), existsSync(`${output}.json`)]).toEqual([[output], true]);
-    const again = wish({ output, sidecar: true, fresh: true });
+    const again = wish({ output: join(folder, 'b.mp3'), sidecar: true, fresh: true });
+    writeFileSync(join(folder, 'b.mp3.json'), 'mine');
     await expect(speak(composed, again, deps)).rejects.toMatchObject({ code: 'output_exists' });
     expect(server.requests).toHaveLength(1);
   });
@@ -119,7 +121,8 @@ describe('speech', () => {
     const output = new PassThrough();
     const done = await speak(composed, wish({ output, mark: true }), deps);
     expect([output.read(), done.files]).toEqual([audio, []]);
-    expect(deps.notes).toHaveLength(1);
+    await speak(composed, wish({ output, fresh: true }), deps);
+    expect(deps.notes.filter((note) => note === stdoutText)).toHaveLength(1);
   });
 
   it('in pieces for a stream is kept in the state folder, under the name of its text', async () => {
