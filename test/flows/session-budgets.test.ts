@@ -11,6 +11,7 @@ import {
 } from '../../src/flows/budgets.ts';
 import { withinDeadline } from '../../src/flows/session.ts';
 import { deadOwner } from '../jobs/harness.ts';
+import { describePostgres } from '../ledger/postgres/place.ts';
 import { freshFolder } from '../support/servers.ts';
 import { flowDeps, sessionIn } from './flow-deps.ts';
 
@@ -148,4 +149,16 @@ it('a session with a deadline passes the deadline to its client', async () => {
   const within = withinDeadline(sessionIn(freshFolder()), deadline);
   expect(await within.deadline()).toBe(deadline);
   expect((await within.client()).deadline).toBe(deadline);
+});
+
+describePostgres('the database of a session', (newPlace) => {
+  it('is closed with the ledger, also if no job was used', async () => {
+    const place = await newPlace();
+    await place.open();
+    const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
+    const database = await session.database();
+    expect(await database?.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+    await session.closeLedger();
+    await expect(database?.query('SELECT')).rejects.toMatchObject({ retry: 'safe' });
+  });
 });
