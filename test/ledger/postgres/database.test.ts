@@ -63,7 +63,7 @@ describe('a statement', () => {
     const error: unknown = await database.query('SELECT').catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(DatabaseLost);
     expect(error).toMatchObject({ exitCode: 6, retry: 'safe' });
-    expect((error as Error).message).toMatch(/does not answer: of \S*[^2.]\.$/);
+    expect((error as Error).message).toMatch(/does not respond: of \S*[^2.]\.$/);
     expect(pauses.slice(0, 7)).toEqual([25, 50, 100, 200, 400, 800, 1000]);
     const waited = pauses.reduce((sum, ms) => sum + ms, 0);
     expect(waited).toBeLessThanOrEqual(url.patienceMs);
@@ -107,9 +107,9 @@ describe('a statement', () => {
       code: 'ECONNREFUSED',
     });
     const causes: [Error, string][] = [
-      [aggregate, 'answer: refused.'],
-      [Object.assign(new AggregateError([], ''), { code: 'ECONNRESET' }), 'answer: ECONNRESET.'],
-      [errorOf('ECONNRESET', ''), 'answer: ECONNRESET.'],
+      [aggregate, 'respond: refused.'],
+      [Object.assign(new AggregateError([], ''), { code: 'ECONNRESET' }), 'respond: ECONNRESET.'],
+      [errorOf('ECONNRESET', ''), 'respond: ECONNRESET.'],
     ];
     for (const [cause, text] of causes)
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
