@@ -253,7 +253,7 @@ describe('--split', () => {
     hangs = false;
     const again = await runHereAs(user, command);
     expect(again.code).toBe(7);
-    expect(again.stderr).toContain('3 of 4 pieces are whole');
+    expect(again.stderr).toContain('3 of 4 pieces are complete');
     expect(server.requests.map(spoken).sort()).toEqual(['Four.', 'One.', 'Three.', 'Two.']);
     expect((await runHereAs(user, [...command, '--new'])).code).toBe(0);
     expect(server.requests.map(spoken).slice(4)).toEqual(['Two.']);

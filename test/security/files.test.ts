@@ -91,7 +91,7 @@ describe('files', () => {
     mkdirSync(state);
     chmodSync(state, 0o1777);
     const run = await user.run(submit, { env: { MGW_STATE_DIR: state } });
-    expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('may be written by every user')]);
+    expect([run.code, run.stderr]).toEqual([10, expect.stringContaining('can be written by every user')]);
     expect(run.stderr).toContain(`chmod 700 ${state}\n`);
     expect(gateway.seen).toHaveLength(0);
   });
