@@ -2,17 +2,7 @@ import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
-import type {
-  Budget,
-  Charge,
-  ChargeOutcome,
-  Decision,
-  Limit,
-  OutcomeOf,
-  Per,
-  Reservation,
-  BudgetState,
-} from './budget.ts';
+import type { Budget, Charge, Decision, Limit, OutcomeOf, Per, Reservation, BudgetState } from './budget.ts';
 import type { BudgetKind } from './file-budget.ts';
 import { ownerIn } from './reservations.ts';
 
@@ -172,14 +162,14 @@ export class PostgresBudget implements Budget {
 
   // Returns true if an amount was released.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
-    const outcomes = new Set<ChargeOutcome>();
+    let isReleased = false;
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
-      outcomes.add(outcome);
+      isReleased ||= outcome === 'none';
     }
-    return outcomes.has('none');
+    return isReleased;
   }
 
   async #open(): Promise<Reservation[]> {

@@ -6,7 +6,7 @@ import type { Screen, Screens } from './help/format.ts';
 import { wrapped } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
 import { type Paint, paintOn, plain, withStates } from './output/human.ts';
-import type { Hint } from './output/next.ts';
+import { type Hint, withHint } from './output/next.ts';
 import { exitCodeOf, jsonDocument, type Outcome, unknownFields } from './output/outcome.ts';
 import { createProgram, type Program, wordsBeforeDashes } from './program.ts';
 import { helpOf } from './usage.ts';
@@ -125,8 +125,15 @@ async function withNext(outcome: Outcome, program: Program | undefined, argv: st
   const seen = outcome.json['job'] as Hint['job'];
   const job = seen?.id === undefined ? undefined : seen;
   const help = await helpOf(program.root, argv);
-  const { withHint } = await import('./output/next.ts');
-  return { ...outcome, error: withHint(outcome.error, { argv, help, job }) };
+  return {
+    ...outcome,
+    error: withHint(outcome.error, { argv, help, job, protocolNames: await namesFor(outcome) }),
+  };
+}
+
+// An error that lists protocols comes from a command for videos, which has loaded them.
+async function namesFor({ error }: Outcome): Promise<readonly string[]> {
+  return error?.protocols === undefined ? [] : (await import('../protocols/registry.ts')).protocolNames;
 }
 
 // Name the refused key and the gateway, since there may be several of both.

@@ -40,12 +40,27 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Returns the flags of the budgets that a command was given, each with its value. */
-export function budgetArguments({ budget, budgetName }: KeptFlags): string[][] {
-  return [
+/** Returns a command of a job with those flags of the command before it that it accepts, and does not have yet. */
+export function withKept(command: readonly string[], flags: KeptFlags): string[] {
+  if (command.includes('--not-created')) return [...command];
+  const { output, force, strict, mark, budget, budgetName } = flags;
+  const isFetch = command.includes('fetch');
+  const canPay = command.includes('resolve') && !command.includes('--adopt');
+  const saving = [
+    ...(output === undefined ? [] : [['-o', output]]),
+    ...(force ? [['--force']] : []),
+    ...(strict && isFetch ? [['--strict']] : []),
+    ...(mark && isFetch ? [['--mark']] : []),
+  ];
+  const paying = [
     ...(budget === undefined ? [] : [['--budget', budget]]),
     ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
+  const kept = [
+    ...(output === undefined || command.includes('-o') ? [] : saving),
+    ...(canPay ? paying.filter(([name = '']) => !command.includes(name)) : []),
+  ];
+  return [...command, ...kept.flat()];
 }
 
 /**
@@ -54,21 +69,13 @@ export function budgetArguments({ budget, budgetName }: KeptFlags): string[][] {
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  const { output, force, strict, mark } = flags;
   // Another program fixes the cause first.
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
   if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
-  const canPay = next?.includes('resolve') === true && !next.includes('--adopt');
-  const missing = canPay ? budgetArguments(flags).filter(([name = '']) => !next.includes(name)) : [];
-  const budgets = missing.flat();
-  const limited = canPay ? error.with({ next: [...next, ...budgets] }) : error;
-  if (output === undefined) return limited;
-  const own = next?.includes('fetch') || next?.includes('resolve') ? next : fetchCommand(job);
-  const isFetch = own.includes('fetch');
-  if (own.includes('-o') || own.includes('show') || (own !== next && retry !== 'resume')) return limited;
-  const given = { '--force': force, '--strict': strict && isFetch, '--mark': mark && isFetch };
-  const kept = Object.entries(given).flatMap(([name, isGiven]) => (isGiven ? [name] : []));
-  return error.with({ next: [...own, '-o', output, ...kept, ...budgets] });
+  if (next?.includes('resolve')) return error.with({ next: withKept(next, flags) });
+  const own = next?.includes('fetch') ? next : fetchCommand(job);
+  const isOther = own.includes('show') || (own !== next && retry !== 'resume');
+  return flags.output === undefined || isOther ? error : error.with({ next: withKept(own, flags) });
 }
 
 // The path stays unusable however often it is tried.

@@ -59,7 +59,7 @@ function sumOf(view: DataView, at: number): number {
 }
 
 function isWhole(view: DataView, at: number): boolean {
-  return view.getInt32(at, true) === sumOf(view, at);
+  return view.getUint8(at + lineLength - 1) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
 function idsIn(bytes: Buffer): (start: number) => string {

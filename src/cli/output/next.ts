@@ -3,7 +3,6 @@ import type { ErrorCode, MgwError } from '../../errors.ts';
 import { otherOutput } from '../../flows/next.ts';
 import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
-import { protocolNames } from '../../protocols/registry.ts';
 import { shellWord } from './human.ts';
 
 /** The facts from which the next command is determined if an error names none. */
@@ -14,6 +13,8 @@ export interface Hint {
   help: string[];
   /** The job of the error. */
   job?: { id: string; protocol: JobKind };
+  /** The names of all protocols, if the error lists some. */
+  protocolNames: readonly string[];
 }
 
 const byCode: Partial<Record<ErrorCode, string[]>> = {
@@ -27,8 +28,8 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
 };
 
 /** Returns the error with a next command (design 2), if one helps. */
-export function withHint(error: MgwError, { argv, help, job }: Hint): MgwError {
-  const [choice, ...others] = throughProtocols(error, argv);
+export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hint): MgwError {
+  const [choice, ...others] = throughProtocols(error, argv, protocolNames);
   if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
   const corrected = choice ?? correct(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
@@ -59,7 +60,11 @@ function correct(error: MgwError, argv: readonly string[]): string[] | undefined
 }
 
 // Returns the typed command for each protocol that accepts it; none if it is not a video command.
-function throughProtocols({ code, protocols = [] }: MgwError, argv: readonly string[]): string[][] {
+function throughProtocols(
+  { code, protocols = [] }: MgwError,
+  argv: readonly string[],
+  protocolNames: readonly string[],
+): string[][] {
   const verb = argv.findIndex((word) => ['submit', 'status', 'fetch'].includes(word));
   const group = argv.slice(0, Math.max(0, verb)).lastIndexOf('video');
   if (code !== 'usage' || group === -1) return [];

@@ -6,7 +6,12 @@ const help = ['mgw', 'video', 'c', 'submit', '--help'];
 const job = { id: 'job_1', protocol: 'c' } as const;
 
 function next(code: ErrorCode, details: ErrorDetails = {}, about?: typeof job): string | undefined {
-  return withHint(new MgwError(code, 'no', details), { argv: [], help, job: about }).next?.join(' ');
+  return withHint(new MgwError(code, 'no', details), {
+    argv: [],
+    help,
+    job: about,
+    protocolNames: [],
+  }).next?.join(' ');
 }
 
 describe('the next command of an error that suggests none', () => {
@@ -32,11 +37,12 @@ describe('the next command of an error that suggests none', () => {
     const error = withHint(new MgwError('unreachable', 'no'), {
       argv: ['doctor'],
       help: ['mgw', 'doctor', '--help'],
+      protocolNames: [],
     });
     expect(error.next).toBeUndefined();
   });
 
-  it('is unchanged if the error names a comma', () => {
+  it('is unchanged if the error suggests one', () => {
     expect(next('auth', { next: ['mgw', 'auth', 'login'] })).toBe('mgw auth login');
   });
 
@@ -72,7 +78,11 @@ describe('the next command of an error that suggests none', () => {
       'spend',
     ],
   ])('after %s is the typed command with the flag corrected: %j %s', (code, details, typed, corrected) => {
-    const error = withHint(new MgwError(code, 'no', details), { argv: typed.split(' '), help });
+    const error = withHint(new MgwError(code, 'no', details), {
+      argv: typed.split(' '),
+      help,
+      protocolNames: [],
+    });
     expect(error.next?.join(' ')).toBe(corrected && `mgw ${corrected}`);
   });
 });

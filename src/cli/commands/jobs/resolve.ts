@@ -13,7 +13,7 @@ import {
 import { readLine } from '../../input.ts';
 import { MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
-import { budgetArguments, globalArguments, withOutput } from '../../../flows/next.ts';
+import { globalArguments, withKept, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
 
 interface ResolveOptions extends OutputOptions, BudgetOptions {
@@ -75,14 +75,6 @@ function chosen(options: ResolveOptions): Resolution | undefined {
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
 }
 
-// `--not-created` saves and pays nothing.
-function flagsFor(how: Resolution['how'], options: ResolveOptions): string[] {
-  if (how === 'not-created') return [];
-  const { output, force } = options;
-  const saving = output === undefined ? [] : ['-o', output, ...(force ? ['--force'] : [])];
-  return [...saving, ...(how === 'resubmit' ? budgetArguments(options).flat() : [])];
-}
-
 // Without an answer nothing is decided.
 async function askHow(context: Context, ref: string, options: ResolveOptions): Promise<Resolution> {
   const [{ findDoubt }, { shellWord }] = await Promise.all([
@@ -91,9 +83,10 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
   ]);
   const { job, ways } = await findDoubt(context, ref);
   const { possibleHandle } = job.record;
-  const lines = ways.map(({ resolution, command: [mgw = '', ...rest], meaning }, index) => {
-    const globals = globalArguments(context.globals).flat();
-    const words = [mgw, ...globals, ...rest, ...flagsFor(resolution, options)];
+  const globals = globalArguments(context.globals).flat();
+  const lines = ways.map(({ command, meaning }, index) => {
+    const [mgw = '', ...rest] = withKept(command, options);
+    const words = [mgw, ...globals, ...rest];
     return `  ${index + 1}. ${meaning}\n     ${words.map(shellWord).join(' ')}`;
   });
   const text = `Job ${job.id} may have been accepted and charged.`;
