@@ -1,5 +1,6 @@
-import { execFile } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock, type Clock } from '../../src/clock.ts';
@@ -54,6 +55,27 @@ describe('a wait for several jobs', () => {
     expect(run.stderr.match(/Interrupted/g)).toHaveLength(1);
     expect(run.stderr).toContain(`next: mgw jobs ${[verb, ...jobs, ...flags].join(' ')}\n`);
     expect(run.stderr).not.toContain('Warning');
+  });
+});
+
+describe('a command that waits while its installation is replaced', () => {
+  it('ends with its own error and what to run next', async () => {
+    const installed = join(user.cwd, 'installed');
+    for (const part of ['bin', 'dist', 'package.json'])
+      cpSync(part, join(installed, part), { recursive: true });
+    gateway.always.query = ({ response }) => {
+      renameSync(join(installed, 'dist'), join(installed, 'gone'));
+      child.kill('SIGINT');
+      gateway.always.query = running;
+      reply(response, running);
+    };
+    const args = [join(installed, 'bin/mgw.js'), ...submit, '-o', 'own.mp4', ...fast];
+    const child = spawn(process.execPath, args, { cwd: user.cwd, env: user.env });
+    let told = '';
+    child.stderr.on('data', (bytes: Buffer) => (told += bytes.toString()));
+    const [code] = (await once(child, 'close')) as [number];
+    expect(code, told).toBe(130);
+    expect(told).toMatch(/next: mgw video c fetch job_\w+ -o own\.mp4\n$/);
   });
 });
 
