@@ -54,7 +54,7 @@ export function isStateUrl(text: string): boolean {
 
 /**
  * Reads the address of a ledger on PostgreSQL.
- * @throws Error whose message says what is allowed, and contains no value of the address.
+ * @throws Error with a message that says what is allowed and contains no value of the address.
  */
 export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;

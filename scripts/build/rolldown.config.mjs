@@ -244,7 +244,7 @@ const common = {
   // Optional bindings to PostgreSQL's C library, which mgw never asks for.
   external: [/^node:/, 'pg-native'],
   resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
-  // It warns of a file that is imported at once by a command which is itself loaded on demand.
+  // Rolldown warns about static imports of such files, although the commands that contain them are loaded on demand.
   checks: { ineffectiveDynamicImport: false },
 };
 

@@ -118,7 +118,7 @@ async function describe(session: Session, address: string): Promise<Described> {
     const head = await client.exchange(request, { auth: bearer, timeoutMs, signal: soft });
     if (head.status === 200) return describedBy(head.headers, head.headers['content-length']);
   } catch {
-    // The next request has the same signal, and says what is wrong.
+    // The next request uses the same signal, and fails with the reason.
   } finally {
     client.close();
   }

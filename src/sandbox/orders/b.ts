@@ -31,7 +31,7 @@ const FIELDS = [
 const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
 
 /**
- * `OutputConfig` (specification 2.3). Letter case counts; where the specification leaves a range open, the sandbox has
+ * `OutputConfig` (specification 2.3). Letter case counts; if the specification leaves a range open, the sandbox has
  * its own.
  */
 const OUTPUT: Readonly<Record<string, Rule>> = {
