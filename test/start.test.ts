@@ -68,7 +68,7 @@ describe('mgw loads from its build', () => {
   // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and what carries jobs out.
   const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
 
-  it('the ledger for the list of jobs, but no network, schema or protocol', () => {
+  it('the ledger for the list of jobs, but no network and no schema', () => {
     const loaded = loadedBy(['jobs', 'ls']);
     expect(loaded).toContain('ledger');
     expect(heavy.filter((name) => loaded.includes(name))).toEqual([]);
