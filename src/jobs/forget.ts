@@ -1,7 +1,7 @@
 import type { Budget } from '../budget/budget.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
+import { abandonClaim, attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
@@ -25,7 +25,7 @@ export async function forget(
   force: boolean,
   budgetsOf: BudgetsOf,
 ): Promise<Obstacle | undefined> {
-  let isClosed = false;
+  let closed: Job | undefined;
   for (let job: Job | undefined = given; job !== undefined; job = await ledger.read(job.id)) {
     if (!force) {
       const obstacle = await obstacleOf(ledger, job);
@@ -33,15 +33,33 @@ export async function forget(
     }
     const next = await keepFromSending(ledger, job, force);
     if (next === 'claimed') return 'in_use';
-    isClosed = next === 'closed';
-    if (next === 'kept' || isClosed) break;
+    if (next === 'closed') closed = job;
+    if (next === 'kept' || next === 'closed') break;
   }
-  const last = force ? undefined : await ledger.read(given.id);
-  const obstacle = last && (await obstacleOf(ledger, last));
-  if (obstacle !== undefined) return obstacle;
-  await settleRemoved(ledger, await budgetsOf(given.id), given.id, isClosed);
+  try {
+    const last = force ? undefined : await ledger.read(given.id);
+    const obstacle = last && (await obstacleOf(ledger, last));
+    if (obstacle !== undefined) {
+      if (closed !== undefined) await reopen(ledger, closed);
+      return obstacle;
+    }
+    await settleRemoved(ledger, await budgetsOf(given.id), given.id, closed !== undefined);
+  } catch (error) {
+    // The first error is the one to report.
+    if (closed !== undefined) await reopen(ledger, closed).catch(() => undefined);
+    throw error;
+  }
   await ledger.remove(given.id);
   return undefined;
+}
+
+// A run that began meanwhile waits for the claimed attempt as long as this process lives, and two processes would wait
+// for each other.
+async function reopen(ledger: Ledger, job: Job): Promise<void> {
+  abandonClaim(attemptClaim(job));
+  const message = 'A process was about to remove the job, and did not send it';
+  const attempt = job.record.attempts + 1;
+  await ledger.append(job.id, { type: 'unavailable', attempt, error: { code: 'unreachable', message } });
 }
 
 /** The obstacle to removing a job; undefined if there is none. */

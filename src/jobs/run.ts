@@ -90,7 +90,7 @@ export function beginRun(job: Job, { ledger }: JobDeps): (began: JobEvent) => Pr
 async function isForgotten(job: Job, { ledger, allowances, note }: JobDeps): Promise<boolean> {
   try {
     const last = await ledger.read(job.id);
-    if (last === undefined || last.state !== 'prepared' || last.record.attempts > 0) return false;
+    if (last?.state !== 'prepared' || last.submitted_at !== undefined) return false;
     const budgetsOf = async (): Promise<Budget[]> => (await allowances()).map(({ budget }) => budget);
     return (await forget(ledger, last, false, budgetsOf)) === undefined;
   } catch {

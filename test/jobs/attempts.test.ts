@@ -26,8 +26,8 @@ function refusing(ledger: Ledger, ...types: JobEvent['type'][]): Ledger {
 
 /** Prepares a job, without sending anything. */
 async function prepared(ledger: Ledger, deps: Parameters<typeof run>[0]): Promise<Job> {
-  const full = new MgwError('budget', 'not yet');
-  await run({ ...deps, allowances: () => Promise.reject(full) });
+  const unknown = new MgwError('local_io', 'the prices cannot be read');
+  await run({ ...deps, priceOf: () => Promise.reject(unknown) });
   const [job] = await jobsOf(ledger);
   if (job === undefined) throw new Error('no job');
   return job;

@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Budget, Limit, BudgetState } from '../../src/budget/budget.ts';
+import { deadlineIn } from '../../src/clock.ts';
 import { openBudget } from '../../src/budget/file-budget.ts';
 import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
-import { chargeOutcome } from '../../src/jobs/charge-outcome.ts';
+import { chargeOutcome, nextAttempt } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/order.ts';
 import { forget } from '../../src/jobs/forget.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
@@ -30,9 +31,9 @@ async function budgetIn(state: string, ledger: Ledger): Promise<Budget> {
 async function payer(
   url: string,
   state: string,
-  { cost = '0.4' }: { cost?: string } = {},
+  { cost = '0.4', owner }: { cost?: string; owner?: Owner } = {},
 ): Promise<{ deps: JobDeps; budget: Budget }> {
-  const bare = await depsFor(url, state, { retries: 0 });
+  const bare = await depsFor(url, state, { retries: 0, owner });
   const budget = await budgetIn(state, bare.ledger);
   const deps: JobDeps = {
     ...bare,
@@ -109,6 +110,44 @@ describe('a payment under a budget', () => {
         budgets: ['clips'],
       }),
     );
+  });
+
+  it.each([
+    ['allowed', '0.4', 0],
+    ['refused', '2', 12],
+  ])('that is refused leaves the job to a run that began meanwhile and is %s', async (_, cost, exit) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
+    const second = await payer(server.url, state, { cost, owner: currentOwner() });
+    const { ledger } = first.deps;
+    let other: Promise<Ran> | undefined;
+    const beginOther = (): Promise<void> =>
+      new Promise((resolve) => {
+        const append = second.deps.ledger.append.bind(second.deps.ledger);
+        second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
+        const deadline = deadlineIn(1000, second.deps.clock);
+        other = run(second.deps, orderOf({ key: 'k', deadline }));
+      });
+    // The first run claims the next attempt so that no process sends the job that it removes.
+    const claim = ledger.claim.bind(ledger);
+    ledger.claim = async (name, content) => {
+      const holder = await claim(name, content);
+      if (name.startsWith('send.')) await beginOther();
+      return holder;
+    };
+    expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
+    expect((await other)?.exit).toBe(exit);
+    expect(server.created).toBe(exit === 0 ? 1 : 0);
+    expect(await jobsOf(ledger)).toHaveLength(server.created);
+  });
+
+  it('that is refused leaves the record of a job that was sent before', async () => {
+    const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
+    await run((await payer(server.url, state)).deps, orderOf({ key: 'k' }));
+    const { deps } = await payer(server.url, state, { cost: '2' });
+    const refused = await run(deps, orderOf({ key: 'k' }));
+    expect(refused).toMatchObject({ exit: 12, job: { state: 'prepared', record: { attempts: 1 } } });
+    expect(await jobsOf(deps.ledger)).toHaveLength(1);
   });
 
   it('without a known price is refused with exit 12', async () => {
@@ -275,6 +314,17 @@ describe('a job that is removed', () => {
     expect(await forget(deps.ledger, job, true, () => Promise.resolve([budget]))).toBeUndefined();
     expect(shown(await budget.state())).toEqual({ spent: '0.4', reserved: '0' });
   });
+});
+
+it('a job that cannot be removed because a budget fails can still be sent', async () => {
+  const server = await httpServer(says({}, 429));
+  const deps = await depsFor(server.url, freshFolder(), { retries: 0, owner: currentOwner() });
+  const { job } = await run(deps);
+  if (job === undefined) throw new Error('no job');
+  const failing = (): Promise<never> => Promise.reject(new Error('the budget cannot be read'));
+  await expect(forget(deps.ledger, job, false, failing)).rejects.toThrow('the budget cannot be read');
+  const left = await deps.ledger.read(job.id);
+  expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
 });
 
 describe('a process that dies', () => {
