@@ -1,3 +1,6 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { planOf, type Plan } from './plan.ts';
 import { play, type Played } from './play.ts';
@@ -12,49 +15,87 @@ import { Threads } from './threads.ts';
 // npm run simulate -- --plant NAME --runs M  plays schedules until one shows the defect of plants.mjs
 const words = process.argv.slice(2);
 const numberOf = (name: string): number | undefined =>
-  words.includes(name) ? Number(words[words.indexOf(name) + 1]) : undefined;
+  words.includes(name) ? Number(words[words.lastIndexOf(name) + 1]) : undefined;
 const built = (name: string): URL => new URL(name, import.meta.url);
-const threads = new Threads(built('./thread.mjs'), fileURLToPath(built('./mgw.cjs')));
 const first = numberOf('--seed') ?? Math.floor(Math.random() * 1e9);
 const minutes = numberOf('--minutes') ?? Infinity;
 const runs = numberOf('--runs') ?? (words.includes('--stories') ? 0 : minutes < Infinity ? Infinity : 1);
+const isForOne = runs === 1 || ['--plant', '--trace', '--stories'].some((name) => words.includes(name));
+// This process plays every N-th seed, for another that adds up the results: `K/N`.
+const share = process.env['MGW_SIMULATION_SHARE'];
+const [part = 0, parts = 1] = share?.split('/').map(Number) ?? [];
 
 const began = Date.now();
 const end = began + minutes * 60_000;
-let [played, broken] = [0, 0];
-for (const plan of plans()) {
-  if (Date.now() > end) break;
-  const came = await play(plan, threads, words.includes('--trace'));
-  played += 1;
-  if (played === 1) await replay(plan);
-  if (came.violations.length > 0) {
-    broken += 1;
-    await report(plan, came);
-    if (words.includes('--plant')) break;
-  } else if (words.includes('--trace')) console.log(came.log.join('\n'));
-}
+const { played, broken } = isForOne || share !== undefined ? await playAll() : await playInProcesses();
 const rate = (played / ((Date.now() - began) / 1000)).toFixed(1);
-console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules a second`);
-await threads.close();
+if (share !== undefined) process.send?.({ played, broken });
+else console.log(`${broken} of ${played} schedules broke a promise; ${rate} schedules a second`);
 process.exitCode = broken === 0 ? 0 : 1;
+
+interface Count {
+  played: number;
+  broken: number;
+}
+
+// One process uses one core.
+async function playInProcesses(): Promise<Count> {
+  const cores = availableParallelism();
+  const counts = await Promise.all(
+    Array.from({ length: cores }, async (_, index) => {
+      const env = { ...process.env, MGW_SIMULATION_SHARE: `${index}/${cores}` };
+      const child = fork(fileURLToPath(import.meta.url), [...words, '--seed', String(first)], { env });
+      const ended = once(child, 'exit').then(() => Promise.reject(new Error('a process played nothing')));
+      const [count] = (await Promise.race([once(child, 'message'), ended])) as [Count];
+      return count;
+    }),
+  );
+  return counts.reduce((sum, each) => ({
+    played: sum.played + each.played,
+    broken: sum.broken + each.broken,
+  }));
+}
+
+async function playAll(): Promise<Count> {
+  const threads = new Threads(built('./thread.mjs'), fileURLToPath(built('./mgw.cjs')));
+  let [played, broken] = [0, 0];
+  for (const plan of plans()) {
+    if (Date.now() > end) break;
+    const came = await play(plan, threads, words.includes('--trace'));
+    played += 1;
+    if (played === 1) await replay(plan, threads);
+    if (came.violations.length > 0) {
+      broken += 1;
+      await report(plan, came, threads, broken === 1);
+      if (words.includes('--plant')) break;
+    } else if (words.includes('--trace')) console.log(came.log.join('\n'));
+  }
+  await threads.close();
+  return { played, broken };
+}
 
 function* plans(): Iterable<Plan> {
   if (words.includes('--stories')) yield* Object.values(stories);
-  for (let seed = first; seed < first + runs; seed += 1) yield planOf(seed);
+  for (let seed = first + part; seed < first + runs; seed += parts) yield planOf(seed);
 }
 
 // A seed is worth nothing if it does not replay.
-async function replay(plan: Plan): Promise<void> {
+async function replay(plan: Plan, threads: Threads): Promise<void> {
   const [one, other] = [await play(plan, threads, true), await play(plan, threads, true)];
   if (one.log.length === 0 || one.log.join('\n') !== other.log.join('\n'))
     throw new Error(`Seed ${plan.seed} does not replay exactly.`);
 }
 
 // Prints the first broken promise as a story, and only the kind of the others.
-async function report(plan: Plan, { violations, log }: Played): Promise<void> {
+async function report(
+  plan: Plan,
+  { violations, log }: Played,
+  threads: Threads,
+  isFirst: boolean,
+): Promise<void> {
   console.log(`seed ${plan.seed}: ${violations.join('; ')}`);
   if (words.includes('--trace')) console.log(log.join('\n'));
-  if (broken > 1) return;
+  if (!isFirst) return;
   const { plan: short, played: told } = await shrink(plan, violations, threads);
   console.log(`The shortest schedule found that does it: ${told.violations.join('; ')}`);
   console.log(told.log.map((line) => `  ${line}`).join('\n'));
