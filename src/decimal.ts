@@ -72,6 +72,11 @@ export function compare(one: Decimal, other: Decimal): number {
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
+/** By how much the first is larger than the second; 0 if it is not. */
+export function excess(one: Decimal, other: Decimal): Decimal {
+  return compare(one, other) > 0 ? subtract(one, other) : zero;
+}
+
 function scaled({ digits, scale }: Decimal, to: number): bigint {
   return to === scale ? digits : digits * 10n ** BigInt(to - scale);
 }

@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { add, compare, formatDecimal, multiply, parseDecimal, shifted, subtract } from '../src/decimal.ts';
+import {
+  add,
+  compare,
+  excess,
+  formatDecimal,
+  multiply,
+  parseDecimal,
+  shifted,
+  subtract,
+} from '../src/decimal.ts';
 
 const amount = fc
   .tuple(fc.bigInt({ min: 0n, max: 10n ** 18n - 1n }), fc.stringMatching(/^\d{0,18}$/))
@@ -51,6 +60,15 @@ describe('an amount', () => {
         );
         expect(compare(add(one, two), one)).toBe(compare(two, parseDecimal('0')));
         expect(compare(one, two)).toBe(0 - compare(two, one));
+      }),
+    );
+  });
+
+  it('exceeds another by their difference, or by nothing', () => {
+    fc.assert(
+      fc.property(value, value, (one, two) => {
+        expect(formatDecimal(excess(add(one, two), two))).toBe(formatDecimal(one));
+        expect(formatDecimal(excess(one, add(one, two)))).toBe('0');
       }),
     );
   });

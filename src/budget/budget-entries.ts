@@ -17,7 +17,7 @@ import type { BudgetKind } from './file-budget.ts';
 /** Reads a budget's file. @throws MgwError('local_io') if a line of it is damaged. */
 export async function readBudgetFile(path: string): Promise<BudgetEntries> {
   const reservations = new Reservations();
-  for (const line of (await readFile(path, 'utf8')).split('\n').filter(Boolean)) {
+  for (const line of (await readFile(path, 'utf8')).split('\n')) {
     const event = decodeBudgetLine(line);
     if (event === 'torn') continue;
     if (event === 'damaged') throw new MgwError('local_io', `A line of the budget in ${path} is damaged.`);

@@ -124,7 +124,7 @@ export class FileBudget implements Budget {
     for await (const text of this.#options.log.read()) {
       const lines = (this.#rest + text).split('\n');
       this.#rest = lines.pop() ?? '';
-      for (const line of lines) if (line !== '') this.#take(line);
+      for (const line of lines) this.#take(line);
     }
   }
 

@@ -4,7 +4,7 @@ import type { Budget, Limit, BudgetState } from '../budget/budget.ts';
 import { budgetFolder, type BudgetKind, budgetNames, budgetPath, openBudget } from '../budget/file-budget.ts';
 import type { Clock } from '../clock.ts';
 import type { Settings } from '../config/resolve.ts';
-import { add, compare, type Decimal, parseAmount, subtract, zero } from '../decimal.ts';
+import { add, type Decimal, excess, parseAmount, zero } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
 import type { BudgetsOf } from '../jobs/forget.ts';
@@ -169,8 +169,7 @@ export async function remaindersFor(
   };
   const found: Remainder[] = [];
   const judge = (label: string, { amount: limit }: Limit, { spent, reserved }: BudgetState): void => {
-    const used = add(spent, reserved);
-    found.push({ label, limit, left: compare(used, limit) < 0 ? subtract(limit, used) : zero });
+    found.push({ label, limit, left: excess(limit, add(spent, reserved)) });
   };
   const name = settings.budget.value;
   const shared = name === undefined ? undefined : await stateOf('standing', name);

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Budget, ChargeOutcome, Limit, BudgetState } from '../budget/budget.ts';
-import { add, compare, formatDecimal, parseDecimal, subtract, zero, type Decimal } from '../decimal.ts';
+import { add, excess, formatDecimal, parseDecimal, zero, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, type BudgetShortfall } from '../errors.ts';
 import type { AttemptMoney, JobCost } from '../job.ts';
 import type { Lease } from '../ledger/ledger.ts';
@@ -154,11 +154,6 @@ function shortfallOf(
       exceeded_by: formatDecimal(excess(add(held, amount), most)),
     }),
   };
-}
-
-// By how much an amount is above another; 0 if it is not.
-function excess(amount: Decimal, other: Decimal): Decimal {
-  return compare(amount, other) > 0 ? subtract(amount, other) : zero;
 }
 
 function capital(text: string): string {

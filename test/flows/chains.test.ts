@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
@@ -97,6 +97,10 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     rmSync(join(user.cwd, 'intro.mp4'));
     const first = await user.run(next);
     expect(first.code, first.stderr).toBe(0);
+    const { job } = (await user.run(['jobs', 'show', '@intro', '--json'])).json;
+    const record = readFileSync(join(user.env['MGW_STATE_DIR'] ?? '', 'jobs', `${job.id}.jsonl`), 'utf8');
+    expect(record.match(/"type":"began"/g)).toHaveLength(2);
+    expect(record.match(/"type":"delivered"/g)).toHaveLength(2);
     expect((await user.run(next, { env: { PATH: user.cwd } })).json.job.id).toBe(first.json.job.id);
     expect(images()).toHaveLength(2);
     rmSync(join(user.cwd, 'intro.mp4'));

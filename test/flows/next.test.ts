@@ -5,6 +5,7 @@ import { MgwError } from '../../src/errors.ts';
 import {
   type KeptFlags,
   globalArguments,
+  nextForOutput,
   otherOutput,
   withGlobals,
   withOutput,
@@ -177,4 +178,20 @@ it('a free path has the next unused number; a folder or a template has no free p
   mkdirSync(join(folder, 'boat-3.mp4'));
   expect(freePath(boat)).toBe(join(folder, 'boat-4.mp4'));
   for (const path of ['', 'out/', 'out\\', '{id}.mp4', 'a}.mp4', '/']) expect(freePath(path)).toBeUndefined();
+});
+
+it('if a paid job cannot be saved, the next command makes the missing folder, or saves elsewhere if a file is in its place', () => {
+  const folder = freshFolder();
+  const [file, job] = [join(folder, 'file'), { id: 'job_1', protocol: 'c' } as Job];
+  writeFileSync(file, '');
+  const nextFor = (code: string, path: string): string[] | undefined =>
+    nextForOutput(
+      new MgwError('local_io', 'x', { path, cause: Object.assign(new Error(), { code }) }),
+      job,
+      path,
+    );
+  expect(nextFor('ENOENT', join(folder, 'gone', 'boat.mp4'))).toEqual(['mkdir', '-p', join(folder, 'gone')]);
+  expect(nextFor('ENOTDIR', join(file, 'gone', 'boat.mp4'))).toEqual([
+    ...['mgw', 'video', 'c', 'fetch', 'job_1', '-o', 'boat.mp4'],
+  ]);
 });

@@ -9,6 +9,7 @@ import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import { names } from '../../src/ledger/names.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { b } from '../../src/protocols/b/protocol.ts';
 import {
   closedPort,
@@ -434,11 +435,16 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take while the first run is alive', async () => {
+  it('is a second take while the first run is alive, and says so even if that has not sent anything yet', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
-    const { currentOwner } = await import('../../src/ledger/owner.ts');
-    await run(await depsFor(server.url, state, { owner: currentOwner() }));
-    await run(await depsFor(server.url, state));
+    const first = await depsFor(server.url, state, { owner: currentOwner() });
+    const second = await depsFor(server.url, state);
+    first.priceOf = async () => {
+      await run(second);
+      return { what: 'a test' };
+    };
+    const { job } = await run(first);
+    expect(second.notes.at(-1)).toContain(`second take of ${job?.id}`);
     expect(server.created).toBe(2);
   });
 
