@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { dirname, basename } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 
 const { O_APPEND, O_CREAT, O_EXCL, O_TRUNC, O_WRONLY, O_RDWR } = constants;
 
@@ -178,8 +178,9 @@ export class Disk {
   }
 
   realpath(path: string): string {
-    this.#at(path);
-    return path;
+    const whole = resolve('/home', path);
+    this.#at(whole);
+    return whole;
   }
 
   chmod(path: string, mode: number): void {

@@ -28,6 +28,8 @@ export interface Ended {
   code: number | 'killed';
   stdout: string;
   stderr: string;
+  /** How long it ran, ms of the machine's clock. */
+  ms: number;
 }
 
 interface Process {
@@ -238,7 +240,7 @@ export class Machine {
     const process: Process = {
       ...{ index, pid, start: this.#started },
       host: isAlone ? this.#hostFor(() => process) : this.threads.take(),
-      ended: { args, code: 'killed', stdout: '', stderr: '' },
+      ended: { args, code: 'killed', stdout: '', stderr: '', ms: -this.#monotonic },
       call: undefined,
       operations: new Map(),
       requests: new Map(),
@@ -254,6 +256,7 @@ export class Machine {
 
   #remove(process: Process): void {
     this.#processes.splice(this.#processes.indexOf(process), 1);
+    process.ended.ms += this.#monotonic;
     this.#note(`process ${process.start} ends with ${process.ended.code}`);
     if (process.ended.code === 'killed') void process.host.resume({ now: 0, monotonic: 0, isDead: true });
     this.threads.giveBack(process.host);

@@ -28,6 +28,19 @@ const budgeted = (key: string): string[] => submits(`a ${key}`, '--key', key, '-
 const elsewhere = ['--base-url', 'http://127.0.0.1:92'];
 const resubmit = ['jobs', 'resolve', '@boat', '--resubmit', '--json', ...elsewhere];
 
+/** A manifest of three rows. */
+export const clips = {
+  path: '/clips/clips.jsonl',
+  rows: ['car', 'train', 'ship'].map((id) => ({
+    id,
+    prompt: `a ${id}`,
+    model: 'vendor-h3-mini',
+    duration: 5,
+  })),
+};
+const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--json'];
+const budgetedBatch = [...batch, '--budget-name', 'little'];
+
 /** The commands that may run together. */
 const scenes: readonly (readonly [string[][], number])[] = [
   [[boat, boat], 4],
@@ -50,6 +63,9 @@ const scenes: readonly (readonly [string[][], number])[] = [
   [[budgeted('car'), budgeted('train')], 4],
   [[budgeted('car'), budgeted('car'), budgeted('train')], 2],
   [[budgeted('car'), budgeted('train'), ['jobs', 'rm', '@car', '--json']], 2],
+  [[batch, batch], 3],
+  [[budgetedBatch, budgetedBatch], 4],
+  [[budgetedBatch, budgetedBatch, budgetedBatch], 1],
   [
     [
       ['tts', 'a word', '--key', 'word', '-o', '/home/word.mp3', '--json'],
@@ -65,7 +81,7 @@ const stepsPerChange = 25;
 export function planOf(seed: number): Plan {
   const random = randomFor(seed, 'plan');
   const commands = pick(random, scenes);
-  const length = commands.length * 230;
+  const length = commands.reduce((sum, [name]) => sum + (name === 'batch' ? 700 : 230), 0);
   // Two incidents in quick succession find more than two at random times.
   let before = 0;
   const at = (): Moment => {
