@@ -96,9 +96,9 @@ export function isFolder(path: string): boolean {
  * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a run
  * that began after its call.
  */
-export function coalesce(action: () => Promise<void>): () => Promise<void> {
-  let last = Promise.resolve();
-  let next: Promise<void> | undefined;
+export function coalesce<T>(action: () => Promise<T>): () => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | undefined;
   return () => {
     if (next !== undefined) return next;
     next = last

@@ -8,7 +8,7 @@ import type { Job } from '../job.ts';
 import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
 import type { IndexEntry } from './index-lines.ts';
-import { IndexLog } from './index-log.ts';
+import { IndexLog, writeIndexed } from './index-log.ts';
 import { newJobId, names, claimName, isAttempt, type Fate } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
@@ -76,9 +76,9 @@ type JobMethods = Pick<
 
 function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
   // The index is only a copy. On a full disk the event itself may still fit.
-  const note = (entry: IndexEntry, isDurable: boolean): Promise<void> =>
-    index.add([entry], isDurable).catch(() => undefined);
-  const noteRemoved = (id: string): Promise<void> => note({ kind: 'removed', value: '', id }, false);
+  const note = (entry: IndexEntry, isDurable: boolean): Promise<() => boolean> =>
+    index.add([entry], isDurable).catch(() => () => true);
+  const noteRemoved = (id: string): Promise<unknown> => note({ kind: 'removed', value: '', id }, false);
   return {
     create: (id, events, restores) =>
       local(async () => {
@@ -86,17 +86,18 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         if (records.isRemoved(id) ? restores !== true : records.version(id) !== undefined) return false;
         const text = events.map((event) => encodeEvent(event, now())).join('');
         const entries = entriesOf(id, foldRecord(id, text));
-        // The index comes first, so that a complete index never misses a job.
-        await index.add(entries);
-        const isCreated = await records.create(id, text, restores);
-        // The index was replaced, and another process may have completed it before this record existed.
-        if (!index.isKept) await index.add(entries);
-        return isCreated;
+        return writeIndexed(
+          () => index.add(entries),
+          () => records.create(id, text, restores),
+        );
       }),
     append: (id, event) =>
       local(async () => {
-        if (event.type === 'accepted') await note({ kind: 'handle', value: event.handle, id }, true);
-        await records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
+        const write = (): Promise<void> =>
+          records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
+        if (event.type === 'accepted')
+          await writeIndexed(() => note({ kind: 'handle', value: event.handle, id }, true), write);
+        else await write();
         if (event.type === 'finished' && event.state === 'succeeded')
           await note({ kind: 'succeeded', value: '', id }, false);
       }),
@@ -108,27 +109,35 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         const removed = await index.removed().catch(() => new Set<string>());
         return records.ids().filter((id) => !removed.has(id));
       }),
-    remove: (id) => local(() => records.remove(id).then(() => noteRemoved(id))),
+    remove: (id) =>
+      local(async () => {
+        await records.remove(id);
+        await noteRemoved(id);
+      }),
     forbid: (id) =>
       local(async () => {
         const isForbidden = await records.forbid(id);
         if (isForbidden) await noteRemoved(id);
         return isForbidden;
       }),
-    fateOf: (id) =>
-      local(async () => {
-        const recorded = (): Fate | undefined => {
-          if (records.isRemoved(id)) return 'removed';
-          return records.version(id) === undefined ? undefined : 'there';
-        };
-        const fate = recorded();
-        if (fate !== undefined) return fate;
-        const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
-        if (!isSent && !(await index.isAccepted(id))) return 'unmade';
-        // Another process may have created the record and sent the job since the first look.
-        return recorded() ?? 'lost';
-      }),
+    fateOf: (id) => local(() => fateOf(id, { records, index, claims })),
   };
+}
+
+async function fateOf(
+  id: string,
+  { records, index, claims }: Pick<Parts, 'records' | 'index' | 'claims'>,
+): Promise<Fate> {
+  const recorded = (): Fate | undefined => {
+    if (records.isRemoved(id)) return 'removed';
+    return records.version(id) === undefined ? undefined : 'there';
+  };
+  const fate = recorded();
+  if (fate !== undefined) return fate;
+  const isSent = (await claims.claimed(names.attempt(id, 1))) !== undefined;
+  if (!isSent && !(await index.isAccepted(id))) return 'unmade';
+  // Another process may have created the record and sent the job since the first look.
+  return recorded() ?? 'lost';
 }
 
 function* jobsIn(records: JobRecords): Iterable<Job> {

@@ -34,8 +34,6 @@ export class IndexLog {
   #queued: string[] = [];
   #isDurable = false;
   readonly #write = coalesce(() => this.#writeQueued());
-  /** The status of the file after this process last appended to it. */
-  #written: Stats | undefined;
 
   constructor(path: string, countPath: string, jobs: Indexed) {
     this.#path = path;
@@ -43,20 +41,27 @@ export class IndexLog {
     this.#jobs = jobs;
   }
 
-  /** Adds entries, durable on return unless `isDurable` is false. */
-  async add(entries: readonly IndexEntry[], isDurable = true): Promise<void> {
+  /**
+   * Adds entries, durable on return unless `isDurable` is false.
+   * @returns whether the file still contains them, when called
+   */
+  async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
     this.#queued.push(...entries.map(indexLine));
     this.#isDurable ||= isDurable;
-    await this.#write();
+    const { ino, size } = await this.#write();
+    return () => {
+      const now = statSync(this.#path, { throwIfNoEntry: false });
+      return now !== undefined && now.ino === ino && now.size >= size;
+    };
   }
 
-  async #writeQueued(): Promise<void> {
+  async #writeQueued(): Promise<Stats> {
     await this.#whole();
     const lines = this.#queued.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
     await this.#append(this.#countPath, '+'.repeat(lines.length), { tornEnd: '', isDurable: false });
-    this.#written = await this.#append(this.#path, lines.join(''), { isDurable });
+    return this.#append(this.#path, lines.join(''), { isDurable });
   }
 
   async #append(path: string, text: string, options?: AppendOptions): Promise<Stats> {
@@ -67,12 +72,6 @@ export class IndexLog {
       return appendFile(path, text, options);
     });
     return (await appended).after;
-  }
-
-  /** Whether the file still contains the last lines that this process added. */
-  get isKept(): boolean {
-    const now = statSync(this.#path, { throwIfNoEntry: false });
-    return now !== undefined && now.ino === this.#written?.ino && now.size >= this.#written.size;
   }
 
   /** Ids of the jobs with a value, newest line first. Their records may be gone. */
@@ -161,6 +160,21 @@ export class IndexLog {
     const lineDeficit = sizeOf(this.#countPath) - this.#lines.count;
     if (lineDeficit > 0) await appendFile(this.#path, indexLine(filler).repeat(lineDeficit));
   }
+}
+
+/**
+ * Writes a record, and adds its entries to the index before it, so that a complete index never misses a job. Adds them
+ * again if the file was replaced meanwhile: the new one may have been completed before the record existed.
+ * @param add adds the entries: {@link IndexLog.add}
+ */
+export async function writeIndexed<T>(
+  add: () => Promise<() => boolean>,
+  write: () => Promise<T>,
+): Promise<T> {
+  const isKept = await add();
+  const written = await write();
+  if (!isKept()) await add();
+  return written;
 }
 
 /** The number of lines in one write. */

@@ -23,6 +23,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { IndexLog, writeIndexed } from '../../src/ledger/index-log.ts';
 import { jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -381,6 +382,24 @@ describe('an index', () => {
       await ledger.lookup('fingerprint', 'f9');
       expect(statSync(join(state, 'index.log')).size).toBe(length);
     }
+  });
+
+  it('gets the line of a job again that was lost with the file before the record was written', async () => {
+    const state = freshFolder();
+    const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
+    mkdirSync(jobs);
+    const index = new IndexLog(path, join(state, 'index.count'), {
+      folder: jobs,
+      ids: () => [],
+      entriesOf: () => [],
+    });
+    const [id, other] = [newJobId(now), newJobId(now + 1)];
+    const add = (each: string) => () => index.add([{ kind: 'fingerprint', value: 'f1', id: each }]);
+    await writeIndexed(add(id), async () => {
+      rmSync(path);
+      await add(other)();
+    });
+    expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
   });
 
   it('that has lost a line of no job is made up to its count once, not by each command', async () => {

@@ -39,7 +39,8 @@ export const clips = {
   })),
 };
 const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--json'];
-const budgetedBatch = [...batch, '--budget-name', 'little'];
+/** Runs the batch under a budget for one of its rows. */
+export const budgetedBatch = [...batch, '--budget-name', 'little'];
 
 /** The commands that may run together. */
 const scenes: readonly (readonly [string[][], number])[] = [

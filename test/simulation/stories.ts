@@ -1,4 +1,4 @@
-import type { Plan } from './plan.ts';
+import { budgetedBatch, type Plan } from './plan.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
 const keyed = [...boat, '--key', 'boat'];
@@ -86,6 +86,15 @@ export const stories: Record<string, Plan> = {
       { after: 2, what: 'switch' },
       { at: 315, what: 'kill' },
       { after: 13, what: 'kill' },
+    ],
+  },
+  'the index was lost while a batch created three jobs, and one of them was never listed': {
+    seed: 100_096,
+    commands: [budgetedBatch, budgetedBatch],
+    incidents: [
+      { command: 2, what: 'starts last' },
+      { after: 19, what: 'index lost' },
+      { at: 304, what: 'power cut', remains: 'lost' },
     ],
   },
 };
