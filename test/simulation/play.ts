@@ -62,12 +62,14 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
   violations.push(...ran.flatMap(oddEnd), ...wholeFiles(machine));
   if (!has(incidents, 'disk full') && !has(incidents, 'index lost')) violations.push(...ran.flatMap(robbed));
   const removals = ran.filter(({ code, args }) => args[1] === 'rm' && code !== 2).length;
+  // A prune that was killed may have removed jobs too.
+  const pruned = ran.some(({ args }) => args[1] === 'prune') ? machine.traffic.created.length : 0;
   const people = { machine, violations, commands, incidents, guesses: 0 };
   const after: Ended[] = [];
   for (const ended of ran) after.push(isOver(ended) ? ended : await finish(ended, people));
   violations.push(
     ...charges(machine, commands, removals, people.guesses),
-    ...(await handles(machine, removals)),
+    ...(await handles(machine, removals + pruned)),
     ...wholeFiles(machine),
   );
   if (hasBudget) violations.push(...(await budgets(machine, removals, has(incidents, 'power cut'))));
@@ -88,7 +90,9 @@ function told(stdout: string): Told {
 
 // What was printed was delivered, also by a process that was killed after it.
 function isOver({ args, code, stdout }: Ended): boolean {
-  return args[1] === 'rm' || args[1] === 'resolve' || code === 0 || told(stdout).exit_code === 0;
+  // Another retry would be another take.
+  const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
+  return isOnce || code === 0 || told(stdout).exit_code === 0;
 }
 
 const fitting = [0, 2, 3, 4, 6, 7, 8, 9, 10, 12, 'killed'];
@@ -157,12 +161,16 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
 }
 
 // A person resolves each row in doubt.
-async function finishBatch(args: string[], { machine, violations, incidents }: People): Promise<Ended> {
+async function finishBatch(args: string[], people: People): Promise<Ended> {
+  const { machine, violations, commands, incidents } = people;
+  const hasRemoval = commands.some((each) => each[1] === 'rm');
   for (let runs = 1; ; runs += 1) {
     const ended = await machine.runOne(...args);
     violations.push(...oddEnd(ended));
     const inDoubt = (await jobsOf(machine)).filter(({ state }) => state === 'unknown');
     if (inDoubt.length === 0 && (ended.code === 0 || ended.code === 12)) return ended;
+    // After a removal, the file may be there that no job has a record of.
+    if (ended.code === 2 && hasRemoval && ended.stderr.includes('exists already')) return ended;
     if (runs === 5) {
       violations.push(`mgw ${args.join(' ')} is blocked: ${ended.code} ${ended.stderr}`);
       return ended;
@@ -246,8 +254,12 @@ function charges(
     const isNamed = args.includes('--key') || isBatch(args);
     // The second run of a command with the same output joins the first, or finds the file.
     const isSame = args.includes('-o') && commands.findIndex((each) => isDeepStrictEqual(each, args)) < at;
+    const retries = commands.filter(([, command]) => command === 'retry').length;
     for (const { name } of submissionsOf(args))
-      allowed.set(name, isNamed ? 1 + removals + guesses : (allowed.get(name) ?? 0) + (isSame ? 0 : 1));
+      allowed.set(
+        name,
+        isNamed ? 1 + removals + guesses + retries : (allowed.get(name) ?? 0) + (isSame ? 0 : 1),
+      );
   }
   const names = created.map((each) =>
     commands.map((args) => nameOf(each, args)).find((name) => name !== undefined),
