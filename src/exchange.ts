@@ -1,7 +1,7 @@
 import type { ErrorCode } from './errors.ts';
 import type { Json, JsonObject } from './json.ts';
 
-/** The header that carries the key, and the scheme before it (`Bearer`, or empty for none). Specification 5. */
+/** The header that contains the key, and the scheme before the key (`Bearer`, or empty for none). Specification 5. */
 export interface AuthScheme {
   header: string;
   scheme: string;
@@ -66,20 +66,23 @@ export interface Failure {
   retryAfterMs?: number;
 }
 
-/** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
+/**
+ * A model from the model list (specification 2.7). Its strings come from the gateway, and are escaped when they are
+ * printed.
+ */
 export interface Model {
-  /** The name used in requests, as it came. */
+  /** The name to use in requests, unchanged. */
   id: string;
   /** The video protocols that the entry names, in alphabetical order. */
   protocols: string[];
-  /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
+  /** The values of the members `supported_endpoint_types`, `protocol` and similar ones, unchanged. */
   endpoints: string[];
-  /** What `ModelVersion` of Protocol B is chosen from; empty for other models. */
+  /** The values that Protocol B's `ModelVersion` can have; empty for other models. */
   model_versions: string[];
   owned_by?: string;
   /** Seconds since 1970. */
   created?: number;
-  /** The entry as it came; of several entries of one id, the first. */
+  /** The entry, unchanged. If several entries have the same id, the first of them. */
   raw: JsonObject;
 }
 
