@@ -6,7 +6,7 @@ import { claim, listFolder } from './state.ts';
 /** A fault of the sandbox. The help and the documentation list all of them. */
 export interface FaultEntry {
   name: string;
-  /** The calls it strikes, with the protocol in brackets if it is just one: `submit (b)`. */
+  /** The calls that the fault strikes, with the protocol in brackets if there is only one: `submit (b)`. */
   on: string;
   does: string;
   /** The default percentage, if the fault takes one: a position in the response, or a probability. */
@@ -40,7 +40,7 @@ export const FAULTS = [
   ),
   fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
-  fault('submit-cut', 'submit', 'Creates the task, and breaks the connection inside the answer.', 50),
+  fault('submit-cut', 'submit', 'Creates the task, and breaks the connection in the middle of the response.', 50),
   fault('b-submit-limited', 'submit (b)', 'HTTP 200 with RequestLimitExceeded; nothing is created.'),
   fault(
     'b-submit-internal-error',
@@ -67,12 +67,12 @@ export const FAULTS = [
   fault('poll-503', 'poll', 'HTTP 503.'),
   fault('poll-reset', 'poll', 'Breaks the connection before the response.'),
   fault('poll-garbled', 'poll', 'HTTP 200 with a body that is not JSON.'),
-  fault('poll-cut', 'poll', 'Breaks the connection inside the response.', 50),
+  fault('poll-cut', 'poll', 'Breaks the connection in the middle of the response.', 50),
   fault('poll-notfound', 'poll', 'Says that there is no such task.'),
   fault(
     'download-cut',
     'download',
-    'Breaks the connection at this point of the file; a resumed download that starts there goes on.',
+    'Breaks the connection at this point of the file; a download resumed from there continues.',
     50,
   ),
   fault('download-stall', 'download', 'Sends up to this point of the file, then nothing.', 50),
@@ -86,8 +86,8 @@ export const FAULTS = [
   fault('tts-429', 'tts', 'HTTP 429; nothing is charged.'),
   fault('tts-500', 'tts', 'HTTP 500; nothing is charged, which the client cannot know.'),
   fault('tts-cut', 'tts', 'The stream ends, without its end frame, at this point.', 50),
-  fault('tts-reset', 'tts', 'Breaks the connection inside the stream.', 50),
-  fault('tts-error-frame', 'tts', 'An error frame under HTTP 200 in place of the rest.', 50),
+  fault('tts-reset', 'tts', 'Breaks the connection in the middle of the stream.', 50),
+  fault('tts-error-frame', 'tts', 'Sends an error frame under HTTP 200 in place of the rest.', 50),
   fault('responses-429', 'responses', 'HTTP 429; nothing is charged.'),
   fault('responses-cut', 'responses', 'The stream ends, without its last event, at this point.', 50),
   fault('store-500', 'store', 'HTTP 500.'),
@@ -98,7 +98,7 @@ export const FAULTS = [
   fault(
     'chaos',
     'every call',
-    'With this probability a call fails in a way of its kind that chance chooses; --seed repeats it.',
+    'Each call fails with this probability, by a random fault of its kind; --seed makes it repeatable.',
     10,
   ),
 ];
@@ -135,7 +135,7 @@ export interface FaultHit {
   percent: number;
 }
 
-/** A configured fault: its name, how often it strikes, and at which place in the answer. */
+/** A configured fault: its name, how often it strikes, and at which position in the response. */
 export interface Fault {
   name: FaultName;
   /** The maximum number of strikes; Infinity for every time. */
@@ -146,7 +146,7 @@ export interface Fault {
   text: string;
 }
 
-/** An unknown or malformed fault. The message lists what exists. */
+/** An unknown or malformed fault. The message says which faults exist. */
 export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
@@ -247,7 +247,7 @@ function distance(left: string, right: string): number {
 /** Decides at random whether and how a call fails; `probability` is a percentage. */
 type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
-/** The faults from which `chaos` chooses for each kind of call, by the start of their names. */
+/** Patterns for the names of the faults from which `chaos` chooses, by kind of call. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   submit: /^(b-)?submit-/,
   poll: /^poll-/,
@@ -257,7 +257,7 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   responses: /^responses-/,
 };
 
-/** Never chosen, because a stall lasts until the client times out. */
+/** Faults that `chaos` never chooses, because a stall lasts until the client times out. */
 const NEVER: readonly string[] = ['download-stall'];
 
 /**
