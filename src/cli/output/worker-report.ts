@@ -26,9 +26,9 @@ export class WorkerReport implements WorkerWatcher {
   readonly #currency: string;
   readonly #strict: boolean;
   readonly #rows: Record<string, unknown>[] = [];
-  /** Rows that are done, and whose file differs from what they ask for. */
+  /** The number of done rows with a file that differs from the request. */
   #differing = 0;
-  /** The rows that this worker has returned to the queue and not taken again, with their states then. */
+  /** The rows that this worker has returned to the queue and not taken again, with the states that they had. */
   readonly #givenBack = new Map<string, RowState>();
   #healthAt = -Infinity;
 
@@ -159,7 +159,7 @@ export class WorkerReport implements WorkerWatcher {
     await this.#results?.close();
   }
 
-  // A row that is taken again counts once.
+  // Undoes the count of a returned row, so that a row that is taken again counts only once.
   #forget(batch: string, id: string): void {
     const state = this.#givenBack.get(`${batch}/${id}`);
     if (state === undefined) return;
