@@ -14,7 +14,7 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last mgw models; the gateway is not called. For zsh the folder must be on the fpath.
+Models are completed from the last mgw models; the gateway is not called. For zsh, the folder must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\
@@ -47,7 +47,7 @@ _mgw() {
     line=\${line#"$cur"}
   done
   words+=("$word")
-  # A quote that is open belongs to the shell.
+  # Remove an open quote, which belongs to the shell.
   for i in "\${!words[@]}"; do
     case \${words[i]} in
       \\"*) words[i]=\${words[i]#?}; words[i]=\${words[i]%\\"} ;;
@@ -56,7 +56,7 @@ _mgw() {
   done
   word=\${words[\${#words[@]} - 1]}
   COMPREPLY=()
-  # What readline takes for the word is the last of the pieces.
+  # readline completes only the last of the pieces.
   cur=\${COMP_WORDS[COMP_CWORD]#[\\"\\']}
   [[ $cur == [=:] ]] && cur=''
   head=\${word%"$cur"}
@@ -162,7 +162,7 @@ Register-ArgumentCompleter -Native -CommandName mgw -ScriptBlock {
     $words = @($commandAst.CommandElements | Select-Object -Skip 1 |
         Where-Object { $_.Extent.EndOffset -lt $cursorPosition -or "$wordToComplete" -eq '' } |
         ForEach-Object { if ($_ -is [System.Management.Automation.Language.StringConstantExpressionAst]) { $_.Value } else { $_.Extent.Text } })
-    # Older versions pass no empty argument on.
+    # Older versions do not pass empty arguments.
     $options = @()
     if ("$wordToComplete" -eq '') { $options = @('--new-word') } else { $words += "$wordToComplete" }
     $answer = @(mgw __complete @options -- @words 2>$null)

@@ -28,7 +28,7 @@ interface PruneOptions {
 const defaultAge = '30d';
 
 const explanation = `
-Files that an open job or a row in the queue needs stay. Other ledgers are not checked: if several share the
+Files that an open job or a queued row needs are kept. Other ledgers are not checked: if several share the
 bucket, they must not need files older than --older-than. A removed file is uploaded again if needed.
 
 Examples:
@@ -44,16 +44,16 @@ export function registerStore(group: Command, run: Run): void {
     .action(() => run(ls, list));
   const prune = group
     .command('prune')
-    .description('remove uploaded files that no open job needs; prints their addresses')
+    .description('remove uploaded files that no open job needs, and print their URLs')
     .addOption(
       single(
         '--older-than <age>',
-        `files uploaded longer ago than this (default ${defaultAge})`,
+        `remove files uploaded longer ago than this (default ${defaultAge})`,
         parseDuration,
       ),
     )
     .option('--dry-run', 'remove nothing, and print what would be removed')
-    .option('--yes', 'do not ask')
+    .option('--yes', 'remove without asking')
     .addHelpText('after', explanation)
     .action(() => run(prune, (context) => pruneFiles(context, prune.opts())));
 }

@@ -65,7 +65,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     // The cost of a raw call is unknown, so none is made under a budget.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // A raw call has no job that could continue.
+    // The first signal gives up the response, because a raw call has no job that could be resumed.
     signals: { soft: signal, hard: signal },
   };
   try {
@@ -141,7 +141,7 @@ async function apiRequest(
 
 /**
  * Returns a path below the base URL, percent-encoded, with its query. An absolute URL must have the origin of the base
- * URL: the key is sent nowhere else.
+ * URL, because the key is sent nowhere else.
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
@@ -170,8 +170,8 @@ function headersOf(lines: readonly string[]): Record<string, string> {
     const shown = printableLine(line.split(':')[0] ?? '', 60);
     if (name === '') throw usageError(`--header: write it as 'Name: value', not ${shown}`);
     if (taken.test(name))
-      throw usageError(`--header ${shown}: the key is sent by --auth, from the configuration.`);
-    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets it itself.`);
+      throw usageError(`--header ${shown}: mgw sends the configured key; --auth says how.`);
+    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets this header itself.`);
     if (/[^\t\x20-\x7e]/.test(value)) throw usageError(`--header ${shown}: its value must be plain ASCII.`);
     if (Object.hasOwn(headers, name.toLowerCase())) throw usageError(`--header ${shown} is given twice.`);
     headers[name.toLowerCase()] = value.trim();

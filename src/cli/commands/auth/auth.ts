@@ -85,7 +85,7 @@ function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Undefined if the gateway's response does not say.
+// Whether the gateway accepts the key; undefined if its response does not show that.
 function isAccepted({ value, error }: Tried<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;

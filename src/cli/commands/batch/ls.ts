@@ -16,13 +16,13 @@ import { type Column, fittedTable } from '../../output/table.ts';
 /** A batch in the list. */
 interface ListedBatch {
   name: string;
-  /** Absolute path of its manifest; null if it was enqueued from another machine. */
+  /** The absolute path of the manifest; null if the batch was enqueued from another machine. */
   file: string | null;
-  /** The number of its rows by the state of their latest job; rows that were never submitted have none. */
+  /** The number of rows by the state of their latest job. Rows that were never submitted are not counted. */
   states: Record<string, number>;
-  /** The amount spent on it, as in `spend`: `unknown` if a price is unknown. */
+  /** The amount spent on the batch, as in `spend`: `unknown` if a price is unknown. */
   spent: string;
-  /** Creation time of its newest job, ISO 8601; null if it has none. */
+  /** The creation time of the newest job, ISO 8601; null if there is no job. */
   last: string | null;
 }
 
@@ -66,7 +66,7 @@ async function ls(context: Context): Promise<Outcome> {
   return { json: { batches }, text };
 }
 
-// A row that was retried has several jobs, NAME/ID and NAME/ID/2: the newest one counts.
+// Returns the latest job of each row. A row that was retried has several jobs, NAME/ID and NAME/ID/2.
 async function latestJobs(
   context: Context,
   names: ReadonlySet<string>,

@@ -104,7 +104,7 @@ export async function execute(
   }
 }
 
-// A retry of rows that are done may be a mistake.
+// Names the done rows that are made again, because that may be a mistake.
 function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
   if (ids.length === 0) return;

@@ -17,7 +17,7 @@ interface FetchOptions extends OutputOptions {
 const explanation = `
 A template names each file after its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
 {slug} is made from the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
-In a folder the file is named after the job's key, or by its id if it has none. Fetching costs nothing.
+In a folder, the file is named after the job's key, or after its id if it has no key. Fetching costs nothing.
 
 Examples:
   $ mgw jobs fetch @last

@@ -34,7 +34,7 @@ export function registerResponses(command: Command, run: Run): void {
     .addOption(single('-m, --model <name>', 'the model, as mgw models lists it'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
-    .addOption(single('--file <file>', 'the input is in this file; - reads it from stdin'))
+    .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
@@ -117,9 +117,9 @@ async function responsesBody(
   };
   applySets(body, options.set ?? []);
   if (typeof body['model'] !== 'string' || body['model'].trim() === '')
-    throw usageError('Which model? Give --model NAME.', ['mgw', 'models']);
+    throw usageError('No model: give --model NAME.', ['mgw', 'models']);
   if (body['input'] === undefined || body['input'] === '')
-    throw usageError('Nothing to ask: give INPUT, --file FILE, or - to read it from standard input.');
+    throw usageError('No input: give INPUT, --file FILE, or - to read it from standard input.');
   return body;
 }
 
@@ -137,7 +137,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** The result of a call: its JSON, the text to print, and its error. */
+/** Returns the outcome of a call: its JSON, its text for `--json`, and its error. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = { ...(response && { response }), ...(text !== '' && { text }) };
@@ -167,14 +167,15 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
   }
 }
 
-// No record holds the response, so it cannot be printed again.
+// Rethrows as charged and never to be repeated, because the response is not recorded and cannot be printed again.
 function lost(error: unknown): never {
   if (!(error instanceof MgwError)) throw error;
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
 }
 
 /**
- * Prints the response: as it arrives with `--stream`, otherwise whole. Control characters are removed for a terminal.
+ * Prints the response: with `--stream` as it arrives, otherwise when it is complete. Control characters are removed for
+ * a terminal.
  */
 class Printer {
   /** The text not printed yet; with `--json` all of it. */

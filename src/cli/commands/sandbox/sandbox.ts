@@ -22,7 +22,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
       load: async () => (await import('./exec.ts')).registerExec,
     },
     bill: {
-      about: 'what would have been charged',
+      about: 'show what would have been charged',
       load: () => Promise.resolve(registerBill),
     },
     reset: {
@@ -31,7 +31,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     faults: {
       about:
-        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the response; chaos: how likely); and the words in a prompt that cause one',
+        'list the faults for --fault: name, namexN (the first N times), name@P% (position in the response; for chaos, probability); and the words in a prompt that cause them',
       load: () => Promise.resolve(registerFaults),
     },
   });

@@ -19,7 +19,7 @@ import type { Ledger } from '../../../ledger/ledger.ts';
 import { elapsed, size } from '../../output/progress.ts';
 
 /**
- * Runs a flow, and returns its outcome. The delivery is recorded once its id or path was printed.
+ * Runs a flow, and returns its outcome. The delivery is recorded only after the id or path is printed.
  * @param describe returns a text to print before the saved paths
  */
 export async function deliveredOutcome(
@@ -58,7 +58,7 @@ export async function deliveredOutcome(
   }
 }
 
-/** Returns the callbacks that show a job while it is waited for, and write media to standard output. */
+/** Returns the callbacks that show a job while mgw waits for it, and write media to standard output. */
 export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
   const { progress, io } = context;
   let last: Job | undefined;
@@ -132,7 +132,7 @@ export function savedText({ files, ms, cost, isOld = false }: SavedSummary): str
   const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
   const what = others.length > 0 ? `${files.length} files` : nameOf(only.path);
   const price = cost === '' ? '' : `; cost ${cost}`;
-  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} there already${price}.`;
+  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} already there${price}.`;
   return `${only.path === '-' ? 'Wrote' : 'Saved'} ${what} (${bytes}) after ${elapsed(ms)}${price}.`;
 }
 
