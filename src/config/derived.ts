@@ -178,7 +178,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
   if (/[?#]/.test(text)) throw new Error('an address without a query and without #');
   const own = ownPath.exec(url.pathname)?.[2];
   if (own !== undefined)
-    throw new Error(`an address without /${own}: leave it out, because mgw adds it`);
+    throw new Error(`an address without /${own}, which mgw adds`);
   if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
     throw new Error(
       'an https:// address, because http:// exposes the key to the network (to allow it: --allow-http)',
