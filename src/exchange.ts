@@ -7,10 +7,10 @@ export interface AuthScheme {
   scheme: string;
 }
 
-/** `Authorization: Bearer <key>`: Protocols A and B, models, Responses (specification 5). */
+/** `Authorization: Bearer <key>`, for Protocols A and B, the model list and Responses (specification 5). */
 export const bearer: AuthScheme = { header: 'Authorization', scheme: 'Bearer' };
 
-/** `X-Api-Key: <key>` with no scheme: speech (specification 5). */
+/** `X-Api-Key: <key>` without a scheme, for speech (specification 5). */
 export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
 
 /** One request to the gateway, without the key; the client adds it. */
@@ -32,7 +32,7 @@ export interface HttpRequest extends Omit<Exchange, 'method' | 'body'> {
 /** A response, possibly incomplete. */
 export interface Reply {
   status: number;
-  /** Names in lower case; a repeated header's values joined by `, `. */
+  /** Names are in lower case. The values of a repeated header are joined by `, `. */
   headers: Record<string, string>;
   /** The body decoded as UTF-8, as far as it arrived, up to the maximum length. */
   text: string;

@@ -41,7 +41,7 @@ export type Provenance = 'c2pa' | 'xmp' | 'aigc';
 export interface Delivered {
   /** The length of the picture in seconds. */
   duration?: number;
-  /** As displayed: after rotation, in square pixels. */
+  /** The size as displayed: after rotation, in square pixels. */
   width?: number;
   height?: number;
   /** Average frames a second. */
@@ -55,7 +55,7 @@ export interface Mismatch {
   field: 'duration' | 'resolution' | 'aspect_ratio' | 'fps' | 'audio';
   /** The value in the request. */
   asked: string | number | boolean;
-  /** Seconds, `1280x720`, frames a second, or whether there is sound. */
+  /** The delivered value: seconds, `1280x720`, frames a second, or whether there is sound. */
   delivered: string | number | boolean;
 }
 

@@ -10,7 +10,7 @@ export interface Io {
   stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   env: NodeJS.ProcessEnv;
-  /** Default: the system's clock. */
+  /** The clock; default: the system's clock. */
   clock?: Clock;
 }
 

@@ -87,7 +87,7 @@ function nameOf(option: Option): string {
 
 /** The flags that limit spending. */
 export interface BudgetOptions {
-  /** An exact decimal in plain digits. */
+  /** The amount of `--budget`, an exact decimal in plain digits. */
   budget?: string;
   budgetName?: string;
 }

@@ -14,7 +14,7 @@ import { fitHelp, helpStyle, pages, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 
-// In the order of the help.
+// The commands, in the order of the help.
 const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',

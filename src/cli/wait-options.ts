@@ -90,7 +90,7 @@ export function addOutputOptions(
     .addOption(new Option('--open', 'open the file once it is saved (on a terminal)').helpGroup('Output:'));
 }
 
-/** Adds the flags of fetching; `name` is the default file name. */
+/** Adds the flags for fetching. `name` is the default file name. */
 export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(

@@ -24,7 +24,7 @@ export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
-  /** Default: this machine. */
+  /** The machine whose folders are used; default: this machine. */
   host?: Host;
   /** Reads the file that MGW_API_KEY_FILE names; called only if the key is needed. */
   readKeyFile?: (path: string) => string;

@@ -18,9 +18,9 @@ export interface SettingFlags {
   pollInterval?: string | number;
   requestTimeout?: string | number;
   retries?: string | number;
-  /** `--budget-name`. */
+  /** The value of `--budget-name`. */
   budgetName?: string;
-  /** `--speaker` of `mgw tts`. */
+  /** The value of `--speaker` of `mgw tts`. */
   speaker?: string;
   sandbox?: boolean;
   /** False for `--no-input`; true is commander's default and has no meaning. */

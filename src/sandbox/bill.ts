@@ -40,7 +40,7 @@ export type BillEntry =
   | { kind: 'charge'; line: BillLine }
   /** The charge is refunded from `at` on, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
-  /** The charge does not count, because it exceeded a limit. It is checked only after it is written. */
+  /** The charge exceeded a limit, and does not count. (A charge is written before it is checked.) */
   | { kind: 'void'; task: string };
 
 /** Whether a record of the bill's file is an entry. */
@@ -49,7 +49,7 @@ export function isBillEntry(value: unknown): value is BillEntry {
   return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
 }
 
-/** The path of the bill of a state directory. */
+/** Returns the path of the bill of a state directory. */
 export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }

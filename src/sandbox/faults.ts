@@ -230,7 +230,7 @@ function unknownFault(text: string, name: string): string {
   return `There is no fault ${JSON.stringify(text)}.${hint} mgw sandbox faults lists them.`;
 }
 
-/** Levenshtein distance. */
+/** Returns the Levenshtein distance of two names. */
 function distance(left: string, right: string): number {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index);
   for (let i = 1; i <= left.length; i += 1) {

@@ -14,7 +14,7 @@ export type JournalEntry =
   | { kind: 'told'; at: number; task: string }
   /** The bytes from `start` up to, but not including, `end` of a task's file were sent. `sample` counts from 0. */
   | { kind: 'fetched'; at: number; task: string; sample: number; start: number; end: number; total: number }
-  /** A client received a stream of speech or a response of Responses that failed or was cut off. */
+  /** A client received speech, or a response of the Responses endpoint, that failed or was cut off. */
   | { kind: 'broke-off'; at: number; task: string; subject?: string }
   /** A request to Protocol B's file host contained a key. */
   | { kind: 'key-at-file-host'; at: number; path: string };

@@ -60,10 +60,7 @@ function crashed(error: unknown): Reply {
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
 }
 
-/**
- * The number of bytes to write at a time. Small enough to count how many bytes were sent before the client
- * disconnected.
- */
+/** The number of bytes to write at a time, so that the sandbox knows how many were sent when a client disconnects. */
 const PIECE = 64 * 1024;
 
 /** How much of a body was written to the network. */

@@ -21,7 +21,7 @@ export interface Order {
   prompt: string;
   /** The billed seconds. */
   declaredSeconds: number;
-  /** The seconds of the video. */
+  /** The duration of the video in seconds. */
   seconds: number;
   resolution: string;
   ratio: string;

@@ -29,7 +29,7 @@ function completion(shell: Shell): Promise<Outcome> {
   return Promise.resolve({ json: { shell, script }, text: script.trimEnd() });
 }
 
-/** A completion script for bash 3.2 and newer, which asks mgw itself. */
+/** A completion script for bash 3.2 and newer, which asks mgw for the completions. */
 const bashCompletion = `# bash completion for mgw, written by "mgw completion bash"
 _mgw() {
   local line=\${COMP_LINE:0:COMP_POINT} word='' words=() i kind head cur IFS=$' \\t\\n'
@@ -91,7 +91,9 @@ _mgw() {
 complete -F _mgw mgw
 `;
 
-/** A completion script for zsh, to be a file named `_mgw` on the fpath or to be sourced, which asks mgw itself. */
+/**
+ * A completion script for zsh, which asks mgw for the completions. It works as a file `_mgw` on the fpath, or sourced.
+ */
 const zshCompletion = `#compdef mgw
 # zsh completion for mgw, written by "mgw completion zsh"
 
@@ -128,7 +130,7 @@ else compdef _mgw mgw
 fi
 `;
 
-/** A completion script for fish 3 and newer, which asks mgw itself. */
+/** A completion script for fish 3 and newer, which asks mgw for the completions. */
 const fishCompletion = `# fish completion for mgw, written by "mgw completion fish"
 function __mgw_complete
     set -l token (commandline -ct)
@@ -155,7 +157,7 @@ end
 complete -c mgw -f -a '(__mgw_complete)'
 `;
 
-/** A completion script for PowerShell 5.1 and newer, which asks mgw itself. */
+/** A completion script for PowerShell 5.1 and newer, which asks mgw for the completions. */
 const powershellCompletion = `# PowerShell completion for mgw, written by "mgw completion powershell"
 Register-ArgumentCompleter -Native -CommandName mgw -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)

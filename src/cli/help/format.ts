@@ -5,12 +5,12 @@ import { wrapped, wrappedCommand } from './wrap.ts';
 
 /** The terminal or stream that help is printed on. */
 export interface Screen {
-  /** Columns; 80 if it is not a terminal. */
+  /** The width in columns; 80 if the stream is not a terminal. */
   width: number;
   paint: Paint;
 }
 
-/** A stream that is not a terminal. */
+/** The screen of a stream that is not a terminal. */
 const page: Screen = { width: 80, paint: plain };
 
 /** The streams of requested help, and of help after an error. */
@@ -19,7 +19,7 @@ export interface Screens {
   err: Screen;
 }
 
-/** Help for a stream that is not a terminal. */
+/** The screens if neither stream is a terminal. */
 export const pages: Screens = { out: page, err: page };
 
 /** A flag, an argument or a command, with its description. */

@@ -79,7 +79,7 @@ function rendered(block: Block, screen: Screen): string {
   }
 }
 
-// A command must remain pasteable.
+// Wraps a line of code. A command must remain pasteable.
 function codeLine(line: string, language: string, width: number): string {
   const [space = ''] = /^ */.exec(line) ?? [];
   const comment = line.indexOf(' # ', space.length);

@@ -46,7 +46,7 @@ export class BatchReport {
   #spent: Decimal | undefined;
   #unpriced = 0;
   #paidRows = 0;
-  /** Rows whose file differs from the request. */
+  /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
   /** @param currency the name of the currency */

@@ -32,7 +32,7 @@ export interface Waiting {
   /** Its state in mgw's terms, and the gateway's own word if that says more. */
   state: JobState;
   native?: string;
-  /** 0 to 100, if the gateway gave one. */
+  /** The progress from 0 to 100; absent if the gateway gave none. */
   percent?: number;
   /** The estimated end, from earlier jobs of its model, ms since 1970. */
   expectedAt?: number;
@@ -43,7 +43,7 @@ export interface Transfer {
   /** The activity; default `downloading`. */
   what?: string;
   bytes: number;
-  /** Absent if unknown. */
+  /** The total size; absent if unknown. */
   total?: number;
   bytesPerSecond?: number;
 }

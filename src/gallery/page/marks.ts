@@ -2,7 +2,7 @@ import type { ExportedRating, GalleryData, GalleryItem } from '../data.ts';
 import type { Mark } from './select.ts';
 
 interface Kept extends Mark {
-  /** ISO 8601 in UTC. */
+  /** The time of the last change, ISO 8601 in UTC. */
   at: string;
 }
 

@@ -112,7 +112,7 @@ interface ApiOptions {
   include?: boolean;
 }
 
-/** How the key is sent; undefined if it is not sent. */
+/** How the key is sent; `none` if it is not sent. */
 type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 
 /** How the key is sent, for each word of `--auth`. */

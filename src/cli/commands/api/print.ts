@@ -28,7 +28,7 @@ interface PrintOptions {
 
 /**
  * Writes a response to standard output as it arrives: text without the key, anything else unchanged.
- * @throws TransportError if the body is cut.
+ * @throws TransportError if the body is cut off.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
   const { io, include, redact } = options;
@@ -92,7 +92,7 @@ async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGener
 
 /**
  * Returns a response as a JSON document, with its body as JSON or else as text.
- * @throws TransportError if the body is cut.
+ * @throws TransportError if the body is cut off.
  */
 export async function answerView(
   answer: ApiAnswer,

@@ -34,7 +34,7 @@ Examples:
   $ mgw batch enqueue clips --again
 See mgw help fleet.`;
 
-/** `mgw batch enqueue FILE`: hands the rows to `mgw worker`, on any machine of the same state. */
+/** `mgw batch enqueue FILE`: queues the rows for `mgw worker`, on any machine with the same ledger. */
 export function registerEnqueue(command: Command, run: Run): void {
   command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; with --again, the name of the batch');
   addBatchOptions(command);

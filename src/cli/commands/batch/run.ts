@@ -39,9 +39,9 @@ export function registerRunBatch(command: Command, run: Run): void {
 export const defaultConcurrency = 4;
 
 /**
- * Plans a batch and carries out the rows that a command selects.
- * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded, as
- * `context.jobDeps` does.
+ * Plans a batch, and runs the rows that a command selects.
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded (see
+ * `context.jobDeps`).
  */
 export async function execute(
   context: Context,

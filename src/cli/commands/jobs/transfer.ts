@@ -108,8 +108,9 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 }
 
 /**
- * Returns an imported event with its path inside `folder` (design 4). A path that is really below it stays. Any other
- * path is reduced to its file name, which is relative to the current folder of the command that uses it.
+ * Returns an imported event with its path inside `folder` (design 4). Keeps a path whose real location is below the
+ * folder. Reduces any other path to its file name, which is then relative to the current folder of the command that
+ * uses it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')

@@ -178,7 +178,7 @@ function lost(error: unknown): never {
  * a terminal.
  */
 class Printer {
-  /** The text not printed yet; with `--json` all of it. */
+  /** The text that is not printed yet; with `--json`, the whole text. */
   held = '';
   readonly #context: Context;
   readonly #atOnce: boolean;

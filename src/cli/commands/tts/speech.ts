@@ -38,9 +38,9 @@ export interface PreparedSpeech {
   /** The body of each call; several with `--split`. */
   bodies: JsonObject[];
   format: SpeechFormat;
-  /** Hertz. */
+  /** The sample rate in hertz. */
   sampleRate: number;
-  /** Absolute path, or undefined for standard output. */
+  /** The absolute path of the output; undefined for standard output. */
   target: string | undefined;
   /** Joins the audio of the bodies into one output, with `--split`. */
   joiner?: Joiner;

@@ -103,7 +103,8 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // After a rotation the new key sees the tasks of its account. A key of another account does not.
+      // Warns that the key is another one. A new key of the same account sees the task, but a key of another account
+      // does not.
       const isOther = job.record.account !== '' && job.record.account !== account;
       const other = isOther ? ' It was submitted with another API key.' : '';
       context.progress.note(
@@ -117,11 +118,11 @@ export function submitHooks(context: Context, account: string, options: { isWait
 /** The facts for a command's final line. */
 interface SavedSummary {
   files: readonly JobFile[];
-  /** Duration, ms. */
+  /** The time taken, in ms. */
   ms: number;
   /** The cost as text; '' if it is unknown. */
   cost: string;
-  /** True if the files existed already. */
+  /** True if the files already existed. */
   isOld?: boolean;
 }
 
