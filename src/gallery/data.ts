@@ -31,7 +31,7 @@ export interface GalleryItem {
   protocol: string;
   model?: string;
   state: ShownState;
-  /** ISO 8601 in UTC. */
+  /** The time at which the job was created, ISO 8601 in UTC. */
   created: string;
   /** The prompt, or the text of speech. */
   prompt?: string;

@@ -154,8 +154,8 @@ function limitTeller({ progress }: Context): LimitTeller {
   };
 }
 
-// The items of an empty manifest, because a worker gets its rows one by one. eslint-disable-next-line
-// @typescript-eslint/require-await
+// The items of an empty manifest, because a worker gets its rows one by one.
+// eslint-disable-next-line @typescript-eslint/require-await
 async function* nothing(): AsyncGenerator<never> {
   yield* [];
 }
