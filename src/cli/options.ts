@@ -61,7 +61,7 @@ export function wholeNumber(from: number, to = 999_999_999): (text: string) => n
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
     if (value >= from && value <= to) return value;
-    throw new Error(to === 999_999_999 ? `a whole number from ${from}` : `a whole number, ${from} to ${to}`);
+    throw new Error(to === 999_999_999 ? `a whole number, ${from} or more` : `a whole number from ${from} to ${to}`);
   };
 }
 

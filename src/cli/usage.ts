@@ -60,7 +60,7 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
     other !== undefined
       ? other[0]
       : elsewhere.length > 0
-        ? `There is ${elsewhere.map(pathOf).join(', ')}.`
+        ? `Did you mean ${elsewhere.map(pathOf).join(', ')}?`
         : hint === undefined
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
@@ -82,7 +82,7 @@ function unknownFlag(command: Command, word: string, hint: string | undefined): 
   const hasRows = command.options.some(({ long }) => long === '--default');
   const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
   const help = meant === undefined ? field : ` Did you mean ${meant}`;
-  return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
+  return complaint(command, `${pathOf(command)} has no flag ${shown(flag)}.${help}`);
 }
 
 function missingArgument(command: Command, name: string): MgwError {

@@ -69,7 +69,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
 // A listing without protocol marks does not prove that the protocol is unsupported.
 function none(protocol: string | undefined, others: number): string {
   if (protocol === undefined || others === 0) return 'No models.';
-  return `No model is marked for Protocol ${protocol.toUpperCase()}; without --protocol there are ${others}.`;
+  return `No model is marked for Protocol ${protocol.toUpperCase()}. Without --protocol, ${others} are listed.`;
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {

@@ -72,7 +72,7 @@ export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
   const what = count === 1 ? '1 event waits' : `${count} events are waiting`;
-  const detail = `${what} for the database in ${path.join(folder, 'unwritten')}`;
+  const detail = `${what} in ${path.join(folder, 'unwritten')} for the database`;
   return warn(
     'unwritten',
     detail,

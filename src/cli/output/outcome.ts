@@ -139,7 +139,7 @@ function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
   const at = first.next?.indexOf(first.job?.id ?? '') ?? -1;
   if (all.length === 1 || first.next === undefined || at < 1) return first;
   const next = ['mgw', 'jobs', ...first.next.slice(at - 1, at), ...ids, ...first.next.slice(at + 1)];
-  return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs go on.`);
+  return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs continue.`);
 }
 
 function joined(outcomes: readonly Outcome[]): Outcome {

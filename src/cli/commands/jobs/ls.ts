@@ -62,7 +62,7 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
-    context.progress.note(`No jobs.${sandbox.value ? '' : ' Those of the sandbox: mgw --sandbox jobs ls'}`);
+    context.progress.note(`No jobs.${sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox jobs ls'}`);
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
