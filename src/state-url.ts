@@ -73,7 +73,8 @@ export function parseStateUrl(text: string): StateUrl {
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
     throw new Error('a URL with schema=NAME, where NAME has only lower-case letters, digits and _');
   const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
-  if (!(patienceMs >= 1000 && patienceMs <= 600_000)) throw new Error('a URL with a connect_timeout of 1 to 600 seconds');
+  if (!(patienceMs >= 1000 && patienceMs <= 600_000))
+    throw new Error('a URL with a connect_timeout of 1 to 600 seconds');
   return {
     href: url.href,
     shown: shownUrl(text),

@@ -11,8 +11,7 @@ const maxBytes = 64 * 1024 * 1024;
 /** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
   // On a terminal, say that mgw waits for input, so that it does not seem to hang.
-  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.
-');
+  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of io.stdin) {

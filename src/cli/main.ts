@@ -201,8 +201,7 @@ async function warnOfFields(
   for (const name of unknown) {
     const near = nearestName(name, known, 2);
     const hint = near === undefined ? `Available: ${known.join(', ')}.` : `Did you mean ${near}?`;
-    await write(io.stderr, redact(`mgw: --fields: the JSON document has no member ${name}. ${hint}
-`)).catch(
+    await write(io.stderr, redact(`mgw: --fields: the JSON document has no member ${name}. ${hint}\n`)).catch(
       () => undefined,
     );
   }

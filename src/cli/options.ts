@@ -61,7 +61,9 @@ export function wholeNumber(from: number, to = 999_999_999): (text: string) => n
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
     if (value >= from && value <= to) return value;
-    throw new Error(to === 999_999_999 ? `a whole number, ${from} or more` : `a whole number from ${from} to ${to}`);
+    throw new Error(
+      to === 999_999_999 ? `a whole number, ${from} or more` : `a whole number from ${from} to ${to}`,
+    );
   };
 }
 
@@ -99,9 +101,7 @@ export function budgetOptions(whole: string): Option[] {
       parseAmount(text);
       return text;
     }).helpGroup('Money:'),
-    single('--budget-name <name>', "spend from this budget (default: the profile's)").helpGroup(
-      'Money:',
-    ),
+    single('--budget-name <name>', "spend from this budget (default: the profile's)").helpGroup('Money:'),
   ];
 }
 
@@ -166,7 +166,11 @@ export function addGlobals(program: Command): Command {
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
     .option('--json', 'print one JSON document on stdout, also on failure')
     .addOption(
-      single('--fields <names>', 'keep only these members of the JSON document, such as id,state', fieldNames),
+      single(
+        '--fields <names>',
+        'keep only these members of the JSON document, such as id,state',
+        fieldNames,
+      ),
     )
     .option('-q, --quiet', 'print only errors on stderr')
     .option('-v, --verbose', 'show each call on stderr (the key redacted)')

@@ -70,9 +70,7 @@ export function requestTimeoutOption(defaults = ''): Option {
 
 /** Adds `--retries`. */
 export function addRetriesOption(command: Command): void {
-  command.addOption(
-    waiting('--retries <n>', 'how often to retry a refused or unsent request (default 5)'),
-  );
+  command.addOption(waiting('--retries <n>', 'how often to retry a refused or unsent request (default 5)'));
 }
 
 function waiting(flags: string, description: string): Option {
@@ -120,7 +118,8 @@ export function markOption(): Option {
 /** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
   if (mark && output === undefined) throw usageError('--mark needs a file: name one with -o FILE.');
-  if (strict && output === undefined) throw usageError('--strict needs a file to measure: name one with -o FILE.');
+  if (strict && output === undefined)
+    throw usageError('--strict needs a file to measure: name one with -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
   throw usageError('--sidecar needs a file to write next to: name one with -o FILE.');
 }
@@ -152,7 +151,8 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
   targetOf(options);
   if (options.output !== '-') return;
-  if (context.globals.json) throw usageError('--output - and --json both write to standard output; choose one.');
+  if (context.globals.json)
+    throw usageError('--output - and --json both write to standard output; choose one.');
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError(
       '--output -: media cannot be written to a terminal. Pipe them to a player, or name a file with -o.',

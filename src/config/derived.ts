@@ -177,8 +177,7 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
     throw new Error('an address without user name and password (to set the key, use mgw auth login)');
   if (/[?#]/.test(text)) throw new Error('an address without a query and without #');
   const own = ownPath.exec(url.pathname)?.[2];
-  if (own !== undefined)
-    throw new Error(`an address without /${own}, which mgw adds`);
+  if (own !== undefined) throw new Error(`an address without /${own}, which mgw adds`);
   if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
     throw new Error(
       'an https:// address, because http:// exposes the key to the network (to allow it: --allow-http)',

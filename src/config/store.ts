@@ -82,7 +82,8 @@ async function locked(file: string): Promise<() => Promise<void>> {
         () => 0,
       );
       if (age > longestChange) await rm(lock, { force: true });
-      else if (tries * 50 > 2 * longestChange) throw new Error(`another process holds the lock ${lock}`, { cause: error });
+      else if (tries * 50 > 2 * longestChange)
+        throw new Error(`another process holds the lock ${lock}`, { cause: error });
       else await delay(50);
     }
   }

@@ -112,7 +112,8 @@ function reasonOf(
     const far = job.files.find((_, index) => hrefOf(job, index) === undefined);
     if (lost !== undefined)
       return `${basename(lost.path)} ${fileState(lost) === 'gone' ? 'is gone' : 'has changed since it was saved'}.`;
-    if (far !== undefined) return `${basename(far.path)} cannot be linked from this page. To copy it next to the page: --copy.`;
+    if (far !== undefined)
+      return `${basename(far.path)} cannot be linked from this page. To copy it next to the page: --copy.`;
     return job.files.length === 0 ? 'The result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;

@@ -40,7 +40,12 @@ export const FAULTS = [
   ),
   fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
-  fault('submit-cut', 'submit', 'Creates the task, and breaks the connection in the middle of the response.', 50),
+  fault(
+    'submit-cut',
+    'submit',
+    'Creates the task, and breaks the connection in the middle of the response.',
+    50,
+  ),
   fault('b-submit-limited', 'submit (b)', 'HTTP 200 with RequestLimitExceeded; nothing is created.'),
   fault(
     'b-submit-internal-error',
@@ -52,11 +57,7 @@ export const FAULTS = [
   fault('short-video', 'submit', 'Halves the duration of the video; the declared seconds are billed.'),
   fault('small-video', 'submit', 'Halves the width and height of the video.'),
   fault('silent-video', 'submit', 'The video has no sound.'),
-  fault(
-    'extra-charge',
-    'submit',
-    'Charges 1.5 times the price; the bill shows the extra charge.',
-  ),
+  fault('extra-charge', 'submit', 'Charges 1.5 times the price; the bill shows the extra charge.'),
   fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
   fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
   fault('b-finish-errcode', 'submit (b)', 'The task ends as FINISH with a non-zero ErrCode.'),

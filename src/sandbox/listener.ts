@@ -43,7 +43,10 @@ async function serve(
   handle: (request: Request) => Promise<Reply>,
 ): Promise<void> {
   const reply = isForeign(message.headers, origin)
-    ? gatewayError(403, 'The sandbox accepts requests only from programs on this machine, and only to its own address.')
+    ? gatewayError(
+        403,
+        'The sandbox accepts requests only from programs on this machine, and only to its own address.',
+      )
     : await handle(requestOf(message)).catch(crashed);
   await sendReply(message, response, reply).catch(() => response.destroy());
 }

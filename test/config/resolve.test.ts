@@ -146,9 +146,7 @@ describe('the base URL', () => {
     expect(settings.baseUrl).toBeUndefined();
     const error = refusal(() => requireBaseUrl(settings));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
-    expect(error.message).toBe(
-      'MGW_BASE_URL https://h/v1: must be an address without /v1, which mgw adds.',
-    );
+    expect(error.message).toBe('MGW_BASE_URL https://h/v1: must be an address without /v1, which mgw adds.');
     expect(refusal(() => requireBaseUrl(resolve({ flags: { baseUrl: 'h' } }))).code).toBe('usage');
   });
 

@@ -27,9 +27,7 @@ export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show only this model')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
-    .addOption(
-      single('--cost <clip>', 'sort by the price of a clip such as "5s 720p 16:9"', clipOf),
-    )
+    .addOption(single('--cost <clip>', 'sort by the price of a clip such as "5s 720p 16:9"', clipOf))
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);

@@ -18,12 +18,16 @@ export function registerSchema(schema: Command, run: Run): void {
   const video = schema.command('video').description('the schema of a video body');
   for (const protocol of Object.values<Protocol>(protocols))
     add(
-      video.command(protocol.name).description(`the schema of a body of Protocol ${protocol.name.toUpperCase()}`),
+      video
+        .command(protocol.name)
+        .description(`the schema of a body of Protocol ${protocol.name.toUpperCase()}`),
       async () => asJsonSchema((await protocol.checks()).schema),
     );
   add(schema.command('tts').description('the schema of a speech body'), speechSchema);
   add(
-    schema.command('batch').description('the schema of a YAML manifest; $defs.row is for a line of JSON Lines'),
+    schema
+      .command('batch')
+      .description('the schema of a YAML manifest; $defs.row is for a line of JSON Lines'),
     manifestSchema,
   );
 }

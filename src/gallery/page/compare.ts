@@ -108,7 +108,11 @@ export class CompareView {
       });
     const shown =
       file === undefined || media === undefined
-        ? make('p', { class: 'lack' }, foreign(item.reason ?? 'This job has no file that a browser can play.'))
+        ? make(
+            'p',
+            { class: 'lack' },
+            foreign(item.reason ?? 'This job has no file that a browser can play.'),
+          )
         : file.kind === 'audio'
           ? make('div', { class: 'heard' }, waveform(file.peaks), media)
           : media;

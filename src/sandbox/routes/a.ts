@@ -198,7 +198,8 @@ function readInstance(model: Model, instances: unknown): string {
   if (!isObject(instance) || others.length > 0) refuse('instances must contain exactly one object');
   onlyKnown('instances[0].', instance, ['prompt', 'image']);
   const { prompt, image } = instance;
-  if (typeof prompt !== 'string' || prompt.trim() === '') refuse('instances[0].prompt must be a non-empty string');
+  if (typeof prompt !== 'string' || prompt.trim() === '')
+    refuse('instances[0].prompt must be a non-empty string');
   if (image !== undefined) checkImage(model, image);
   return prompt;
 }

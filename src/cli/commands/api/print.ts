@@ -198,6 +198,7 @@ export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
 }
 
 function wordsOf({ status, headers }: Reply, message: string): string {
-  if (status < 400) return `HTTP ${status}: the gateway redirects to ${headers['location'] ?? 'an unknown address'}`;
+  if (status < 400)
+    return `HTTP ${status}: the gateway redirects to ${headers['location'] ?? 'an unknown address'}`;
   return message.startsWith('HTTP ') ? message : `HTTP ${status}: ${message}`;
 }

@@ -62,7 +62,9 @@ export function addBatchOptions(command: Command): void {
         'where to save files, such as clips/{id}.{ext}; also {slug} {index} {name} {model} {protocol} {seed} {job} {n}',
       ).helpGroup('Output:'),
     )
-    .addOption(new Option('--force', 'overwrite files that do not belong to this batch').helpGroup('Output:'));
+    .addOption(
+      new Option('--force', 'overwrite files that do not belong to this batch').helpGroup('Output:'),
+    );
 }
 
 /** The options of the commands that run rows. */

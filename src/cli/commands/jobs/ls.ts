@@ -42,7 +42,10 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
     .addOption(
-      repeatable('--key <name>', 'only the job with this key; boat-* matches every key that starts with boat-'),
+      repeatable(
+        '--key <name>',
+        'only the job with this key; boat-* matches every key that starts with boat-',
+      ),
     )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .option('--mismatched', 'only jobs with a file that differs from the request')
@@ -62,7 +65,9 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
-    context.progress.note(`No jobs.${sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox jobs ls'}`);
+    context.progress.note(
+      `No jobs.${sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox jobs ls'}`,
+    );
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };

@@ -54,7 +54,8 @@ async function pruneJobs(
   context: Context,
   { olderThan, keys = false, dryRun = false }: PruneOptions,
 ): Promise<Outcome> {
-  if (olderThan === undefined) throw usageError('Give the age of the jobs to remove, such as --older-than 30d.');
+  if (olderThan === undefined)
+    throw usageError('Give the age of the jobs to remove, such as --older-than 30d.');
   const before = context.clock.now() - olderThan;
   const pruned = await prune(
     await context.ledger(),

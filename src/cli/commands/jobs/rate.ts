@@ -99,7 +99,8 @@ async function importRatings(context: Context, file: string): Promise<Outcome> {
     else rated.push(await rateJob(ledger, id, said));
   }
   if (unknown.length > 0) context.progress.note(`Not in this ledger, and skipped: ${unknown.join(', ')}.`);
-  if (older.length > 0) context.progress.note(`Rated here more recently, and left unchanged: ${older.join(', ')}.`);
+  if (older.length > 0)
+    context.progress.note(`Rated here more recently, and left unchanged: ${older.join(', ')}.`);
   const json = {
     rated: rated.map(jobView),
     ...(unknown.length > 0 && { unknown }),

@@ -38,11 +38,7 @@ export function addServeOptions(command: Command): void {
     )
     .addOption(single('--seed <n>', 'make ids and the faults of chaos repeatable', wholeNumber(0)))
     .addOption(
-      single(
-        '--balance <credits>',
-        'refuse calls once this much is spent (default: no limit)',
-        credits,
-      ),
+      single('--balance <credits>', 'refuse calls once this much is spent (default: no limit)', credits),
     )
     .addOption(
       single(
@@ -58,7 +54,9 @@ export function addServeOptions(command: Command): void {
         wholeNumber(1),
       ),
     )
-    .addOption(repeatable('--key <key>', 'issue an additional key; KEY=MODEL,MODEL limits it to these models'))
+    .addOption(
+      repeatable('--key <key>', 'issue an additional key; KEY=MODEL,MODEL limits it to these models'),
+    )
     .addOption(repeatable('--voice <name>', "accept this speaker in addition to the sandbox's own"));
 }
 

@@ -92,9 +92,7 @@ function checkSplit(options: TtsOptions): void {
 function outputOf(options: TtsOptions): string | undefined {
   const target = targetOf(options);
   if (target === undefined)
-    throw usageError(
-      'No output: name a file with -o FILE, or write the audio to standard output with -o -.',
-    );
+    throw usageError('No output: name a file with -o FILE, or write the audio to standard output with -o -.');
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }

@@ -35,7 +35,11 @@ function addTtsOptions(command: Command): void {
       'speak a long text in pieces, and join them; run again, it pays for missing pieces only',
     )
     .addOption(
-      single('--piece-length <characters>', 'maximum length of a piece with --split (default 1000)', wholeNumber(1)),
+      single(
+        '--piece-length <characters>',
+        'maximum length of a piece with --split (default 1000)',
+        wholeNumber(1),
+      ),
     )
     .addOption(
       single('--concurrency <n>', 'maximum number of pieces in progress (default 3)', wholeNumber(1, 64)),
