@@ -60,7 +60,7 @@ export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
   if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
-    throw new Error(`a URL without ssl or uselibpqcompat; allowed is ${tlsAllowed}`);
+    throw new Error(`a URL without ssl or uselibpqcompat; to set TLS, use ${tlsAllowed}`);
   const own = {
     ...{ schema: 'mgw', lease: '', connect_timeout: '' },
     ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
@@ -71,7 +71,7 @@ export function parseStateUrl(text: string): StateUrl {
   }
   for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(own));
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
-    throw new Error('a URL with schema=NAME, where NAME has only lower-case letters, digits and _');
+    throw new Error('a URL with schema=NAME of lower-case letters, digits and _');
   const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
   if (!(patienceMs >= 1000 && patienceMs <= 600_000))
     throw new Error('a URL with a connect_timeout of 1 to 600 seconds');
