@@ -104,7 +104,7 @@ function yesNoOrAddress(given: unknown): boolean {
   try {
     return boolean(given);
   } catch {
-    throw new Error('true, false, or the address of a running sandbox (http://127.0.0.1:PORT)');
+    throw new Error('true or false, or the address of a running sandbox (http://127.0.0.1:PORT)');
   }
 }
 

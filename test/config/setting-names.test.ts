@@ -143,7 +143,7 @@ describe('storedValue', () => {
     [['timeout', '5'], /number with a unit/],
     [['retries', 'many'], /whole number/],
     [['tts.sample_rate', '0'], /whole number above 0/],
-    [['base_url', 'https://h/v1'], /leave \/v1 out/],
+    [['base_url', 'https://h/v1'], /without \/v1/],
     [['base_url', 'http://h'], /https/],
     [['trusted_origins', 'https://h/x'], /an origin/],
     [['allow_http', 'perhaps'], /true or false/],
