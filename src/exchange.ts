@@ -16,7 +16,7 @@ export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
 /** One request to the gateway, without the key; the client adds it. */
 export interface Exchange {
   method: 'GET' | 'POST';
-  /** Absolute path below the base URL, percent-encoded, with its query if any. */
+  /** The absolute path below the base URL, percent-encoded, with its query if any. */
   path: string;
   headers: Record<string, string>;
   /** The serialised body. */
@@ -80,7 +80,7 @@ export interface Model {
   /** The values that Protocol B's `ModelVersion` can have; empty for other models. */
   model_versions: string[];
   owned_by?: string;
-  /** Seconds since 1970. */
+  /** The time of creation, in seconds since 1970. */
   created?: number;
   /** The entry, unchanged. If several entries have the same id, the first of them. */
   raw: JsonObject;
@@ -91,7 +91,7 @@ export type SubmitVerdict =
   | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
   /** Definitely refused: nothing was accepted, nothing is charged. */
   | { kind: 'rejected'; failure: Failure }
-  /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
+  /** Definitely not handled (429, 503, B's RequestLimitExceeded): the call may be tried again. */
   | { kind: 'unavailable'; failure: Failure }
   /** The task may exist; `handle` if the response contains a task id. */
   | { kind: 'unknown'; failure: Failure; handle?: string };

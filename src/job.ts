@@ -18,10 +18,10 @@ export type JobState = (typeof jobStates)[number];
 
 /** A file with a job's result. */
 export interface JobFile {
-  /** Absolute path, or `s3://BUCKET/KEY`. */
+  /** The absolute path, or `s3://BUCKET/KEY`. */
   path: string;
   bytes: number;
-  /** Lower-case hexadecimal. */
+  /** The SHA-256 of the file, in lower-case hexadecimal. */
   sha256: string;
   mime?: string;
   /** Measured when the file was saved; absent if it is not an MP4 that can be measured. */
@@ -44,7 +44,7 @@ export interface Delivered {
   /** The size as displayed: after rotation, in square pixels. */
   width?: number;
   height?: number;
-  /** Average frames a second. */
+  /** The average number of frames a second. */
   fps?: number;
   /** Whether there is sound. */
   audio: boolean;
@@ -90,7 +90,7 @@ export type Ask = 'accept' | 'finish' | 'file';
  * (design 4).
  */
 export interface Goal {
-  /** `submit` for the command that pays. */
+  /** The kind of command; `submit` for the command that pays. */
   command: 'submit' | 'wait' | 'fetch';
   ask: Ask;
   /** The output: an absolute path, or `-` for standard output. */
@@ -114,7 +114,7 @@ export interface JobCost {
 
 /** The cost and reservations of an attempt, recorded before it is sent. */
 export interface AttemptMoney {
-  /** Absent if no price is known. */
+  /** The cost; absent if no price is known. */
   cost?: JobCost;
   /** The reservation of the attempt, and its budgets. */
   reservation?: string;
@@ -123,7 +123,7 @@ export interface AttemptMoney {
 
 /** A user's rating of a job's result. */
 export interface Rating {
-  /** 1 to 5. */
+  /** From 1 to 5. */
   rating?: number;
   note?: string;
 }

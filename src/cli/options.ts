@@ -142,19 +142,19 @@ export interface Globals {
   input?: boolean;
   allowHttp?: boolean;
   trustOrigin?: string[];
-  /** Flags of waiting, if the command has them. */
+  /** Flags of commands that wait, from here to `retries`. */
   timeout?: string;
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
-  /** Flags of commands that wait. */
+  /** `--notify`, of commands that wait. */
   notify?: boolean;
   /** `--on-done`: a command line for the shell. */
   onDone?: string;
   open?: boolean;
-  /** `--budget-name` of commands that pay. */
+  /** The value of `--budget-name`, of commands that pay. */
   budgetName?: string;
-  /** `--speaker` of `mgw tts`. */
+  /** The value of `--speaker`, of `mgw tts`. */
   speaker?: string;
 }
 

@@ -13,7 +13,7 @@ export interface WaitOptions {
   retries?: string;
 }
 
-/** Where a result goes. */
+/** The flags that say where a result is saved, and how. */
 export interface OutputOptions {
   output?: string;
   force?: boolean;

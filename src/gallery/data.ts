@@ -1,6 +1,6 @@
 /** The data of a page, which the page contains as JSON. Contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
-  /** mgw's version. */
+  /** The version of mgw that made the page. */
   mgw: string;
   /** The time at which the page was made, ISO 8601 in UTC. */
   made: string;
@@ -23,7 +23,7 @@ export type ShownState =
   | 'rejected'
   | 'filtered';
 
-/** One job. */
+/** A job as the page shows it. */
 export interface GalleryItem {
   id: string;
   /** The job's `--key`, or `NAME/ID` for a row of a batch. */
@@ -49,12 +49,12 @@ export interface GalleryItem {
    * unknown.
    */
   charge?: 'spent' | 'failed' | 'doubt';
-  /** Why there is no result. */
+  /** The reason why there is no result. */
   reason?: string;
-  /** The next command. */
+  /** The next command to run for the job. */
   command?: string;
   files: GalleryFile[];
-  /** 1 to 5. */
+  /** The user's rating, from 1 to 5. */
   rating?: number;
   note?: string;
   /** When it was rated, ISO 8601 in UTC. */

@@ -7,7 +7,7 @@ import { limitExceeded, type Call, type ExceededLimit, type Limits, RefusedCall 
 
 export { reset } from './state.ts';
 
-/** One charge. */
+/** A charge of the bill. */
 export interface BillLine {
   /** Id of the task, or of the call if there is no task (speech, Responses). */
   task: string;
@@ -19,15 +19,15 @@ export interface BillLine {
   extra?: number;
   /** The seconds that the request declared. They decide the charge, even if the video is shorter (specification 8). */
   seconds?: number;
-  /** Billable characters of a speech call. */
+  /** The number of billable characters of a speech call. */
   characters?: number;
   /** Hash of the canonical body, which is equal for equal requests. */
   fingerprint: string;
   /** Hash of the prompt, text or input alone; absent if there is none. */
   subject?: string;
-  /** Hash of the charged key. */
+  /** Hash of the key that was charged. */
   key: string;
-  /** Milliseconds since 1970. */
+  /** The time of the charge, in milliseconds since 1970. */
   at: number;
   /** The time at which the task ends, in milliseconds since 1970; null for never, absent for a call without a task. */
   endsAt?: number | null;
@@ -35,7 +35,7 @@ export interface BillLine {
   refunded?: true;
 }
 
-/** A line of the bill's file. */
+/** A record of the bill's file. */
 export type BillEntry =
   | { kind: 'charge'; line: BillLine }
   /** The charge is refunded from `at` on, in milliseconds since 1970. */

@@ -5,7 +5,7 @@ import type { Area } from './models.ts';
 
 /** The limits for all clients of a state directory together. An absent member is unlimited. */
 export interface Limits {
-  /** The credits before the first charge. */
+  /** The balance in credits, before the first charge. */
   balance?: number;
   /** The maximum number of video tasks in progress, and of speech streams of one sandbox. */
   concurrency?: number;
@@ -20,7 +20,7 @@ export type ExceededLimit =
 /** The state of a gateway. Two gateways with one state directory share its tasks. */
 export interface Gateway {
   stateDir: string;
-  /** Milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   now: () => number;
   /** How long one generation takes, in milliseconds. */
   paceMs: number;
@@ -78,7 +78,7 @@ export interface Reply {
   cutAt?: number;
   /** Sends this many bytes of the body, and then nothing, with the connection left open. */
   stallAt?: number;
-  /** Milliseconds to wait before responding. */
+  /** The number of milliseconds to wait before responding. */
   delayMs?: number;
   /**
    * Called once at the end of the response, with the number of bytes of the body that were written to the network, and

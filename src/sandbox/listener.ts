@@ -141,7 +141,7 @@ export type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** A server on loopback that is ready for requests. */
 export interface Listener {
-  /** `http://127.0.0.1:PORT`. */
+  /** The origin of the server, `http://127.0.0.1:PORT`. */
   origin: string;
   /** Closes every connection immediately, and resolves when the port is free. */
   close(): Promise<void>;

@@ -8,15 +8,15 @@ export type VideoArea = 'a' | 'b' | 'c';
 export interface Model {
   id: string;
   area: Area;
-  /** B: the available versions (specification 2.7). */
+  /** Of Protocol B: the available versions (specification 2.7). */
   versions?: readonly string[];
-  /** C: self-hosted models accept values that the official one refuses (specification 7, 8). */
+  /** Of Protocol C: self-hosted models accept values that the official one refuses (specification 7, 8). */
   selfHosted?: true;
-  /** A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
+  /** Of Protocol A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
   audio?: true;
   image?: true;
   inline?: true;
-  /** B: requires `ExtInfo` to be serialised twice (specification 2.3). */
+  /** Of Protocol B: requires `ExtInfo` to be serialised twice (specification 2.3). */
   extended?: true;
 }
 

@@ -84,7 +84,7 @@ function entryOf(call: Call, { id, area, versions }: Model): object {
   };
 }
 
-/** Options of a sandbox. */
+/** The options of {@link startSandbox}. */
 export interface SandboxOptions {
   /** The folder of tasks, bill and journal. Several sandboxes may share it at the same time. */
   stateDir: string;
@@ -100,7 +100,7 @@ export interface SandboxOptions {
   voices?: readonly string[];
   /** The limits of the account; default none. */
   limits?: Limits;
-  /** Faults by name: see `FAULTS`. */
+  /** The faults to simulate, in the syntax of {@link parseFaults}. */
   faults?: string[];
   /** Makes task ids and random faults repeatable, if the state directory is empty and the calls are the same. */
   seed?: number;
@@ -114,13 +114,13 @@ export interface SandboxOptions {
 
 /** A sandbox gateway that is listening. */
 export interface Sandbox {
-  /** `http://127.0.0.1:PORT`: the base URL. */
+  /** The base URL, `http://127.0.0.1:PORT`. */
   url: string;
-  /** A key that works. */
+  /** A key that the sandbox accepts. */
   key: string;
   /** The separate origin that serves Protocol B's files, and must never receive a key. */
   fileUrl: string;
-  /** The AWS variables for its object storage. */
+  /** The AWS variables for the sandbox's object storage. */
   store: Readonly<Record<string, string>>;
   /** Closes every connection and both ports. Tasks continue, because they are in the state directory. */
   close(): Promise<void>;

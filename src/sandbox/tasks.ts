@@ -19,7 +19,7 @@ export type Outcome =
 export interface Order {
   model: Model;
   prompt: string;
-  /** The billed seconds. */
+  /** The number of billed seconds. */
   declaredSeconds: number;
   /** The duration of the video in seconds. */
   seconds: number;
@@ -30,7 +30,7 @@ export interface Order {
   samples: number;
   /** Whether the videos have sound. */
   audio?: boolean;
-  /** B: whether usage is reported. */
+  /** Of Protocol B: whether usage is reported. */
   returnUsage?: boolean;
   /** The price in credits. */
   amount: number;
@@ -53,7 +53,7 @@ export interface Task extends Omit<Order, 'model' | 'body'> {
 /** The state of a task at some time. */
 export interface Progress {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
-  /** 0 to 100. */
+  /** The progress, from 0 to 100. */
   percent: number;
   /** Absent while the task is queued. */
   startedAt?: number;

@@ -15,7 +15,7 @@ interface VerifyOptions {
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
   since?: number;
-  /** Milliseconds since 1970; default now. */
+  /** The current time in milliseconds since 1970; default: now. */
   now?: number;
 }
 
@@ -73,7 +73,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
 /** A mistake of a client. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
-  /** The tasks concerned. */
+  /** The ids of the tasks that the finding is about. */
   tasks: string[];
   message: string;
 }

@@ -13,7 +13,7 @@ import { table } from '../output/table.ts';
 import { columnsOf } from '../io.ts';
 import { currencyOf } from '../../flows/prices.ts';
 
-/** `mgw budget ls|set|rm`: the standing budgets (design 14). */
+/** `mgw budget ls|set|rm`: manages the standing budgets (design 14). */
 export function registerBudget(group: Command, run: Run): void {
   const ls = group
     .command('ls')

@@ -8,7 +8,7 @@ const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
- * `mgw __complete -- WORD...`: the completions of the last word after `mgw`, for the scripts of `mgw completion`.
+ * `mgw __complete -- WORD...`: prints completions of the last word after `mgw`, for the scripts of `mgw completion`.
  * `--new-word` means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {

@@ -5,7 +5,7 @@ import type { Outcome } from '../output/outcome.ts';
 const shells = ['bash', 'zsh', 'fish', 'powershell'] as const;
 type Shell = (typeof shells)[number];
 
-/** `mgw completion SHELL`: a script that asks `mgw __complete` what can follow. */
+/** `mgw completion SHELL`: prints a script that asks `mgw __complete` for the completions. */
 export function registerCompletion(command: Command, run: Run): void {
   command
     .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))

@@ -20,7 +20,7 @@ import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
-/** `mgw config list|get|set|unset|path|edit`: the settings, each with its source (design 3). */
+/** `mgw config list|get|set|unset|path|edit`: shows and changes the settings, each with its source (design 3). */
 export function registerConfig(group: Command, run: Run): void {
   const list = group
     .command('list')

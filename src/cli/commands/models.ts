@@ -22,7 +22,7 @@ interface ModelsOptions {
 /** A clip whose price is compared: long flag names and their values. */
 type Clip = Readonly<Record<string, string>>;
 
-/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: the models that the key may use (specification 2.7). */
+/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key may use (specification 2.7). */
 export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show only this model')

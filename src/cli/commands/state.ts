@@ -18,7 +18,7 @@ Examples:
   $ mgw state init
   $ mgw state check`;
 
-/** `mgw state init|check|copy`: the ledger that several machines share, on PostgreSQL (design 15). */
+/** `mgw state init|check|copy`: manages the ledger that several machines share, on PostgreSQL (design 15). */
 export function registerState(group: Command, run: Run): void {
   group.addHelpText('after', explanation);
   const init = group

@@ -191,7 +191,7 @@ export interface Place {
   args: string[];
   /** The values of the given flags, by long name. */
   given: Map<string, string>;
-  /** False after `--`. */
+  /** Whether flags may follow; false after `--`. */
   takesFlags: boolean;
   /** The index of the word at which another program's command line begins. */
   program?: number;

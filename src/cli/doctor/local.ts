@@ -123,7 +123,7 @@ export interface Check {
   status: 'ok' | 'warn' | 'fail' | 'skip';
   /** The finding, on one line. */
   detail: string;
-  /** How to fix it. */
+  /** How to fix the problem. */
   hint?: string;
   /** The error of a failed check; it decides the exit code. */
   error?: MgwError;

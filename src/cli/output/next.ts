@@ -11,7 +11,7 @@ export interface Hint {
   argv: readonly string[];
   /** The command line that prints the help of the typed command. */
   help: string[];
-  /** The job of the error. */
+  /** The job that the error is about. */
   job?: { id: string; protocol: JobKind };
   /** The names of all protocols, if the error lists some. */
   protocolNames: readonly string[];

@@ -28,7 +28,7 @@ export class WorkerReport implements WorkerWatcher {
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
   #differing = 0;
-  /** The rows that this worker has returned to the queue and not taken again, with the states that they had. */
+  /** The rows that this worker has returned to the queue and not taken again, with the states that they had then. */
   readonly #givenBack = new Map<string, RowState>();
   #healthAt = -Infinity;
 

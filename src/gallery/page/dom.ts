@@ -38,7 +38,7 @@ function isTypedInto(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** Actions by key. */
+/** The actions of keys, by the name of the key. */
 type Keys = Record<string, () => unknown>;
 
 /** Listens to the keys of an element, except while the user types text or holds a modifier. */

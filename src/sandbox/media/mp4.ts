@@ -46,7 +46,7 @@ interface Chunk {
 }
 
 const LENGTH_PREFIX = 4;
-/** Ticks per picture, as many muxers choose. */
+/** Ticks per picture. Many muxers use this number. */
 const TICKS = 512;
 const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 

@@ -90,12 +90,12 @@ function checksum(bytes: Uint8Array): number {
 
 /** Opus always counts samples at 48 kHz. */
 const OPUS_RATE = 48_000;
-/** Samples in a packet: 20 ms. */
+/** The number of samples in a packet, which lasts 20 ms. */
 const PACKET_SAMPLES = 960;
 
 /** The first byte of each packet (RFC 6716 3.1): CELT only, 4 kHz bandwidth, 20 ms, mono, one frame. */
 const FRAME_OF_4_KHZ = 0x98;
-/** 20 ms of silence. */
+/** A packet of 20 ms of silence. */
 const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
 
 /**

@@ -10,16 +10,16 @@ export interface ObjectHead {
   /** The headers to return with the object: its media type and metadata. */
   headers: Record<string, string>;
   bytes: number;
-  /** Includes the quotation marks. */
+  /** The entity tag, including its quotation marks. */
   etag: string;
-  /** Ms since 1970. */
+  /** The time of the last change, in ms since 1970. */
   modified: number;
 }
 
 /** A multipart upload that is neither completed nor aborted. */
 export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
   id: string;
-  /** Ms since 1970. */
+  /** The time at which the upload began, in ms since 1970. */
   begun: number;
 }
 

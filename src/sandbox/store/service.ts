@@ -13,7 +13,7 @@ export const storePath = '/s3';
 interface StoreCall {
   method: string;
   bucket: string;
-  /** '' for the bucket itself. */
+  /** The key of the object; '' for the bucket itself. */
   key: string;
   query: Map<string, string>;
   headers: Request['message']['headers'];

@@ -34,7 +34,7 @@ interface Signature {
   signature: string;
   /** The signed payload hash: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
   payload: string;
-  /** Ms since 1970; undefined for a call. */
+  /** The time at which a presigned URL expires, in ms since 1970; undefined for a call. */
   expiresAt?: number;
 }
 

@@ -21,7 +21,7 @@ Examples:
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
 A POST may cost money: it is not recorded, and is retried only if it was certainly not handled.`;
 
-/** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
+/** `mgw api METHOD PATH`: makes a raw call with the key, the proxy and the redaction of every other command. */
 export function registerApi(command: Command, run: Run): void {
   command
     .argument('<method>', 'GET or POST')
@@ -88,7 +88,7 @@ function givenUp(signal: AbortSignal, method: string): MgwError {
     : interrupted(signal, 'no', 'Interrupted.');
 }
 
-// A POST was handled, but its response is lost. A GET can be repeated.
+// Returns the error for a lost response. A POST was handled, but a GET can be repeated.
 function notWhole(error: unknown, method: string): unknown {
   const post = method === 'POST';
   if (error instanceof MgwError && error.code === 'local_io' && post)
@@ -104,7 +104,6 @@ async function keyless(context: Context): Promise<GatewayClient> {
   return createClient({ baseUrl: (await context.gateway()).baseUrl, key: '', userAgent: `mgw/${version}` });
 }
 
-/** The options of `mgw api`. */
 interface ApiOptions {
   body?: string;
   header?: string[];

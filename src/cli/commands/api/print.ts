@@ -17,7 +17,6 @@ import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const maxTextBytes = 64 * 1024 * 1024;
 
-/** How a response is printed. */
 interface PrintOptions {
   io: Io;
   /** Prints status and headers before the body. */
@@ -128,7 +127,7 @@ const maxRefusalBytes = 16 * 1024 * 1024;
 interface ApiAnswer {
   reply: Reply;
   stream?: StreamedReply;
-  /** What the response to a POST proves. */
+  /** What the response to a POST proves about the charge. */
   verdict?: SubmitVerdict;
 }
 

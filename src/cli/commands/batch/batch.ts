@@ -8,7 +8,7 @@ Examples:
   $ mgw help batch
 See mgw help batch for the file, its fields and the states of rows.`;
 
-/** `mgw batch plan|run|enqueue|status|ls|join|retry`. */
+/** `mgw batch plan|run|enqueue|status|ls|join|retry`: runs many jobs from one file. */
 export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', more);
   list(batch, run, {

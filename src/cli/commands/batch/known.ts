@@ -17,7 +17,7 @@ export interface NamedBatch<T> {
   file: string;
   options: T;
   batch: Batch;
-  /** Whether its rows come from the queue. */
+  /** Whether the rows come from the queue. */
   isQueued: boolean;
 }
 

@@ -31,7 +31,7 @@ Examples:
   $ mgw batch ls
   $ mgw batch ls --json`;
 
-/** `mgw batch ls`: the batches that were run or enqueued, newest first. */
+/** `mgw batch ls`: lists the batches that were run or enqueued, newest first. */
 export function registerBatchLs(command: Command, run: Run): void {
   command.addHelpText('after', examples).action(() => run(command, ls));
 }

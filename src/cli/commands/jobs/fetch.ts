@@ -35,7 +35,7 @@ export function registerFetch(command: Command, run: Run): void {
     );
 }
 
-/** `mgw video [X] fetch REF...`: the same for jobs of one protocol, and for handles that the ledger has never seen. */
+/** `mgw video [X] fetch REF...`: does the same for jobs of one protocol, and for handles that are not in the ledger. */
 export function registerFetchOf(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());

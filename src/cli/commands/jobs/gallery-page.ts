@@ -73,7 +73,7 @@ export async function serveGallery(
   await context.hideKey();
   const { soft } = interruptions();
   const server = await startGallery(port, {
-    // The page computes the waveforms.
+    // Sends no waveforms, because the page can read the files and compute them.
     page: async (hrefOf, save) => {
       const peaksOf = (): Promise<undefined> => Promise.resolve(undefined);
       return galleryHtml(context, await jobs(), { hrefOf, peaksOf, fileState: stateBySize }, save);

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { list, type Run } from '../../command-tree.ts';
 
-/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: the ledger. */
+/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: manages the jobs of the ledger. */
 export function registerJobs(jobs: Command, run: Run): void {
   list(jobs, run, {
     ls: {

@@ -26,7 +26,7 @@ Examples:
   $ mgw responses --body @request.json --set max_output_tokens=200
 Not a job: it is not recorded, and never sent again once it may have been charged.`;
 
-/** `mgw responses [INPUT|-] --model M`: one call of the Responses endpoint (specification 4.5). */
+/** `mgw responses [INPUT|-] --model M`: makes one call of the Responses endpoint (specification 4.5). */
 export function registerResponses(command: Command, run: Run): void {
   command
     .argument('[input]', 'what to ask; - reads it from stdin')
@@ -82,7 +82,6 @@ async function responses(
   }
 }
 
-/** The options of `mgw responses`. */
 interface ResponsesOptions {
   model?: string;
   stream?: boolean;

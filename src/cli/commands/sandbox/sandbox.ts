@@ -10,7 +10,7 @@ import type { Settings } from '../../../config/resolve.ts';
 import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/settings.ts';
 import type { BillLine } from '../../../sandbox/bill.ts';
 
-/** `mgw sandbox start|exec|bill|reset|faults`: the stand-in gateway, offline and free of charge. */
+/** `mgw sandbox start|exec|bill|reset|faults`: runs a simulated gateway, offline and free of charge. */
 export function registerSandbox(sandbox: Command, run: Run): void {
   list(sandbox, run, {
     start: {
@@ -37,7 +37,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
   });
 }
 
-/** `mgw sandbox bill`: what would have been charged. */
+/** `mgw sandbox bill`: prints what would have been charged. */
 function registerBill(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox bill\n  $ mgw sandbox bill --json')
@@ -89,7 +89,7 @@ async function reset(context: Context): Promise<Outcome> {
   return { json: { reset: true } };
 }
 
-/** `mgw sandbox faults`: every fault by name, and the words in a prompt that decide how its task ends. */
+/** `mgw sandbox faults`: lists every fault, and the words in a prompt that decide how its task ends. */
 function registerFaults(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')

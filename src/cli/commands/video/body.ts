@@ -22,7 +22,7 @@ export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
 > {
-  /** The argument of `--body`. */
+  /** The value of `--body`. */
   body?: string | undefined;
 }
 

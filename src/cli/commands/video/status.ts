@@ -80,7 +80,7 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
 }
 
 /**
- * Returns `--model` for the commands that take REFs, which identifies the protocol of a handle that is not in the
+ * Returns `--model` for the commands that take REFs. It identifies the protocol of a handle that is not in the
  * ledger.
  */
 export function handleModelOption(): Option {
