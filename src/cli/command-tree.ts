@@ -124,7 +124,7 @@ export const topics: readonly Topic[] = [
   topic('budgets', 'what may be spent, and how it is counted'),
   topic('sandbox', 'a gateway to try and test with'),
   topic('agents', 'let an agent make videos and speech, under a budget'),
-  topic('refs', 'how a job is named'),
+  topic('refs', 'ways to name a job'),
   topic('output', 'what is on stdout, and what --json prints'),
   topic('exit-codes', 'what the exit codes mean'),
   topic('environment', 'variables, profiles and the config file'),

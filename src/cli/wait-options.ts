@@ -101,12 +101,14 @@ export function addFetchOptions(command: Command, name: string): void {
 
 /** Returns `--sidecar`. */
 export function sidecarOption(): Option {
-  const what = 'put NAME.json next to each file: its request, job, price and SHA-256';
+  const what = 'write NAME.json next to each file, with its request, job, price and SHA-256';
   return new Option('--sidecar', what).helpGroup('Output:');
 }
 
 /** Returns `--strict`. */
-export function strictOption(what = 'exit 9 if the video differs from the request; it is kept'): Option {
+export function strictOption(
+  what = 'exit 9 if the video differs from the request; the video is kept',
+): Option {
   return new Option('--strict', what).helpGroup('Output:');
 }
 

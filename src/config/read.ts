@@ -178,7 +178,7 @@ function notOurs(fault: string): MgwError {
 function checkMode(file: string, mode: number, raw: JsonObject): void {
   const shown = (mode & 0o777).toString(8).padStart(4, '0');
   if ((mode & 0o022) !== 0)
-    throw open600(file, `others can write to it (mode ${shown}), so it could send the key elsewhere`);
+    throw open600(file, `others can write to it (mode ${shown}), and so could change where the key is sent`);
   if ((mode & 0o077) !== 0 && holdsSecret(raw))
     throw open600(file, `it contains a key or a password and others can read it (mode ${shown})`);
 }

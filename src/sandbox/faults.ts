@@ -187,7 +187,8 @@ function parseFault(text: string): Fault {
   const [, name, early, percent, late] = match ?? [];
   const entry = FAULTS.find((candidate) => candidate.name === name);
   if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
-  if (early !== undefined && late !== undefined) throw new FaultSyntaxError(`Two counts in ${text}`);
+  if (early !== undefined && late !== undefined)
+    throw new FaultSyntaxError(`A fault takes only one count: ${text}`);
   if (percent !== undefined && entry.percent === undefined) {
     throw new FaultSyntaxError(`${entry.name} takes no percentage: ${text}`);
   }
@@ -228,7 +229,7 @@ function unknownFault(text: string, name: string): string {
   const nearest = names.reduce((best, next) => (distance(name, next) < distance(name, best) ? next : best));
   const meant = alike.length > 0 ? alike.slice(0, 5) : distance(name, nearest) < 5 ? [nearest] : [];
   const hint = meant.length > 0 ? ` Did you mean ${meant.join(', ')}?` : '';
-  return `There is no fault ${JSON.stringify(text)}.${hint} mgw sandbox faults lists them.`;
+  return `There is no fault ${JSON.stringify(text)}.${hint} To list all faults: mgw sandbox faults.`;
 }
 
 /** Returns the Levenshtein distance of two names. */

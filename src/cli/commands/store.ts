@@ -39,7 +39,7 @@ Examples:
 export function registerStore(group: Command, run: Run): void {
   const ls = group
     .command('ls')
-    .description('list the uploaded files: their size, their age, the jobs that used them')
+    .description('list the uploaded files with their size, age and jobs')
     .addHelpText('after', '\nExamples:\n  $ mgw store ls\n  $ mgw store ls --json')
     .action(() => run(ls, list));
   const prune = group

@@ -20,7 +20,7 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
 }
 
 /**
- * Builds the error of invalid rows: exit 2.
+ * Builds the error for invalid rows (exit 2).
  * @param command the command as typed, which `next` repeats with `--ignore-columns` if unknown columns are the only problem
  */
 export function refusal({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {

@@ -119,7 +119,7 @@ function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): v
   if (!MODES.includes(mode)) refuse('invalid_request', 'generation_mode must be t2v, i2v or r2v');
   if (assets.images.length > 9) refuse('invalid_image_count', 'at most 9 reference images');
   if (assets.videos.length > 3) refuse('invalid_request', 'at most 3 reference videos');
-  if (assets.audios.length > 3) refuse('invalid_request', 'at most 3 reference audios');
+  if (assets.audios.length > 3) refuse('invalid_request', 'at most 3 reference audio files');
   if (mode === 'i2v' && assets.frames.length + assets.images.length === 0)
     refuse('invalid_image_count', 'i2v needs an image');
   if (mode === 'r2v' && allOf(assets).length === 0) refuse('invalid_request', 'r2v needs a reference');
@@ -158,7 +158,7 @@ function problemOf(
   if (Array.from(prompt).length > LONGEST_PROMPT)
     return failure('rejected', 'prompt is longer than 30000 characters');
   if (images.length > 9) return failure('rejected', 'at most 9 reference images');
-  if (audios.length > 3) return failure('rejected', 'at most 3 reference audios');
+  if (audios.length > 3) return failure('rejected', 'at most 3 reference audio files');
   if (![...MODES, ...NATIVE_MODES].includes(mode)) return failure('rejected', `unknown mode ${mode}`);
   if (isReferenceMode(mode) && frames.length + images.length + audios.length === 0)
     return failure('rejected', `${mode} needs a reference`);

@@ -28,7 +28,7 @@ interface JoinOptions extends Omit<BatchOptions, 'output'> {
 
 const more = `
 A row of speech with over: ROW is mixed with the sound of that row's video. The videos are copied if their parameters agree.
-Otherwise they are encoded again, in the size of the first. Nothing is sent.
+Otherwise they are encoded again, at the size of the first. Nothing is sent.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4

@@ -91,8 +91,8 @@ function ownPlace(place: OutputPlace, file: string): OutputPlace {
   );
 }
 
-// Returns the output of the last run; undefined if the output in the manifest has changed since then, which overrides
-// it.
+// Returns the output of the last run. If the output in the manifest has changed since then, returns undefined, because
+// the new output takes precedence.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
   const isAsItWas = known?.written === null || known?.written === (head.output ?? '');
   return isAsItWas ? known?.output : undefined;

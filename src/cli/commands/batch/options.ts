@@ -99,7 +99,7 @@ export function addRunOptions(command: Command): void {
 
 /** Returns `--strict` for the commands that run rows. */
 export function strictRowsOption(): Option {
-  return strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again');
+  return strictOption('exit 11 if a video differs from its row; the video is kept, and not paid for again');
 }
 
 /**

@@ -36,7 +36,7 @@ export function registerExec(command: Command, run: Run): void {
     .addOption(
       single(
         '--min-poll <duration>',
-        'with --verify: minimum pause between polls, for mgw too (default: 5s, for others)',
+        "with --verify: minimum pause between all polls, also mgw's (default: 5s, except between mgw's)",
         parseDuration,
       ),
     );

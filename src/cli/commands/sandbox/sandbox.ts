@@ -18,7 +18,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
       load: async () => (await import('./serve.ts')).registerStart,
     },
     exec: {
-      about: "run a script against a sandbox of its own; its exit code is the script's",
+      about: "run a script against a new sandbox, and exit with the script's exit code",
       load: async () => (await import('./exec.ts')).registerExec,
     },
     bill: {

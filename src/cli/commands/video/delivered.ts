@@ -115,7 +115,7 @@ export function submitHooks(context: Context, account: string, options: { isWait
   };
 }
 
-/** The facts for a command's final line. */
+/** The facts that the final line of a command reports. */
 interface SavedSummary {
   files: readonly JobFile[];
   /** The time taken, in ms. */

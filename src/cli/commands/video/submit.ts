@@ -71,7 +71,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
   command.addOption(sidecarOption());
   command.addOption(strictOption()).addOption(markOption());
   command.addOption(
-    new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'),
+    new Option('--wait', 'wait until the job has finished (implied by -o)').helpGroup('Waiting:'),
   );
   addWaitOptions(command);
   for (const option of jobOptions()) command.addOption(option);
