@@ -97,7 +97,7 @@ export interface BudgetOptions {
 /** Returns `--budget` and `--budget-name`. `whole` says what `--budget` covers. */
 export function budgetOptions(whole: string): Option[] {
   return [
-    single('--budget <amount>', `spend at most this on ${whole}, over all its runs`, (text) => {
+    single('--budget <amount>', `maximum to spend on ${whole}, over all its runs`, (text) => {
       parseAmount(text);
       return text;
     }).helpGroup('Money:'),

@@ -34,7 +34,10 @@ const others = new Map<string, [advice: string, next: string]>([
   ['login', ['Run mgw auth login.', 'mgw auth login']],
   ['balance', ['The gateway does not report the balance; mgw spend shows what was spent.', 'mgw spend']],
   ['cancel', ['The gateway cannot cancel a task.', 'mgw jobs ls']],
-  ['open', ['Run mgw jobs gallery, or add --open to the command that saves.', 'mgw jobs gallery --open']],
+  [
+    'open',
+    ['Run mgw jobs gallery, or add --open to the command that saves the file.', 'mgw jobs gallery --open'],
+  ],
   ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],
 ]);
 

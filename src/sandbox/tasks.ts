@@ -191,7 +191,7 @@ function taskPath(stateDir: string, id: string): string {
 
 /** Words in a prompt, text or input that decide the outcome without a fault. */
 export const MAGIC_WORDS = [
-  { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (B: by ErrCode).' },
+  { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The result is held back by the content policy.' },
   { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back; the others are delivered.' },
