@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 
-/** The clock. All code that waits or measures gets it as a parameter, so that tests can replace it. */
+/** A source of time. Code that waits or measures takes one as a parameter, so that tests can replace it. */
 export interface Clock {
   /** Milliseconds since 1970, for timestamps. The user may set it at any time, so never measure with it. */
   now(): number;
@@ -28,13 +28,13 @@ export const longestTimer = 2 ** 31 - 1;
 /** The clock of this machine. A sleep lasts at most {@link longestTimer}. */
 export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
 
-// `performance` would load Node's measurements at every start.
+// Uses `process.hrtime`, because `performance` would load a module of Node at every start.
 function monotonic(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1e3 + nanoseconds / 1e6;
 }
 
-// Node's own sleep creates an error with its stack whenever it is aborted, which is slow.
+// Node's own sleep creates an error with a stack trace on every abort, which is slow.
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) throw signal.reason;
@@ -55,11 +55,13 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 
 /**
  * Aborts `to` when `from` is aborted, with its reason.
- * @returns a function that stops this; call it when `to` is no longer needed, because many calls may follow one signal
+ * @returns a function that removes the listener; call it when `to` is no longer needed, because many calls may listen
+ * to one signal
  */
 export function abortWith(from: AbortSignal | undefined, to: AbortController): () => void {
   if (from === undefined) return () => undefined;
-  // Node warns on stderr if many calls listen to one signal. (A signal of AbortSignal.any would stay in its memory for good.)
+  // Otherwise Node warns on stderr if many calls listen to one signal. (AbortSignal.any is no alternative: Node would
+  // never free the signals that it returns.)
   setMaxListeners(0, from);
   const pass = (): void => to.abort(from.reason as unknown);
   if (from.aborted) pass();

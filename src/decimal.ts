@@ -6,7 +6,8 @@ export interface Decimal {
 
 export const zero: Decimal = { digits: 0n, scale: 0 };
 
-// Wide enough for every product of a price and its multipliers (prices.ts), which is stored and read again.
+// Allows enough digits for every product of a price and its multipliers (prices.ts), because such products are stored
+// and parsed again.
 const form = /^(0|[1-9]\d{0,59})(?:\.(\d{1,60}))?$/;
 
 /**
@@ -48,7 +49,7 @@ export function add(one: Decimal, other: Decimal): Decimal {
   return { digits: scaled(one, scale) + scaled(other, scale), scale };
 }
 
-/** The difference. @throws RangeError if it would be below zero. */
+/** Returns `one` minus `other`. @throws RangeError if the result would be below zero. */
 export function subtract(one: Decimal, other: Decimal): Decimal {
   const scale = Math.max(one.scale, other.scale);
   const digits = scaled(one, scale) - scaled(other, scale);
@@ -60,12 +61,12 @@ export function multiply(one: Decimal, other: Decimal): Decimal {
   return { digits: one.digits * other.digits, scale: one.scale + other.scale };
 }
 
-/** The number divided by ten to the power of `places`, exactly. */
+/** Returns the number divided by ten to the power of `places`, exactly. */
 export function shifted({ digits, scale }: Decimal, places: number): Decimal {
   return { digits, scale: scale + places };
 }
 
-/** Below zero if the first is the smaller one, above if it is the larger, else 0. */
+/** Returns a negative number if `one` is smaller, a positive number if it is larger, and 0 if they are equal. */
 export function compare(one: Decimal, other: Decimal): number {
   const scale = Math.max(one.scale, other.scale);
   const difference = scaled(one, scale) - scaled(other, scale);

@@ -86,7 +86,7 @@ const exitByCode: Record<ErrorCode, ExitName> = {
 /** The state of a budget that a submission would exceed. Amounts are exact decimals in plain digits. */
 export interface BudgetShortfall {
   name: string;
-  /** Absent if the budget has none. */
+  /** Absent if the budget has no limit. */
   limit?: string;
   per?: 'day' | 'month';
   spent: string;
@@ -107,7 +107,7 @@ export interface ErrorDetails {
   /** The gateway's own id of the call. */
   requestId?: string;
   exit?: ExitName;
-  /** The job that the error is about, as far as known. */
+  /** The job that the error is about, if known. */
   job?: Job;
   /** The handle of an accepted task that could not be recorded. It must be shown to the user (design 5). */
   handle?: string;
@@ -150,7 +150,7 @@ export class MgwError extends Error {
     this.protocols = details.protocols;
   }
 
-  /** The same error with other details, and with another message if one is given. */
+  /** Returns a copy of the error with other details and, if `message` is given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
     const { charged, retry, next, requestId, job, handle, budget, path, protocols, cause } = this;
@@ -159,7 +159,7 @@ export class MgwError extends Error {
   }
 }
 
-/** Bad input: exit code 2, nothing was sent. */
+/** Returns the error for invalid input: exit code 2, nothing was sent. */
 export function usageError(message: string, next?: string[]): MgwError {
   return new MgwError('usage', message, { next });
 }
@@ -197,7 +197,7 @@ const words: Record<string, string> = {
   ENOENT: 'there is no such folder',
   ENOTDIR: 'a part of the path is not a folder',
   EISDIR: 'it is a folder',
-  EEXIST: 'a file is in its place',
+  EEXIST: 'a file with this name exists',
   ELOOP: 'it is a symbolic link',
   ENAMETOOLONG: 'the name is too long',
   EFBIG: 'the file system does not support a file of this size',
@@ -206,7 +206,7 @@ const words: Record<string, string> = {
 // Errors that a user has to fix before the command can succeed.
 const lasting = ['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG'];
 
-/** The error (exit 10) if a local file cannot be written or read. An MgwError is returned unchanged. */
+/** Returns the error (exit 10) for a local file that cannot be written or read. Returns an MgwError unchanged. */
 export function localError(error: unknown, path: string, charged: Charged): MgwError {
   if (error instanceof MgwError) return error;
   const code = systemCode(error) ?? '';

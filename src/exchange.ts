@@ -1,22 +1,22 @@
 import type { ErrorCode } from './errors.ts';
 import type { Json, JsonObject } from './json.ts';
 
-/** The header that carries the key, and the scheme before it (`Bearer`, or empty for none). Specification 5. */
+/** The header that contains the key, and the scheme before the key (`Bearer`, or empty for none). Specification 5. */
 export interface AuthScheme {
   header: string;
   scheme: string;
 }
 
-/** `Authorization: Bearer <key>`: Protocols A and B, models, Responses (specification 5). */
+/** `Authorization: Bearer <key>`, for Protocols A and B, the model list and Responses (specification 5). */
 export const bearer: AuthScheme = { header: 'Authorization', scheme: 'Bearer' };
 
-/** `X-Api-Key: <key>` with no scheme: speech (specification 5). */
+/** `X-Api-Key: <key>` without a scheme, for speech (specification 5). */
 export const xApiKey: AuthScheme = { header: 'X-Api-Key', scheme: '' };
 
 /** One request to the gateway, without the key; the client adds it. */
 export interface Exchange {
   method: 'GET' | 'POST';
-  /** Absolute path below the base URL, percent-encoded, with its query if any. */
+  /** The absolute path below the base URL, percent-encoded, with its query if any. */
   path: string;
   headers: Record<string, string>;
   /** The serialised body. */
@@ -32,7 +32,7 @@ export interface HttpRequest extends Omit<Exchange, 'method' | 'body'> {
 /** A response, possibly incomplete. */
 export interface Reply {
   status: number;
-  /** Names in lower case; a repeated header's values joined by `, `. */
+  /** Names are in lower case. The values of a repeated header are joined by `, `. */
   headers: Record<string, string>;
   /** The body decoded as UTF-8, as far as it arrived, up to the maximum length. */
   text: string;
@@ -66,20 +66,23 @@ export interface Failure {
   retryAfterMs?: number;
 }
 
-/** A model of the listing (specification 2.7). Its texts are the gateway's own and are escaped at output. */
+/**
+ * A model from the model list (specification 2.7). Its strings come from the gateway, and are escaped when they are
+ * printed.
+ */
 export interface Model {
-  /** The name used in requests, as it came. */
+  /** The name to use in requests, unchanged. */
   id: string;
   /** The video protocols that the entry names, in alphabetical order. */
   protocols: string[];
-  /** The entry's own marks as they came: `supported_endpoint_types`, `protocol` and the like. */
+  /** The values of the members `supported_endpoint_types`, `protocol` and similar ones, unchanged. */
   endpoints: string[];
-  /** What `ModelVersion` of Protocol B is chosen from; empty for other models. */
+  /** The values that Protocol B's `ModelVersion` can have; empty for other models. */
   model_versions: string[];
   owned_by?: string;
-  /** Seconds since 1970. */
+  /** The time of creation, in seconds since 1970. */
   created?: number;
-  /** The entry as it came; of several entries of one id, the first. */
+  /** The entry, unchanged. If several entries have the same id, the first of them. */
   raw: JsonObject;
 }
 
@@ -88,7 +91,7 @@ export type SubmitVerdict =
   | { kind: 'accepted'; handle: string; nativeStatus?: string; warning?: string }
   /** Definitely refused: nothing was accepted, nothing is charged. */
   | { kind: 'rejected'; failure: Failure }
-  /** Definitely not handled (429, 503, B's RequestLimitExceeded): may be tried again. */
+  /** Definitely not handled (429, 503, B's RequestLimitExceeded): the call may be tried again. */
   | { kind: 'unavailable'; failure: Failure }
   /** The task may exist; `handle` if the response contains a task id. */
   | { kind: 'unknown'; failure: Failure; handle?: string };

@@ -8,7 +8,10 @@ import manifest from '../package.json' with { type: 'json' };
 /** How this mgw was installed (design 18). */
 export type Form = 'npm' | 'executable' | 'deb' | 'image';
 
-/** Returns how this mgw was installed. A package of the executable says so in `share/mgw/form`, next to its `bin`. */
+/**
+ * Returns how this mgw was installed. The .deb and the image contain the file `share/mgw/form` with their name, next to
+ * the `bin` folder of the executable.
+ */
 export function installedForm(): Form {
   if (!executable().isSea()) return 'npm';
   const note = join(dirname(dirname(execFile())), 'share', 'mgw', 'form');
@@ -27,8 +30,8 @@ export function ownCommand(): string[] {
   return executable().isSea() ? [execFile()] : [execFile(), join(packageFolder(), 'bin', 'mgw.js')];
 }
 
-// Without /proc, Node knows only the word that started it. By that word, the `mgw` of `sandbox exec` would start itself
-// endlessly.
+// Without /proc, `execPath` is only the name that the process was started by. The `mgw` command that `sandbox exec`
+// puts on the PATH would find itself under that name, and start itself endlessly.
 function execFile(): string {
   const { execPath, env } = process;
   if (execPath !== basename(execPath)) return resolve(execPath);
@@ -37,7 +40,8 @@ function execFile(): string {
 }
 
 /**
- * @throws MgwError('config') if this is not Node. Bun, for example, crashes in the download of a video that is already paid for.
+ * Checks that the runtime is Node. Bun, for example, crashes while it downloads a video that is already paid for.
+ * @throws MgwError('config') if it is another runtime.
  */
 export function requireNode(versions: NodeJS.ProcessVersions = process.versions): void {
   const other = ['bun', 'deno', 'electron'].find((name) => versions[name] !== undefined);
@@ -45,16 +49,16 @@ export function requireNode(versions: NodeJS.ProcessVersions = process.versions)
   throw new MgwError(
     'config',
     `mgw runs on Node only, but this is ${other ?? 'an unknown runtime'}. Start it with node, 20.18 or newer, or install a form ` +
-      'that carries its own Node.',
+      'that includes Node.',
   );
 }
 
-// Loaded only if it is used: every start would pay for an import.
+// Loaded only when used, because an import would slow down every start.
 function executable(): typeof sea {
   return process.getBuiltinModule('node:sea');
 }
 
-// The bundle and the source are at different depths.
+// Searches upwards, because the bundle and the source are at different depths.
 function packageFolder(): string {
   let folder = import.meta.dirname;
   while (!existsSync(join(folder, 'package.json'))) {

@@ -18,10 +18,10 @@ export type JobState = (typeof jobStates)[number];
 
 /** A file with a job's result. */
 export interface JobFile {
-  /** Absolute path, or `s3://BUCKET/KEY`. */
+  /** The absolute path, or `s3://BUCKET/KEY`. */
   path: string;
   bytes: number;
-  /** Lower-case hexadecimal. */
+  /** The SHA-256 of the file, in lower-case hexadecimal. */
   sha256: string;
   mime?: string;
   /** Measured when the file was saved; absent if it is not an MP4 that can be measured. */
@@ -41,10 +41,10 @@ export type Provenance = 'c2pa' | 'xmp' | 'aigc';
 export interface Delivered {
   /** The length of the picture in seconds. */
   duration?: number;
-  /** As displayed: after rotation, in square pixels. */
+  /** The size as displayed: after rotation, in square pixels. */
   width?: number;
   height?: number;
-  /** Average frames a second. */
+  /** The average number of frames a second. */
   fps?: number;
   /** Whether there is sound. */
   audio: boolean;
@@ -55,7 +55,7 @@ export interface Mismatch {
   field: 'duration' | 'resolution' | 'aspect_ratio' | 'fps' | 'audio';
   /** The value in the request. */
   asked: string | number | boolean;
-  /** Seconds, `1280x720`, frames a second, or whether there is sound. */
+  /** The delivered value: seconds, `1280x720`, frames a second, or whether there is sound. */
   delivered: string | number | boolean;
 }
 
@@ -85,16 +85,19 @@ export type Life = 'alive' | 'dead' | 'unknown';
 /** What a run must achieve before it is done. */
 export type Ask = 'accept' | 'finish' | 'file';
 
-/** The goal of a command. The same goal of the same submission is the same command (design 4). */
+/**
+ * The goal of a command. Two commands with the same submission and the same goal count as one command that was repeated
+ * (design 4).
+ */
 export interface Goal {
-  /** `submit` for the command that pays. */
+  /** The kind of command; `submit` for the command that pays. */
   command: 'submit' | 'wait' | 'fetch';
   ask: Ask;
   /** The output: an absolute path, or `-` for standard output. */
   output?: string;
 }
 
-/** A response as it was received, recorded before it is read. The key is redacted. */
+/** A response as it was received, recorded before it is interpreted. The key is redacted. */
 export interface RecordedReply {
   status: number;
   headers: Record<string, string>;
@@ -111,7 +114,7 @@ export interface JobCost {
 
 /** The cost and reservations of an attempt, recorded before it is sent. */
 export interface AttemptMoney {
-  /** Absent if no price is known. */
+  /** The cost; absent if no price is known. */
   cost?: JobCost;
   /** The reservation of the attempt, and its budgets. */
   reservation?: string;
@@ -120,7 +123,7 @@ export interface AttemptMoney {
 
 /** A user's rating of a job's result. */
 export interface Rating {
-  /** 1 to 5. */
+  /** From 1 to 5. */
   rating?: number;
   note?: string;
 }
@@ -131,7 +134,9 @@ export type JobEvent =
       type: 'prepared';
       protocol: JobKind;
       base_url: string;
-      /** Hash of base URL, protocol and canonical body; '' for an imported handle, {@link lostFingerprint}. */
+      /**
+       * Hash of base URL, protocol and canonical body; '' for an imported handle; {@link lostFingerprint} if unknown.
+       */
       fingerprint: string;
       /** Keyed hash of the API key; never the key. */
       account: string;
@@ -201,7 +206,7 @@ export interface Job {
   request?: unknown;
   usage?: unknown;
   details?: unknown;
-  /** Of the last attempt. */
+  /** The cost of the last attempt. */
   cost?: JobCost;
   tags?: string[];
   rating?: number;
@@ -236,24 +241,24 @@ export interface JobRecord {
   uploads?: { url: string; id?: string | undefined; since: string }[];
   /** The number of unreadable lines that the user has not resolved. */
   damaged: number;
-  /** Returns whether a process of the record was alive when this was first asked. */
+  /** Returns whether a process of the record was alive when this was first called for it. */
   lifeOf: (owner: Owner) => Life;
 }
 
-/** The fingerprint of a job whose record has lost its beginning. The real one is unknown. */
+/** The fingerprint of a job whose record has lost its beginning, so that the real fingerprint is unknown. */
 export const lostFingerprint = 'lost';
 
-/** The protocol of a job whose record has lost its beginning. The real one is unknown, and may be speech. */
+/** The protocol of a job whose record has lost its beginning. The real protocol is unknown, and may be speech. */
 export const lostProtocol = 'unknown';
 
-/** Whether two goals are of the same command. */
+/** Whether two goals belong to the same command. */
 export function isSameGoal(one: Goal, other: Goal): boolean {
   return one.command === other.command && one.ask === other.ask && one.output === other.output;
 }
 
 /**
- * Whether the command that paid for a job has not achieved its goal yet (design 4). The same command continues with the
- * job, and so does one with another goal.
+ * Whether a command with this goal continues the job instead of paying for a new one (design 4). If the job has this
+ * goal, it must not be achieved yet; if not, at least one of its other goals must not be.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;
@@ -270,7 +275,7 @@ export function nativeWord({
   return native && native.toLowerCase() !== state ? native : undefined;
 }
 
-/** True if nothing more will happen to the job by itself. */
+/** True if the state will not change unless the user changes it. */
 export function isFinal(state: JobState): boolean {
   return state === 'succeeded' || state === 'failed' || state === 'rejected';
 }

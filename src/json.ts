@@ -4,7 +4,7 @@ export interface JsonObject {
   [key: string]: Json | undefined;
 }
 
-/** The depth to which JSON is read, so that recursion over a value is safe. No gateway nests deeper. */
+/** The maximum depth of parsed JSON, which makes recursion over a value safe. No gateway nests deeper. */
 export const maxLevels = 200;
 
 /**
@@ -36,7 +36,7 @@ function cutBelow(value: Json, levels: number): boolean {
   return isCut;
 }
 
-// Works token by token, because one pattern for a string literal overflows on a long literal.
+// Works token by token, because a pattern that matches a whole string literal overflows the stack on a long one.
 function quoteLongIntegers(text: string): string {
   let inString = false;
   return text.replace(/\\[^]|"|-?\d[\d.eE+-]*/g, (token) => {
@@ -62,7 +62,7 @@ export function parseBodyJson(text: string): Json {
   return value;
 }
 
-// An integer beyond 2^53, or any number beyond the range of a double.
+// Returns the first integer beyond 2^53, or number beyond the range of a double.
 function inexactNumber(text: string): string | undefined {
   let inString = false;
   for (const [token] of text.matchAll(/\\[^]|"|-?\d[\d.eE+-]*/g)) {
@@ -86,8 +86,8 @@ export function tryParseJson(text: string): Json | undefined {
 }
 
 const maxCuts = 64;
-// The maximum text parsed to find a valid cut, in UTF-16 code units: all cuts of a small response, the last few of a
-// large one.
+// The limit of the text that is parsed in search of a valid cut, in UTF-16 code units. A small response has all its
+// cuts tried, a large one only the last few.
 const maxParsed = 1024 * 1024;
 
 /**
@@ -116,7 +116,7 @@ function closersOf(open: Open | undefined): string {
   return open === undefined ? '' : open.closer + closersOf(open.around);
 }
 
-// Returns the last places after a complete string or bracket, latest first; none at a depth that is too deep.
+// Returns the last positions after a complete string or bracket, latest first; none deeper than `maxLevels`.
 function lastCuts(text: string): { end: number; open?: Open }[] {
   let cuts: { end: number; open?: Open }[] = [];
   let open: Open | undefined;
@@ -165,8 +165,8 @@ export function idAt(value: Json | undefined, path: string): string | undefined 
 }
 
 /**
- * Returns JSON with sorted members and no white space, so that equal values give equal text. Recursive, see {@link
- * maxLevels}.
+ * Returns JSON with sorted members and no white space, so that equal values give equal text. Recursion is safe because
+ * of {@link maxLevels}.
  */
 export function canonicalJson(value: Json | undefined): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;

@@ -28,12 +28,13 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 const longestSecret = 64 * 1024;
 
 /**
- * Returns how much of a partial text can be shown without cutting a secret in two: up to its last line or word. A
- * longer line or word is cut at a point that no secret spans.
+ * Returns how much of a partial text can be shown without cutting a secret in two: up to the end of its last complete
+ * line or word. An overlong line or word is cut at a point that no secret spans.
  */
 export function cutPlace(text: string, redact: (text: string) => string, unit: 'line' | 'word'): number {
   const lines = text.lastIndexOf('\n') + 1;
-  // A secret has only visible ASCII, but "Authorization: Bearer X" is one too.
+  // Keys contain only visible ASCII, so a space cannot be inside one. A redacted text such as "Authorization: Bearer X"
+  // can contain spaces.
   const words = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
   if (Math.max(lines, words) > 0 || text.length < 2 * longestSecret) return Math.max(lines, words);
   const end = text.length - longestSecret;

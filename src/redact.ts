@@ -1,10 +1,13 @@
 /** The text that replaces a secret. */
 export const redacted = '[redacted]';
 
-/** A shorter secret, in UTF-16 code units, occurs in many texts by chance, so it is replaced only as a whole word. */
+/**
+ * The minimum length, in UTF-16 code units, of a secret that is replaced inside words too. A shorter secret occurs in
+ * many texts by chance, so it is replaced only as a whole word.
+ */
 export const shortestSecret = 8;
 
-// Not the plural, as in `X-Control-Require-Usage-Tokens-Return`.
+// Does not match the plural `tokens`, as in `X-Control-Require-Usage-Tokens-Return`.
 const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
 // Matches header lines, JSON members and curl arguments: a name, a colon or equals sign, and the value.
 const headerInText =
@@ -35,7 +38,7 @@ function patternOf(secrets: readonly string[]): RegExp {
   const known = patterns.get(name);
   if (known !== undefined) return known;
   const forms = [...new Set(secrets.flatMap(spellings))];
-  // Longest first, so that the rest of a key that starts with another key is replaced too.
+  // Longest first: if one key begins with another, the longer key is replaced as a whole.
   const pattern = new RegExp(forms.sort((one, other) => other.length - one.length).join('|'), 'gi');
   patterns.set(name, pattern);
   return pattern;
@@ -79,9 +82,9 @@ function replaced(text: string, spans: Span[]): string {
 }
 
 /**
- * Returns a function for text that users or logs see. Like {@link secretRedactor}, and also redacts the values of
- * authentication headers, signatures and tokens in queries, and credentials before an `@`. Not for text that is used
- * again, because a signed URL does not work without its signature.
+ * Returns a function that redacts text for users and logs. It does what {@link secretRedactor} does, and also redacts
+ * the values of authentication headers, signatures and tokens in queries, and credentials before an `@`. Do not use it
+ * for text that the program uses again, because a signed URL does not work without its signature.
  */
 export function redactor(secrets: readonly string[]): (text: string) => string {
   const withoutSecrets = secretRedactor(secrets);
@@ -93,7 +96,7 @@ export function redactor(secrets: readonly string[]): (text: string) => string {
       .replace(maskedKey, redacted);
 }
 
-// An address of any scheme, also escaped as in JSON.
+// A URL of any scheme, also with its slashes escaped as in JSON.
 const address = /(?:\b[a-z][a-z\d+.-]{0,20}:)?(?:\\{0,16}\/){2}[^\s"'<>]+/gi;
 const addressUser = /^([^/\\]*(?:\\{0,16}\/){2})[^/\\@?#]+@/;
 const queryValue = /([?&;#]|\\{1,16}u0026|%26)([\w.%~-]{1,128})=([^&"'<>#\\;]+)/gi;
@@ -115,7 +118,8 @@ export function withoutSignatures(text: string): string {
 
 /**
  * Returns the headers of a request as `--dry-run` and `-v` show them: values that may authenticate are replaced, except
- * the scheme (`Bearer`). `secretNames` are additional headers of the settings, in any letter case.
+ * the scheme (`Bearer`). `secretNames` are the names of additional secret headers from the settings, in any letter
+ * case.
  */
 export function redactHeaders(
   headers: Readonly<Record<string, string>>,
@@ -133,7 +137,7 @@ function hideValue(value: string): string {
   return scheme === undefined ? redacted : `${scheme} ${redacted}`;
 }
 
-// Returns regular expressions (case-insensitive) for every encoding of a secret, except escapes.
+// Returns regular expressions (case-insensitive) for every encoding of a secret. Escapes are decoded before the search.
 function spellings(secret: string): string[] {
   if (secret.length < shortestSecret) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
@@ -143,7 +147,7 @@ function spellings(secret: string): string[] {
   return [...values, ...values.flatMap(encodings)].map(literal);
 }
 
-// A key may contain a sequence that looks like an escape, which is decoded with the others.
+// A key may contain a sequence that looks like an escape, which is decoded together with the real escapes.
 function unescaped(secret: string): string {
   const next = withoutEscapes(secret);
   return next === secret ? secret : unescaped(next);
@@ -189,7 +193,9 @@ const number = String.raw`#0*${decimal}(?!\d);?|#x0*${hex}(?![\da-f]);?`;
 const entity = `&(?:amp;)*(?:${number}|(?:${Object.keys(named).join('|')});)`;
 const escape = new RegExp(`${json}|${percent}|${entity}`, 'gi');
 
-/** The place of an escape: from `start` to `end` in the text, and at `at` in the text with its escapes decoded, as one character. */
+/**
+ * The position of an escape: from `start` to `end` in the original text, and one character at `at` in the decoded text.
+ */
 interface Escape {
   start: number;
   end: number;
@@ -198,7 +204,7 @@ interface Escape {
 
 /**
  * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Decodes all levels of one
- * kind, but one level of different kinds. Calls `found` with each, in order.
+ * kind, but one level of different kinds. Calls `found` with each escape, in order.
  */
 function withoutEscapes(text: string, found?: (escape: Escape) => void): string {
   if (!/[\\%&]/.test(text)) return text;
@@ -245,7 +251,7 @@ function withEscapes([from, to]: Span, escapes: readonly Escape[]): Span {
   return [sourceOf(from, escapes).start, sourceOf(to - 1, escapes).end];
 }
 
-/** The indexes of the first character, and after the last. */
+/** The index of the first character, and the index after the last. */
 type Span = readonly [number, number];
 
 function sourceOf(index: number, escapes: readonly Escape[]): { start: number; end: number } {

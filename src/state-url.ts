@@ -3,26 +3,26 @@ import { parseDuration } from './clock.ts';
 import { nearestName } from './nearest.ts';
 import { printableLine } from './printable.ts';
 
-/** The address of a ledger on PostgreSQL, as it is configured. */
+/** The configured address of a ledger on PostgreSQL. */
 export interface StateUrl {
   /** The URL for the database client, without mgw's own parameters. */
   href: string;
   /** The URL without its password, for messages. */
   shown: string;
-  /** The password in it, '' if there is none. */
+  /** The password of the URL; '' if it has none. */
   password: string;
   /** The schema that holds the tables. */
   schema: string;
   /** How long a process that has stopped renewing its lease counts as alive, ms. */
   leaseMs: number;
-  /** How long a database that does not respond is waited for, ms. */
+  /** How long to wait for a database that does not respond, ms. */
   patienceMs: number;
   tls: StateTls;
 }
 
 /** How the connection to the database is encrypted. */
 export interface StateTls {
-  /** `sslmode`; undefined: verified TLS, unless the server is on this machine. */
+  /** The meaning of `sslmode`. If undefined, TLS is verified unless the server is on this machine. */
   mode?: 'verify' | 'no-verify' | 'disable';
   /** Paths of PEM files: `sslrootcert`, `sslcert` and `sslkey`. */
   ca?: string;
@@ -60,7 +60,7 @@ export function parseStateUrl(text: string): StateUrl {
   const url = isStateUrl(text) && URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.pathname.length < 2) throw new Error(allowed);
   if (url.searchParams.has('ssl') || url.searchParams.has('uselibpqcompat'))
-    throw new Error(`${tlsAllowed}, and no ssl or uselibpqcompat`);
+    throw new Error(`a URL without ssl or uselibpqcompat; to set TLS, use ${tlsAllowed}`);
   const own = {
     ...{ schema: 'mgw', lease: '', connect_timeout: '' },
     ...{ sslmode: '', sslrootcert: '', sslcert: '', sslkey: '' },
@@ -71,9 +71,10 @@ export function parseStateUrl(text: string): StateUrl {
   }
   for (const name of url.searchParams.keys()) checkSpelling(name, Object.keys(own));
   if (!/^[a-z_][a-z0-9_]{0,40}$/.test(own.schema))
-    throw new Error('schema=NAME of lower-case letters, digits and _');
+    throw new Error('a URL with schema=NAME of lower-case letters, digits and _');
   const patienceMs = own.connect_timeout === '' ? defaultPatienceMs : 1000 * Number(own.connect_timeout);
-  if (!(patienceMs >= 1000 && patienceMs <= 600_000)) throw new Error('connect_timeout of 1 to 600 seconds');
+  if (!(patienceMs >= 1000 && patienceMs <= 600_000))
+    throw new Error('a URL with a connect_timeout of 1 to 600 seconds');
   return {
     href: url.href,
     shown: shownUrl(text),
@@ -85,19 +86,19 @@ export function parseStateUrl(text: string): StateUrl {
   };
 }
 
-// Database hosts add parameters of their own, which have no effect. A misspelt parameter of mgw would have no effect
-// either.
+// Rejects a misspelt parameter of mgw, which would have no effect. Other unknown parameters are allowed, because
+// database hosts add their own.
 function checkSpelling(name: string, known: readonly string[]): void {
   const nearest = clientParameters.includes(name) ? undefined : nearestName(name, known);
   if (nearest !== undefined)
     throw new Error(`a URL with the parameter ${nearest} instead of ${printableLine(name, 40)}`);
 }
 
-const tlsAllowed = `sslmode=${Object.keys(tlsModes).join(', ')}`;
+const tlsAllowed = `one of sslmode=${Object.keys(tlsModes).join(', ')}`;
 
 function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
   const mode = tlsModes[sslmode];
-  if (sslmode !== '' && mode === undefined) throw new Error(tlsAllowed);
+  if (sslmode !== '' && mode === undefined) throw new Error(`a URL with ${tlsAllowed}`);
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
@@ -131,8 +132,8 @@ function leaseIn(text: string): number {
   try {
     ms = parseDuration(text);
   } catch (error) {
-    throw new Error(`lease: ${messageOf(error)}`, { cause: error });
+    throw new Error(`a URL whose lease is ${messageOf(error)}`, { cause: error });
   }
-  if (ms < 1000 || ms > 3_600_000) throw new Error('a lease of 1s to 1h');
+  if (ms < 1000 || ms > 3_600_000) throw new Error('a URL with a lease of 1s to 1h');
   return ms;
 }

@@ -46,4 +46,4 @@ export function parseObjectUrl(text: string): { bucket: string; key: string } {
 }
 
 /** Why an object has no sidecar. */
-export const noSidecar = '--sidecar is put next to a file, and --output names an object in a bucket.';
+export const noSidecar = '--sidecar writes a file next to the output, but --output is an object in a bucket.';

@@ -7,7 +7,7 @@ import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * Runs what follows the printed outcome of a command that ran jobs: reports to a workflow, notifies the user, opens the
+ * Does what remains after the outcome of a command is printed: reports to a workflow, notifies the user, opens the
  * file. Never throws, and does not change the outcome.
  */
 export async function runAfterwards(outcome: Outcome, context: Context): Promise<void> {
@@ -31,7 +31,8 @@ export async function runAfterwards(outcome: Outcome, context: Context): Promise
 
 /**
  * Runs the command of `--on-done` in the shell, with the JSON document on its stdin, and waits for it. Its output goes
- * to stderr: stdout is for data. Never throws. A failure is reported on stderr and does not change the exit code.
+ * to stderr, because stdout is for data. Never throws. A failure is reported on stderr and does not change the exit
+ * code.
  */
 export async function runAtEnd(command: string, document: string, { stderr, env }: Io): Promise<void> {
   const failure = await new Promise<string | undefined>((resolve) => {
@@ -57,7 +58,7 @@ async function show(files: readonly JobFile[], note: (text: string) => void): Pr
   const file = files.find(({ path }) => path !== '-');
   if (file === undefined) return;
   await openFile(file.path).catch((error: unknown) =>
-    note(`${file.path} cannot be shown: ${messageOf(error)}`),
+    note(`${file.path} cannot be opened: ${messageOf(error)}`),
   );
 }
 
@@ -81,17 +82,17 @@ export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 
 /** Returns the program that opens a file on the user's desktop, and its arguments. No shell interprets the path. */
 export function openerOf(path: string, platform: NodeJS.Platform = process.platform): [string, string[]] {
   if (platform === 'darwin') return ['open', [path]];
-  // `start` is built into cmd, which would interpret the path. This does the same without it.
+  // `start` is built into cmd, which would interpret the path. Explorer opens the file without interpreting its path.
   if (platform === 'win32') return ['explorer.exe', [path]];
   return ['xdg-open', [path]];
 }
 
-// The opener may become the viewer and run for hours: mgw does not wait for it.
+// The maximum wait for the opener in ms, because the opener may be the viewer itself and run for hours.
 const openerMs = 2000;
 
 /**
  * Opens a file in a program that outlives mgw. `path` is absolute, so that it cannot be taken for a flag.
- * @throws Error whose message says why it could not be shown.
+ * @throws Error whose message says why the file could not be opened.
  */
 export async function openFile(path: string, opener = openerOf(path)): Promise<void> {
   const [program, args] = opener;

@@ -8,7 +8,7 @@ import { readPackageFile } from '../installation.ts';
 /** The action of a command, once its flags are parsed. */
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
-/** Runs an action in a context with the global flags; given to every command when it is registered. */
+/** Runs an action in a context with the global flags. */
 export type Act = (globals: Globals, action: Action) => Promise<void>;
 
 /** Runs a parsed command. */
@@ -21,7 +21,7 @@ export type Register = (parent: Command, run: Run) => void;
 export interface ListedCommand {
   about: string;
   load: () => Promise<Register>;
-  /** Its heading in the help. */
+  /** The heading above the command in the help. */
   group?: string;
   hidden?: boolean;
 }
@@ -87,7 +87,7 @@ export function allCommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allCommands)];
 }
 
-// `mgw` alone asks for the overview and is not an error.
+// Makes the parser throw instead of exit. `mgw` without arguments prints the overview, which is not an error.
 function endsByThrowing(command: Command): void {
   command.exitOverride((error) => {
     if (error.code === 'commander.help' && command.parent === null)
@@ -96,13 +96,13 @@ function endsByThrowing(command: Command): void {
   });
 }
 
-/** The flags of a command and of those above it. */
+/** Returns the visible flags of a command and of its parents. */
 export function optionsOf(command: Command): Option[] {
   const own = command.options.filter(({ hidden }) => !hidden);
   return command.parent === null ? own : [...own, ...optionsOf(command.parent)];
 }
 
-/** The words of a command below `mgw`: `['video', 'c', 'submit']`. */
+/** Returns the words of a command after `mgw`: `['video', 'c', 'submit']`. */
 export function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
@@ -111,11 +111,11 @@ export function pathOf(command: Command): string[] {
 export interface Topic {
   name: string;
   about: string;
-  /** Its file in `docs/`. */
+  /** The name of the page's file in `docs/`. */
   page: string;
 }
 
-/** In the order of the help. */
+/** The topics, in the order of the help. */
 export const topics: readonly Topic[] = [
   topic('resuming', 'running a command again; what to do after a lost response'),
   topic('scripting', 'command lines that are safe to repeat'),
@@ -124,7 +124,7 @@ export const topics: readonly Topic[] = [
   topic('budgets', 'what may be spent, and how it is counted'),
   topic('sandbox', 'a gateway to try and test with'),
   topic('agents', 'let an agent make videos and speech, under a budget'),
-  topic('refs', 'how a job is named'),
+  topic('refs', 'ways to name a job'),
   topic('output', 'what is on stdout, and what --json prints'),
   topic('exit-codes', 'what the exit codes mean'),
   topic('environment', 'variables, profiles and the config file'),
@@ -136,7 +136,7 @@ function topic(name: string, about: string, page = name): Topic {
 
 /**
  * Reads a file of the package's documentation.
- * @param page its path below `docs/`
+ * @param page the path of the file below `docs/`
  * @throws MgwError('usage') if there is no such file.
  */
 export async function readPage(page: string): Promise<string> {

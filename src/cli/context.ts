@@ -43,7 +43,7 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
   return { ...session, io, globals, progress, close };
 }
 
-/** A client that shows each call until the head of its response arrives. */
+/** Wraps a client, and shows each call until the head of its response arrives. */
 function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calling'>): GatewayClient {
   const { host } = client.baseUrl;
   const during = async <T>(isPaid: boolean, call: () => Promise<T>): Promise<T> => {
@@ -56,7 +56,7 @@ function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calli
   };
   return {
     ...client,
-    // Only a paid call has a hook for the open connection.
+    // Only paid calls pass `onConnected`.
     exchange: (request, options) =>
       during(options.onConnected !== undefined, () => client.exchange(request, options)),
     stream: (request, options) =>

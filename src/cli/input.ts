@@ -11,7 +11,7 @@ const maxBytes = 64 * 1024 * 1024;
 /** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
   // On a terminal, say that mgw waits for input, so that it does not seem to hang.
-  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal; Ctrl-D ends it.\n');
+  if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of io.stdin) {
@@ -99,7 +99,7 @@ export function optionObject(given: OptionText, flag: string): JsonObject {
   return json;
 }
 
-// Returns the file name after an `@`.
+// Returns a hint if the text looks like a file name without its `@`.
 function fileHint(text: string, flag: string): string {
   const isName = /^[^\s{}[\]"]{1,255}$/.test(text) && /[./\\]/.test(text);
   return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
@@ -210,7 +210,8 @@ function interrupted(): MgwError {
 }
 
 /**
- * Applies keystrokes to a line; returns the line, and whether it is complete. In raw mode the terminal does not edit.
+ * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and whether it is
+ * complete.
  */
 export function type(line: string, keys: string): { line: string; end?: 'done' | 'interrupted' } {
   let typed = line;

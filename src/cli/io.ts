@@ -10,7 +10,7 @@ export interface Io {
   stdout: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   stderr: Writable & { isTTY?: boolean; columns?: number; fd?: number };
   env: NodeJS.ProcessEnv;
-  /** Default: the system's clock. */
+  /** The clock; default: the system's clock. */
   clock?: Clock;
 }
 
@@ -74,15 +74,15 @@ export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
 }
 
 /**
- * Returns a filter for a text that arrives in pieces. It changes the text so that the runner finds no command in it:
- * `::add-mask::` at the beginning of a line, after white space, or `##[` anywhere. The text may have one character per
- * byte, in any encoding.
+ * Returns a filter for text that arrives in pieces. The filter breaks up everything that the runner would take for a
+ * command: `::add-mask::` at the beginning of a line, even after white space, and `##[` anywhere. The text may have one
+ * character per byte, in any encoding.
  */
 export function commandFilter(): (piece: string) => string {
-  // The end of the last line, as far as a command could continue it in the next piece.
+  // The part of the last line that may be the beginning of a command.
   let end = '';
   return (piece) => {
-    // White space beyond ASCII counts too, so "blank" is all that is not visible ASCII.
+    // The runner also skips white space beyond ASCII, so everything but visible ASCII counts as blank.
     const safe = `${end}${piece}`
       .replace(/^([^!-~\n\r\u2028\u2029]*):(?=:)/gm, '$1: ')
       .replaceAll('##[', '## [');
@@ -94,10 +94,7 @@ export function commandFilter(): (piece: string) => string {
   };
 }
 
-/**
- * Returns streams for a workflow's runner: text that mgw writes holds none of the runner's commands. Bytes pass
- * unchanged.
- */
+/** Returns streams for a workflow's runner that remove the runner's commands from text. Bytes are written unchanged. */
 export function withoutCommandsIn(io: Io): Io {
   return { ...io, stdin: io.stdin, env: io.env, stdout: filtered(io.stdout), stderr: filtered(io.stderr) };
 }

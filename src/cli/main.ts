@@ -38,7 +38,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
     json: asksForJson(argv),
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
-  // Errors in flags are found before any setting is read.
+  // An error in the flags is found before any setting is read, so `context` may not know the keys yet.
   const withoutKeys = secretRedactor(await keysFor(outcome, given.env));
   const redact: Redact = (text) => withoutKeys(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
@@ -54,7 +54,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
   await context?.close();
-  // Recorded last: if the process is killed before, the same command resumes.
+  // Recorded last: if the process is killed before that, the same command resumes.
   if (isPrinted) await record(outcome, context);
   await context?.closeLedger();
   if (globals.onDone !== undefined) {
@@ -68,19 +68,19 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   return exitCode;
 }
 
-// `performance.timeOrigin` would load Node's measurements at every start.
+// `performance.timeOrigin` would load a module of Node at every start.
 function processStart(): number {
   return Date.now() - 1000 * process.uptime();
 }
 
-// Most commands succeed, and need no file of a key to be read again.
+// Reads the key files only after an error, because most commands succeed.
 async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   const variable = env['MGW_API_KEY'] ?? '';
   if (error === undefined) return variable.length < shortestSecret ? [] : [variable];
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 
-// Load only the code that the command needs.
+// Loads the code only if it is needed.
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
@@ -121,7 +121,7 @@ async function outcomeOf(
 
 async function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
-  // A query of a handle that the ledger does not know has no job.
+  // A handle that is not in the ledger has no job, and so no id.
   const seen = outcome.json['job'] as Hint['job'];
   const job = seen?.id === undefined ? undefined : seen;
   const help = await helpOf(program.root, argv);
@@ -136,7 +136,7 @@ async function namesFor({ error }: Outcome): Promise<readonly string[]> {
   return error?.protocols === undefined ? [] : (await import('../protocols/registry.ts')).protocolNames;
 }
 
-// Name the refused key and the gateway, since there may be several of both.
+// Names the refused key and its gateway, because the user may have several of both.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
   // An error that suggests a solution (another key, an origin to trust) has named them already.
@@ -155,7 +155,7 @@ function asksForJson(argv: string[]): boolean {
   return wordsBeforeDashes(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
-// Help is printed before the flags are parsed.
+// Finds the flags in the words, because help is printed before the flags are parsed.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = wordsBeforeDashes(argv);
   const isPlain = flags.includes('--no-color') || asksForJson(argv);
@@ -190,7 +190,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// The command has run and may have paid, so that its exit code stays.
+// Only warns, because the command has run and may have paid, so its exit code must not change.
 async function warnOfFields(
   { json }: Outcome,
   io: Io,
@@ -200,14 +200,14 @@ async function warnOfFields(
   const { unknown, known } = unknownFields(json, fields);
   for (const name of unknown) {
     const near = nearestName(name, known, 2);
-    const hint = near === undefined ? `Members: ${known.join(', ')}.` : `Did you mean ${near}?`;
-    await write(io.stderr, redact(`mgw: The document has no member ${name}. ${hint}\n`)).catch(
+    const hint = near === undefined ? `Available: ${known.join(', ')}.` : `Did you mean ${near}?`;
+    await write(io.stderr, redact(`mgw: --fields: the JSON document has no member ${name}. ${hint}\n`)).catch(
       () => undefined,
     );
   }
 }
 
-// The only runner command that mgw itself writes.
+// Writes the error as an annotation, the only runner command that mgw writes.
 async function annotate(
   outcome: Outcome,
   { env, stderr }: Io,
@@ -229,7 +229,7 @@ function coloured(text: string, io: Io, globals: Globals): string {
   return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
 }
 
-// Each job has reported its own error. Say what the exit code means.
+// Says what the exit code means, because each job has reported only its own error.
 async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
   const text = `mgw: Some jobs failed or are not finished. (exit ${exitCode})`;
@@ -242,8 +242,8 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// The text that could not be printed may be the only reference to a paid job, so print it on stderr. An error of the command itself
-// says more about the money than the output's.
+// The text that could not be printed may be the only reference to a paid job, so print it on stderr. An error of the
+// command says more about the money than the error of the output.
 async function complain(
   thrown: unknown,
   outcome: Outcome,
@@ -266,7 +266,7 @@ async function complain(
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Without this record the same command resumes. That is a note, not a failure.
+// Records that the outcome was printed. A failure is only noted, because it just makes the same command resume.
 async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
   await printed?.().catch((error: unknown) => {
     context?.progress.note(`Could not record the delivery: ${messageOf(error)}`);

@@ -5,8 +5,8 @@ import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * An option with one value. It may not be given twice, since one value would be ignored. `parse` throws an error that
- * says what is allowed: `a whole number`.
+ * Creates an option with one value. The option must not be given twice, because one value would be ignored. `parse`
+ * throws an error whose message says what is allowed, such as `a whole number`.
  */
 export function single(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags, description);
@@ -23,7 +23,7 @@ export function isRepeatable(option: Option): boolean {
   return repeatables.has(option);
 }
 
-/** An option that may be repeated; its values are collected, each as `parse` reads it (see {@link single}). */
+/** Creates an option that may be repeated. Its values are collected, each parsed by `parse` (see {@link single}). */
 export function repeatable(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags.replace('...', ''), `${description} (repeatable)`);
   repeatables.add(option);
@@ -33,7 +33,7 @@ export function repeatable(flags: string, description: string, parse?: (text: st
   ]);
 }
 
-/** Returns a parser for an option whose value is one of some words, which completion offers. */
+/** Restricts the value of an option to some words, which completion offers. */
 export function oneOf(option: Option, words: readonly string[]): Option {
   const parse = option.parseArg;
   option.choices(words);
@@ -43,7 +43,7 @@ export function oneOf(option: Option, words: readonly string[]): Option {
   });
 }
 
-/** An option that takes some of `words`, separated by commas or repeated; completion offers them. */
+/** Creates an option that accepts several of `words`, separated by commas or repeated. Completion offers the words. */
 export function someOf(flags: string, description: string, words: readonly string[]): Option {
   const option = repeatable(flags, description, (text) => {
     const given = text.split(',');
@@ -61,7 +61,9 @@ export function wholeNumber(from: number, to = 999_999_999): (text: string) => n
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
     if (value >= from && value <= to) return value;
-    throw new Error(to === 999_999_999 ? `a whole number from ${from}` : `a whole number, ${from} to ${to}`);
+    throw new Error(
+      to === 999_999_999 ? `a whole number, ${from} or more` : `a whole number from ${from} to ${to}`,
+    );
   };
 }
 
@@ -87,25 +89,23 @@ function nameOf(option: Option): string {
 
 /** The flags that limit spending. */
 export interface BudgetOptions {
-  /** An exact decimal in plain digits. */
+  /** The amount of `--budget`, an exact decimal in plain digits. */
   budget?: string;
   budgetName?: string;
 }
 
-/** Adds `--budget` and `--budget-name`; `whole` says what `--budget` covers. */
+/** Returns `--budget` and `--budget-name`. `whole` says what `--budget` covers. */
 export function budgetOptions(whole: string): Option[] {
   return [
-    single('--budget <amount>', `spend no more than this on ${whole}, all runs of it together`, (text) => {
+    single('--budget <amount>', `maximum to spend on ${whole}, over all its runs`, (text) => {
       parseAmount(text);
       return text;
     }).helpGroup('Money:'),
-    single('--budget-name <name>', 'spend under this budget (default: that of the profile)').helpGroup(
-      'Money:',
-    ),
+    single('--budget-name <name>', "spend from this budget (default: the profile's)").helpGroup('Money:'),
   ];
 }
 
-/** Adds `--since TIME`, which {@link sinceTime} parses. */
+/** Returns `--since TIME`, which {@link sinceTime} parses. */
 export function sinceOption(): Option {
   return single('--since <time>', 'a day such as 2026-11-22, a time, or how long ago, such as 7d');
 }
@@ -142,19 +142,19 @@ export interface Globals {
   input?: boolean;
   allowHttp?: boolean;
   trustOrigin?: string[];
-  /** Flags of waiting, if the command has them. */
+  /** Flags of commands that wait, from here to `retries`. */
   timeout?: string;
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
-  /** Flags of commands that wait. */
+  /** `--notify`, of commands that wait. */
   notify?: boolean;
   /** `--on-done`: a command line for the shell. */
   onDone?: string;
   open?: boolean;
-  /** `--budget-name` of commands that pay. */
+  /** The value of `--budget-name`, of commands that pay. */
   budgetName?: string;
-  /** `--speaker` of `mgw tts`. */
+  /** The value of `--speaker`, of `mgw tts`. */
   speaker?: string;
 }
 
@@ -166,15 +166,19 @@ export function addGlobals(program: Command): Command {
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
     .option('--json', 'print one JSON document on stdout, also on failure')
     .addOption(
-      single('--fields <names>', 'the members to keep of the JSON document, such as id,state', fieldNames),
+      single(
+        '--fields <names>',
+        'keep only these members of the JSON document, such as id,state',
+        fieldNames,
+      ),
     )
-    .option('-q, --quiet', 'print nothing on stderr but errors')
+    .option('-q, --quiet', 'print only errors on stderr')
     .option('-v, --verbose', 'show each call on stderr (the key redacted)')
     .addOption(new Option('--no-color', 'no colours'))
     .addOption(new Option('--no-input', 'never prompt for input'))
     .option('--allow-http', 'accept an http:// base URL that is not loopback')
     .option('--allow-insecure-database', 'connect to a database without TLS')
-    .addOption(repeatable('--trust-origin <origin>', 'send the key to result addresses of this origin too'));
+    .addOption(repeatable('--trust-origin <origin>', 'also send the key to result URLs of this origin'));
 }
 
 function fieldNames(text: string): string[] {

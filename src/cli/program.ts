@@ -14,7 +14,7 @@ import { fitHelp, helpStyle, pages, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 
-// In the order of the help.
+// The commands, in the order of the help.
 const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',
@@ -23,7 +23,7 @@ const commands: Record<string, ListedCommand> = {
   },
   tts: {
     group: 'Make',
-    about: 'speak a text',
+    about: 'turn text into speech',
     load: async () => (await import('./commands/tts/tts.ts')).registerTts,
   },
   responses: {
@@ -43,17 +43,17 @@ const commands: Record<string, ListedCommand> = {
   },
   jobs: {
     group: 'Jobs',
-    about: 'what was submitted, and what became of it',
+    about: 'list, wait for, save and manage jobs',
     load: async () => (await import('./commands/jobs/jobs.ts')).registerJobs,
   },
   spend: {
     group: 'Money',
-    about: 'what was spent',
+    about: 'show what was spent',
     load: async () => (await import('./commands/spend.ts')).registerSpend,
   },
   budget: {
     group: 'Money',
-    about: 'what may be spent',
+    about: 'limit what may be spent',
     load: async () => (await import('./commands/budget.ts')).registerBudget,
   },
   models: {
@@ -63,7 +63,7 @@ const commands: Record<string, ListedCommand> = {
   },
   schema: {
     group: 'Gateway',
-    about: 'the JSON Schema of a body or a batch',
+    about: 'print the JSON Schema of a body or a batch',
     load: async () => (await import('./commands/schema.ts')).registerSchema,
   },
   api: {
@@ -98,12 +98,12 @@ const commands: Record<string, ListedCommand> = {
   },
   store: {
     group: 'Set-up',
-    about: 'the local files that were uploaded for the gateway',
+    about: 'list and remove uploaded input files',
     load: async () => (await import('./commands/store.ts')).registerStore,
   },
   state: {
     group: 'Set-up',
-    about: 'a ledger that several machines share, on PostgreSQL',
+    about: 'set up a ledger on PostgreSQL that machines share',
     load: async () => (await import('./commands/state.ts')).registerState,
   },
   doctor: {
@@ -121,7 +121,7 @@ const commands: Record<string, ListedCommand> = {
     about: 'help on a command or a topic',
     load: async () => (await import('./commands/help.ts')).registerHelp,
   },
-  // Commands for the build and the shells.
+  // Hidden commands, which the build and the completion scripts run.
   __man: {
     about: '',
     hidden: true,
@@ -193,7 +193,7 @@ async function parse(root: Command, argv: readonly string[]): Promise<void> {
   } catch (error) {
     if (!(error instanceof Misuse)) throw error;
     const { command, complaint } = error;
-    // The word may be a command of a similar program.
+    // Loads all commands, because the word may name a subcommand of another command.
     if (complaint.code === 'commander.unknownCommand') await readAll(root);
     throw usageErrorOf(complaint, command);
   }
@@ -205,7 +205,7 @@ export function wordsBeforeDashes(argv: readonly string[]): readonly string[] {
   return end === -1 ? argv : argv.slice(0, end);
 }
 
-// The first word that is neither a flag nor a flag's value. The parser checks them all later.
+// Returns the first word that is neither a flag nor a flag's value. The parser checks the words later.
 function firstOperand(root: Command, argv: readonly string[]): string | undefined {
   const valued = root.options.filter((option) => option.required).map(({ long }) => long);
   for (let at = 0; at < argv.length; at += valued.includes(argv[at]) ? 2 : 1)

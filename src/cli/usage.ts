@@ -2,20 +2,20 @@ import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
 import { reach } from './command-tree.ts';
 
-/** Converts an error of the parser into mgw's own error, which names the flag or argument and the help. */
+/** Converts an error of the parser to mgw's own error, which names the flag or argument, and suggests the help. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
   const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
   const hint = /^\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
   const quoted = /'([^]*)'/.exec(text)?.[1] ?? '';
   switch (error.code) {
     case 'commander.help':
-      return complaint(command, `Give one of its commands: ${commandNames(command)}.`);
+      return complaint(command, `${pathOf(command)} needs a command: ${commandNames(command)}.`);
     case 'commander.unknownCommand':
       return unknownCommand(command, quoted, hint);
     case 'commander.unknownOption':
       return unknownFlag(command, quoted, hint);
     case 'commander.optionMissingArgument':
-      return complaint(command, `${quoted.replace(/^-\w, /, '')}: its value is missing.`);
+      return complaint(command, `${quoted.replace(/^-\w, /, '')} needs a value.`);
     case 'commander.missingArgument':
       return missingArgument(command, quoted);
     case 'commander.excessArguments':
@@ -34,7 +34,10 @@ const others = new Map<string, [advice: string, next: string]>([
   ['login', ['Run mgw auth login.', 'mgw auth login']],
   ['balance', ['The gateway does not report the balance; mgw spend shows what was spent.', 'mgw spend']],
   ['cancel', ['The gateway cannot cancel a task.', 'mgw jobs ls']],
-  ['open', ['Run mgw jobs gallery, or add --open to the command that saves.', 'mgw jobs gallery --open']],
+  [
+    'open',
+    ['Run mgw jobs gallery, or add --open to the command that saves the file.', 'mgw jobs gallery --open'],
+  ],
   ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],
 ]);
 
@@ -60,7 +63,7 @@ export function unknownCommand(parent: Command, name: string, hint?: string): Mg
     other !== undefined
       ? other[0]
       : elsewhere.length > 0
-        ? `There is ${elsewhere.map(pathOf).join(', ')}.`
+        ? `Did you mean ${elsewhere.map(pathOf).join(', ')}?`
         : hint === undefined
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
@@ -75,14 +78,14 @@ function below(command: Command): Command[] {
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
   const [flag = ''] = word.split('=', 1);
   if (/\s/.test(flag))
-    return complaint(command, `${shown(word)} looks like a flag. A text that begins with - goes after --.`);
+    return complaint(command, `${shown(word)} looks like a flag. Put a text that begins with - after --.`);
   const other = otherFlags.get(flag);
   const isOwn = command.options.some(({ long }) => long === other);
   const meant = other !== undefined && isOwn ? `${other}?` : hint;
   const hasRows = command.options.some(({ long }) => long === '--default');
   const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
   const help = meant === undefined ? field : ` Did you mean ${meant}`;
-  return complaint(command, `There is no flag ${shown(flag)} of ${pathOf(command)}.${help}`);
+  return complaint(command, `${pathOf(command)} has no flag ${shown(flag)}.${help}`);
 }
 
 function missingArgument(command: Command, name: string): MgwError {
@@ -104,7 +107,7 @@ function invalidArgument(command: Command, text: string): MgwError {
 function excessArguments(command: Command): MgwError {
   const most = command.registeredArguments.length;
   const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
-  // An optional argument is a text; references are required.
+  // An optional argument is free text, whereas REFs are required.
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
   const given = command.args.map(shown).join(' ');

@@ -5,7 +5,7 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, noSidecar, parseObjectUrl } from '../store-url.ts';
 
-/** The flags of waiting. The settings parse them and hold their defaults. */
+/** The flags for waiting. The settings parse them, and have their defaults. */
 export interface WaitOptions {
   timeout?: string;
   pollInterval?: string;
@@ -13,7 +13,7 @@ export interface WaitOptions {
   retries?: string;
 }
 
-/** Where a result goes. */
+/** The flags that say where a result is saved, and how. */
 export interface OutputOptions {
   output?: string;
   force?: boolean;
@@ -25,7 +25,7 @@ export interface OutputOptions {
   mark?: boolean;
 }
 
-/** Adds the flags of waiting, each with one meaning (design 1). `limit` describes `--timeout`. */
+/** Adds the flags for waiting, each with one meaning (design 1). `limit` describes `--timeout`. */
 export function addWaitOptions(
   command: Command,
   limit = 'how long to wait, such as 90s or 20m (default 30m)',
@@ -38,14 +38,14 @@ export function addWaitOptions(
         'minimum pause between polls (default 5s; less only on loopback)',
       ),
     )
-    .addOption(requestTimeoutOption(' (default 30s, to submit 2m)'));
+    .addOption(requestTimeoutOption(' (default 30s; 2m to submit)'));
   addRetriesOption(command);
   addEndOptions(command);
 }
 
-/** Adds `--timeout`; `limit` describes what it limits. */
+/** Returns `--timeout`. `limit` describes what it limits. */
 export function timeoutOption(
-  limit = 'limit of the whole command, such as 90s or 20m (default 30m)',
+  limit = 'time limit of the whole command, such as 90s or 20m (default 30m)',
 ): Option {
   return waiting('--timeout <duration>', limit);
 }
@@ -54,25 +54,23 @@ export function timeoutOption(
 export function addEndOptions(command: Command): void {
   command
     .addOption(
-      new Option('--notify', 'at the end, notify or ring the bell, on a terminal').helpGroup('Waiting:'),
+      new Option('--notify', 'notify you at the end, or ring the bell (on a terminal)').helpGroup('Waiting:'),
     )
     .addOption(
-      single('--on-done <command>', 'at the end, run this with the JSON document on its stdin').helpGroup(
+      single('--on-done <command>', 'run this command at the end, with the JSON document on stdin').helpGroup(
         'Waiting:',
       ),
     );
 }
 
-/** `--request-timeout`; its description ends with `defaults`. */
+/** Returns `--request-timeout`, whose description ends with `defaults`. */
 export function requestTimeoutOption(defaults = ''): Option {
-  return waiting('--request-timeout <duration>', `limit of one HTTP call${defaults}`);
+  return waiting('--request-timeout <duration>', `time limit of one HTTP call${defaults}`);
 }
 
 /** Adds `--retries`. */
 export function addRetriesOption(command: Command): void {
-  command.addOption(
-    waiting('--retries <n>', 'how often a refused or unsent request is tried again (default 5)'),
-  );
+  command.addOption(waiting('--retries <n>', 'how often to retry a refused or unsent request (default 5)'));
 }
 
 function waiting(flags: string, description: string): Option {
@@ -87,10 +85,10 @@ export function addOutputOptions(
   command
     .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
-    .addOption(new Option('--open', 'show the file once it is saved, on a terminal').helpGroup('Output:'));
+    .addOption(new Option('--open', 'open the file once it is saved (on a terminal)').helpGroup('Output:'));
 }
 
-/** Adds the flags of fetching; `name` is the default file name. */
+/** Adds the flags for fetching. `name` is the default file name. */
 export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(
@@ -101,28 +99,31 @@ export function addFetchOptions(command: Command, name: string): void {
   addWaitOptions(command);
 }
 
-/** `--sidecar`. */
+/** Returns `--sidecar`. */
 export function sidecarOption(): Option {
-  const what = 'put NAME.json next to each file: its request, job, price and SHA-256';
+  const what = 'write NAME.json next to each file, with its request, job, price and SHA-256';
   return new Option('--sidecar', what).helpGroup('Output:');
 }
 
-/** `--strict`. */
-export function strictOption(what = 'exit 9 if the video differs from the request; it is kept'): Option {
+/** Returns `--strict`. */
+export function strictOption(
+  what = 'exit 9 if the video differs from the request; the video is kept',
+): Option {
   return new Option('--strict', what).helpGroup('Output:');
 }
 
-/** `--mark`. */
+/** Returns `--mark`. */
 export function markOption(): Option {
   return new Option('--mark', 'mark an MP4 or MP3 as made by an algorithm').helpGroup('Output:');
 }
 
 /** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
-  if (mark && output === undefined) throw usageError('--mark writes into the file: name one with -o FILE.');
-  if (strict && output === undefined) throw usageError('--strict measures the file: name one with -o FILE.');
+  if (mark && output === undefined) throw usageError('--mark needs a file: name one with -o FILE.');
+  if (strict && output === undefined)
+    throw usageError('--strict needs a file to measure: name one with -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
-  throw usageError('--sidecar is put next to a file: name one with -o FILE.');
+  throw usageError('--sidecar needs a file to write next to: name one with -o FILE.');
 }
 
 /** Returns the target of `-o`; undefined if it is not given. @throws MgwError('usage') for an empty one. */
@@ -145,14 +146,15 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 }
 
 /**
- * Refuses an empty `-o`, and media on standard output together with `--json` or on a terminal, which would obey their
- * bytes.
+ * Refuses an empty `-o`, and media on standard output together with `--json` or on a terminal, which would interpret
+ * the bytes as control codes.
  * @throws MgwError('usage').
  */
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
   targetOf(options);
   if (options.output !== '-') return;
-  if (context.globals.json) throw usageError('--output - and --json both want standard output; choose one.');
+  if (context.globals.json)
+    throw usageError('--output - and --json both write to standard output; choose one.');
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError(
       '--output -: media cannot be written to a terminal. Pipe them to a player, or name a file with -o.',
@@ -160,8 +162,8 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
 }
 
 /**
- * Refuses a template as the output of a command that pays: only `{n}`, the number of one of several files, is known then,
- * and, for an object and if `hasId` says so, `{id}`.
+ * Refuses a template as the output of a command that pays, because most values are not known before the job exists.
+ * Allows `{n}`, the number of one of several files, and `{id}` if `hasId`, which is true for objects by default.
  * @throws MgwError('usage').
  */
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
@@ -174,15 +176,15 @@ export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObject
   );
 }
 
-/** Adds `--key` and `--new`, which identify the job. */
+/** Returns `--key` and `--new`, which identify the job. */
 export function jobOptions(): Option[] {
   return inGroup('Job:', [
     single('--key <name>', 'permanently name this job: the same key never pays twice'),
-    new Option('--new', 'a deliberate second take of an earlier submission'),
+    new Option('--new', 'deliberately make a second take of an earlier submission'),
   ]);
 }
 
-/** Adds the flags that build and check the body; `example` is an example of `--set`. */
+/** Returns the flags that build and check the body. `example` is an example of `--set`. */
 export function requestOptions(example: string, ...own: Option[]): Option[] {
   return inGroup('Request:', [
     repeatable('--set <path=value>', `set a body field in native spelling, such as ${example}`),
@@ -191,16 +193,16 @@ export function requestOptions(example: string, ...own: Option[]): Option[] {
   ]);
 }
 
-/** `--no-check`. */
+/** Returns `--no-check`. */
 export function noCheckOption(): Option {
   return new Option('--no-check', 'skip the local checks');
 }
 
-/** `--body` and `--endpoint`, which names one of `paths`. */
+/** Returns `--body` and, if there are `paths`, `--endpoint`, which names one of them. */
 export function bodyOptions(paths: readonly string[] = []): Option[] {
   const body = single('--body <@file>', 'the body as JSON, in native spelling: @file.json, or @- for stdin');
   if (paths.length === 0) return [body];
-  return [body, oneOf(single('--endpoint <name>', 'which of the equivalent paths'), paths)];
+  return [body, oneOf(single('--endpoint <name>', 'choose one of the equivalent paths'), paths)];
 }
 
 function inGroup(group: string, options: Option[]): Option[] {

@@ -32,7 +32,7 @@ export const baseUrlRule = {
 } as const;
 
 /**
- * Returns the trusted origins, first those of the flag, then those of the profile.
+ * Returns the trusted origins: those from the flag, followed by those from the profile.
  * @throws MgwError that names an invalid origin
  */
 export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
@@ -55,7 +55,7 @@ export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<stri
 /**
  * Returns the pause between polls in ms. The specification asks for 5 to 10 seconds (8); on loopback it may be shorter,
  * since there is no server to protect.
- * @throws MgwError if it is too short
+ * @throws MgwError if the pause is too short
  */
 export function resolvePollInterval(
   layers: Layers,
@@ -84,7 +84,7 @@ export function resolveCAuth(layers: Layers): Setting<AuthScheme> {
 
 /**
  * Whether to use the sandbox.
- * @throws MgwError if MGW_SANDBOX is neither yes, no, nor the address of a sandbox, since a guess could spend money
+ * @throws MgwError if MGW_SANDBOX is not yes, no, or the address of a sandbox, because a guess could spend money
  */
 export function resolveSandbox(layers: Layers): Setting<boolean> {
   return read(sandboxRule, { ...layers, profile: {} });
@@ -104,7 +104,7 @@ function yesNoOrAddress(given: unknown): boolean {
   try {
     return boolean(given);
   } catch {
-    throw new Error('true or false, or the address http://127.0.0.1:PORT of a sandbox that is served');
+    throw new Error('true or false, or the address of a running sandbox (http://127.0.0.1:PORT)');
   }
 }
 
@@ -130,14 +130,14 @@ export function resolveNoInput(layers: Layers): Setting<boolean> {
 
 const noInputRule: Rule<boolean> = { key: 'no_input', env: 'MGW_NO_INPUT', parse: boolean, fallback: false };
 
-/** A folder as a setting. */
+/** Converts a folder to a setting. */
 export function folderSetting({ path, variable }: Folder): Setting<string> {
   return variable === undefined
     ? { value: path, source: 'default' }
     : { value: path, source: 'env', name: variable };
 }
 
-/** The profile's defaults for one model by long flag name (`aspect-ratio`); empty if there are none. */
+/** Returns the profile's defaults for one model, by long flag name (`aspect-ratio`); empty if there are none. */
 export function defaultsFor(
   layers: Layers,
   protocol: string,
@@ -149,7 +149,7 @@ export function defaultsFor(
   return Object.fromEntries(entries.map(([name, value]) => [name.replaceAll('_', '-'), value]));
 }
 
-/** The configured price of a model; undefined if there is none. Speech has only one model. */
+/** Returns the configured price of a model; undefined if there is none. Speech has only one model. */
 export function priceOf(
   { profile, profileName }: Layers,
   kind: JobKind,
@@ -161,7 +161,7 @@ export function priceOf(
   return value === undefined ? undefined : { value, source: 'profile', name: profileName.value };
 }
 
-// Paths that the specification itself appends (4 and 9), and that a base URL therefore cannot contain.
+// The paths that the specification appends to the base URL (4 and 9). A base URL must not contain them itself.
 const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
 
 /**
@@ -174,14 +174,13 @@ export function parseBaseUrl(text: string, allowHttp: boolean): string {
   if (url === undefined || !/^https?:\/\/[^/\\]/i.test(text) || /[\s\\\p{Cc}]/u.test(text))
     throw new Error('an address such as https://gateway.example.com');
   if (url.username !== '' || url.password !== '' || /^[^?#]*\/\/[^/?#]*@/.test(text))
-    throw new Error('an address without user name and password; the key is given by mgw auth login');
+    throw new Error('an address without user name and password (to set the key, use mgw auth login)');
   if (/[?#]/.test(text)) throw new Error('an address without a query and without #');
   const own = ownPath.exec(url.pathname)?.[2];
-  if (own !== undefined)
-    throw new Error(`an address without the path: leave /${own} out, mgw adds it itself`);
+  if (own !== undefined) throw new Error(`an address without /${own}, which mgw adds`);
   if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
     throw new Error(
-      'an https:// address, since http:// shows the key to the network (--allow-http overrides)',
+      'an https:// address, because http:// exposes the key to the network (to allow it: --allow-http)',
     );
   return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
 }
@@ -193,6 +192,6 @@ export function parseOrigin(text: string, allowHttp: boolean): string {
   if (url === undefined || !bare)
     throw new Error('an origin such as https://files.example.com, with no path');
   if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
-    throw new Error('an https:// origin, since the key is sent there (--allow-http overrides)');
+    throw new Error('an https:// origin, because the key is sent there (to allow http://: --allow-http)');
   return url.origin;
 }

@@ -4,7 +4,7 @@ import { printableLine } from '../printable.ts';
 import type { Env, Layers, Origin } from './layers.ts';
 
 /**
- * Checks that an API key can be sent unchanged (design 3).
+ * Checks that an API key can be sent unchanged (design 3), and returns it.
  * @throws Error whose message says what is wrong, and contains no part of the key.
  */
 export function checkKey(key: string): string {
@@ -20,9 +20,9 @@ export function keyOfFile(text: string): string {
 
 function faultOf(key: string): string | undefined {
   if (key.trim() === '') return 'it is empty';
-  if (/^bearer\s/i.test(key)) return 'it begins with "Bearer "; leave that out, mgw adds it where needed';
+  if (/^bearer\s/i.test(key)) return 'it begins with "Bearer "; leave that out, because mgw adds it';
   if (/["'`\u{2018}-\u{201f}]/u.test(key)) return 'it contains quotes; leave them out';
-  if (/[^\x21-\x7e]/.test(key)) return `it holds ${strangeIn(key)}`;
+  if (/[^\x21-\x7e]/.test(key)) return `it contains ${strangeIn(key)}`;
   if (key.length > 4096) return 'it is longer than 4096 characters';
   return undefined;
 }
@@ -36,16 +36,16 @@ function strangeIn(key: string): string {
 export interface KeyFound extends Origin {
   /** Reads and checks the key. @throws MgwError('config') that says what is wrong, and contains no part of the key. */
   read: () => string;
-  /** Reads the key in order to redact it: '' if it cannot be used, and so is not sent. Never throws. */
+  /** Reads the key for redaction. Returns '' if the key is invalid, because it is then never sent. Never throws. */
   readIfValid: () => string;
-  /** As `readIfValid`, but '' if reading could block. */
+  /** Like `readIfValid`, but returns '' if reading could block. */
   readAtHand: () => string;
 }
 
 /**
- * Finds the key without reading it: the one that a program passes, MGW_API_KEY, the file that MGW_API_KEY_FILE names,
- * or the profile. An empty variable counts as the source: in CI it is a secret that was not passed on, and no other key
- * may replace it.
+ * Finds the source of the key without reading it: the key that a program passes, MGW_API_KEY, the file that
+ * MGW_API_KEY_FILE names, or the profile. An empty variable counts as the source. In CI it is a secret that was not
+ * passed on, and no other key may replace that secret.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;
@@ -89,7 +89,10 @@ function found(
   };
 }
 
-/** Returns the key of MGW_API_KEY_FILE in order to redact it, if it can be used and is not in a pipe, which could block. */
+/**
+ * Returns the key in the file MGW_API_KEY_FILE, for redaction. Undefined if the key is invalid, or the file is a pipe,
+ * which could block.
+ */
 export function keyInPlainFile({ MGW_API_KEY_FILE: path }: Env): string | undefined {
   try {
     return path && isPlainFile(path) ? checkKey(keyOfFile(readKeyFile(path))) : undefined;
@@ -118,14 +121,14 @@ function checked(where: string, read: () => string): string {
 const maxBytes = 64 * 1024;
 
 /**
- * Reads the file that MGW_API_KEY_FILE names: a plain file, or a pipe such as `<(pass show gateway)`.
+ * Reads the file that MGW_API_KEY_FILE names: a regular file, or a pipe such as `<(pass show gateway)`.
  * @throws MgwError('config') that names the file if it cannot be read, is a folder, or is too large for a key file.
  */
 export function readKeyFile(path: string): string {
   try {
     return readBounded(path);
   } catch (error) {
-    const why = { ENOENT: 'it does not exist', EACCES: 'it may not be read', EISDIR: 'it is a folder' };
+    const why = { ENOENT: 'it does not exist', EACCES: 'permission denied', EISDIR: 'it is a folder' };
     const known = why[systemCode(error) as keyof typeof why] as string | undefined;
     const file = printableLine(path, 200);
     throw new MgwError(

@@ -27,7 +27,7 @@ export interface Layers {
   profile: Profile;
 }
 
-/** The raw value from the first layer that has one; undefined if there is none. */
+/** Returns the unparsed value from the first layer that has one; undefined if no layer has one. */
 export function lookUp(
   rule: Pick<Rule<unknown>, 'key' | 'path' | 'flag' | 'env'>,
   layers: Layers,
@@ -72,19 +72,19 @@ export function originText({ source, name }: Origin): string {
 }
 
 /**
- * The error for an invalid value, exit 2: `usage` if it came from a flag, else `config`. `shown` is the value, or '' to
- * hide it.
+ * Returns the error for an invalid value (exit 2): `usage` if it came from a flag, else `config`. `shown` is the value,
+ * or '' to hide it.
  */
 export function badSetting(key: string, origin: Origin, shown: string, cause: unknown): MgwError {
   const { source, name } = origin;
   const where = source === 'flag' || source === 'env' ? name : `${key} in ${originText(origin)}`;
-  // The text before an @ may be a password, and so may a part of a query.
+  // Hides a value that may contain a password, before an @ or in a query.
   const value = shown === '' || /@|password/i.test(shown) ? '' : ` ${printableLine(shown, 80)}`;
   const message = `${where ?? key}${value}: must be ${messageOf(cause)}.`;
   return new MgwError(source === 'flag' ? 'usage' : 'config', message, { cause });
 }
 
-/** The profile that is used if none is named. */
+/** The profile to use if the user names none. */
 const defaultProfile = 'default';
 
 /** Checks the name of a profile. @throws MgwError('usage') that says what is allowed. */
@@ -119,8 +119,8 @@ export function chooseProfile(flag: string | undefined, env: Env, file: ConfigFi
   const known = Object.keys(file.profiles);
   throw new MgwError(
     'config',
-    `There is no profile "${chosen.value}"${known.length > 0 ? `; there is ${known.join(', ')}` : ''}. ` +
-      `"mgw auth login --profile ${chosen.value}" makes it.`,
+    `There is no profile "${chosen.value}"${known.length > 0 ? `; available: ${known.join(', ')}` : ''}. ` +
+      `"mgw auth login --profile ${chosen.value}" creates it.`,
     { next: ['mgw', 'auth', 'login', '--profile', chosen.value] },
   );
 }

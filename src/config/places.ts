@@ -4,7 +4,7 @@ import { MgwError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 import { badSetting, type Env } from './layers.ts';
 
-/** The properties of the machine from which the folders are derived. */
+/** The properties of a machine that determine the folders of mgw. */
 export interface Host {
   /** The user's home folder; empty if there is none. */
   home: string;
@@ -74,7 +74,7 @@ function folder(env: Env, host: Host, names: Names): Folder {
   const bases = host.platform === 'win32' ? [names.xdg, names.windows] : [names.xdg];
   for (const variable of bases) {
     const base = env[variable];
-    // The XDG specification says that relative paths are ignored.
+    // The XDG specification says that relative paths must be ignored.
     if (base && path.isAbsolute(base)) return { path: path.join(base, 'mgw'), variable };
   }
   if (host.home === '') throw noHome();

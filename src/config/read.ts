@@ -20,7 +20,7 @@ export function configPath(env: Env, host: Host = thisHost()): string {
 
 /**
  * Reads the config file. If it is missing, returns a config without profiles.
- * @throws MgwError('config') if it cannot be read, is not valid, or is accessible to others (see {@link
+ * @throws MgwError('config') if the file cannot be read, is invalid, or is accessible to others (see {@link
  * readRawConfig}).
  */
 export async function readConfig(env: Env, host: Host = thisHost()): Promise<ConfigFile> {
@@ -34,10 +34,10 @@ export async function readConfig(env: Env, host: Host = thisHost()): Promise<Con
 }
 
 /**
- * Reads the JSON of a config file without validating its members; undefined if there is no file. Links are followed,
- * since users link their settings; the file that is opened is the one that is checked.
- * @throws MgwError('config') if it is not a plain file, belongs to another user, is not a JSON object, contains a
- * member such as `__proto__`, can be written by others, or contains a key and can be read by others.
+ * Reads the JSON of a config file without validating its members; undefined if there is no file. Follows symbolic
+ * links, because users link their settings. Checks the file that it has opened.
+ * @throws MgwError('config') if the file is not a regular file, belongs to another user, is not a JSON object, contains
+ * a member such as `__proto__`, is writable by others, or contains a key and is readable by others.
  */
 export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObject | undefined {
   const found = readOwn(file);
@@ -49,13 +49,13 @@ export function readRawConfig(file: string, platform: NodeJS.Platform): JsonObje
 
 /**
  * Reads a config file without parsing it; undefined if there is no file.
- * @throws MgwError('config') if it is not a plain file, or belongs to another user.
+ * @throws MgwError('config') if the file is not a regular file, or belongs to another user.
  */
 export function configBytes(file: string): Buffer | undefined {
   return readOwn(file)?.bytes;
 }
 
-/** Returns every configured key that can be read at once, in order to redact it. Never throws. */
+/** Returns every configured key that can be read without blocking, for redaction. Never throws. */
 export function keysAtHand(env: Env): string[] {
   const keys = [env['MGW_API_KEY'], keyInPlainFile(env), ...keysOfProfiles(env)];
   return keys.filter((key) => typeof key === 'string').filter((key) => key.length >= shortestSecret);
@@ -67,12 +67,15 @@ function keysOfProfiles(env: Env): unknown[] {
     const each = isObject(profiles) ? Object.values(profiles) : [];
     return each.map((profile) => (isObject(profile) ? profile['api_key'] : undefined));
   } catch {
-    // What is wrong with the file is reported by the command that needs it.
+    // A command that needs the file reports the error.
     return [];
   }
 }
 
-/** Parses a config file. @throws MgwError('config') if it is not a JSON object, or has a member such as `__proto__`. */
+/**
+ * Parses a config file. @throws MgwError('config') if the text is not a JSON object, or has a member such as
+ * `__proto__`.
+ */
 export function parseConfig(file: string, bytes: Uint8Array): JsonObject {
   const raw = parse(file, decode(file, bytes));
   checkMembers(file, raw);
@@ -88,7 +91,7 @@ function readOwn(file: string): { bytes: Buffer; stat: Stats } | undefined {
     const stat = fstatSync(descriptor);
     if (!stat.isFile()) throw broken(file, stat.isDirectory() ? 'it is a folder' : 'it is not a plain file');
     if (stat.size > maxBytes) throw broken(file, 'it is larger than 1 MiB');
-    // A file that others may have written is neither read nor quoted.
+    // Does not read, and so cannot quote, a file that other users may have written.
     checkOwner(file, stat);
     return { bytes: readFileSync(descriptor), stat };
   } catch (error) {
@@ -106,12 +109,12 @@ function isLink(file: string): boolean {
 
 function unreadable(file: string, error: unknown): MgwError {
   const why: Record<string, string> = {
-    ENOENT: 'it is a link to a file that does not exist',
-    ELOOP: 'it is a link that leads to itself',
-    EACCES: 'it may not be read by this user',
+    ENOENT: 'it is a symbolic link to a file that does not exist',
+    ELOOP: 'it is a symbolic link to itself',
+    EACCES: 'permission denied',
     ENXIO: 'it is not a plain file',
     EISDIR: 'it is a folder',
-    ENOTDIR: 'its folder is not a folder',
+    ENOTDIR: 'a part of its path is not a folder',
   };
   const code = systemCode(error) ?? 'unknown error';
   return broken(file, why[code] ?? `it cannot be read (${code})`);
@@ -143,7 +146,7 @@ function parse(file: string, text: string): JsonObject {
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
 function checkMembers(file: string, raw: JsonObject): void {
-  // Not recursive, because the file determines how deep it is.
+  // Not recursive, because the nesting of the file could overflow the stack.
   const rest: unknown[] = [raw];
   for (let value = rest.pop(); value !== undefined; value = rest.pop()) {
     if (typeof value !== 'object' || value === null) continue;
@@ -154,7 +157,8 @@ function checkMembers(file: string, raw: JsonObject): void {
   }
 }
 
-// Also checks the links to the file: in a folder that everybody can write to, any user can create them.
+// Also checks whether the file or its folder is a symbolic link of another user, because any user can create one in a
+// folder that is writable by everyone.
 function checkOwner(file: string, stat: Stats): void {
   const folder = path.dirname(file);
   const fault = ownerFault(stat) ?? linkFault(file);
@@ -166,15 +170,15 @@ function checkOwner(file: string, stat: Stats): void {
 function notOurs(fault: string): MgwError {
   return new MgwError(
     'config',
-    `${fault}: its writer would decide where the key goes. Make it your own with chown, name another folder ` +
-      'with MGW_CONFIG_DIR, or run mgw as that user.',
+    `${fault}. Its owner could change where the key is sent. Take ownership with chown, choose another folder ` +
+      'with MGW_CONFIG_DIR, or run mgw as the owner.',
   );
 }
 
 function checkMode(file: string, mode: number, raw: JsonObject): void {
   const shown = (mode & 0o777).toString(8).padStart(4, '0');
   if ((mode & 0o022) !== 0)
-    throw open600(file, `others can write to it (mode ${shown}), so it could send the key elsewhere`);
+    throw open600(file, `others can write to it (mode ${shown}), and so could change where the key is sent`);
   if ((mode & 0o077) !== 0 && holdsSecret(raw))
     throw open600(file, `it contains a key or a password and others can read it (mode ${shown})`);
 }

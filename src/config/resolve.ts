@@ -19,12 +19,12 @@ import { configFolder, stateFolder, thisHost, type Host } from './places.ts';
 import type { SettingFlags } from './rules.ts';
 import type { ConfigFile, FlagDefault } from './schema.ts';
 
-/** The complete input of the settings. */
+/** Everything that the settings are resolved from. */
 export interface ResolveInput {
   flags: SettingFlags;
   env: Layers['env'];
   file: ConfigFile;
-  /** Default: this machine. */
+  /** The machine whose folders are used; default: this machine. */
   host?: Host;
   /** Reads the file that MGW_API_KEY_FILE names; called only if the key is needed. */
   readKeyFile?: (path: string) => string;
@@ -37,11 +37,11 @@ export interface Settings extends RuleSettings {
   profile: Setting<string>;
   /** Absent if it is missing or invalid: call {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
-  /** The reason why the configured base URL is invalid. */
+  /** The error for an invalid base URL. */
   baseUrlProblem?: MgwError;
   /** The source of the key, which only {@link requireKey} reads. */
   key?: KeyFound;
-  /** Origins outside the gateway's own site that may get the key, from the flag and the profile. */
+  /** Origins other than the gateway's own that may receive the key, from the flag and the profile. */
   trustedOrigins: Setting<string[]>;
   /** How Protocol C sends the key (specification 5.5). */
   cAuth: Setting<AuthScheme>;
@@ -53,7 +53,7 @@ export interface Settings extends RuleSettings {
   stateDir: Setting<string>;
   /** The profile's defaults for a model, by long flag name without dashes (`aspect-ratio`). */
   defaultsFor: (protocol: string, model: string | undefined) => Record<string, FlagDefault>;
-  /** The defaults of all models, as in the profile. */
+  /** The profile's defaults for all models, unparsed. */
   videoDefaults: Readonly<Record<string, unknown>> | undefined;
   /** The configured price of a model. */
   priceOf: (kind: JobKind, model: string) => Setting<string> | undefined;
@@ -100,8 +100,8 @@ export function layersOf(input: Pick<ResolveInput, 'flags' | 'env' | 'file'>): L
 
 /**
  * Returns the base URL.
- * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message tells how to set it, and how
- * to use the sandbox.
+ * @throws MgwError('config' | 'usage'), exit 2, if it is missing or invalid. The message says how to set it, and how to
+ * use the sandbox.
  */
 export function requireBaseUrl(settings: Settings): URL {
   if (settings.baseUrlProblem) throw settings.baseUrlProblem;
@@ -116,8 +116,8 @@ export function requireBaseUrl(settings: Settings): URL {
 
 /**
  * Reads and checks the API key.
- * @throws MgwError('config'), exit 2, if it is missing or invalid. The message tells how to set it, and contains no
- * part of the key.
+ * @throws MgwError('config'), exit 2, if it is missing or invalid. The message says how to set it, and contains no part
+ * of the key.
  */
 export function requireKey(settings: Settings): string {
   if (settings.key) return settings.key.read();

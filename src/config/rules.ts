@@ -3,7 +3,7 @@ import { parseDuration } from '../clock.ts';
 import { parseStateUrl } from '../state-url.ts';
 import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 
-/** The flags of the command line under the names of commander. Absent if not given. */
+/** The command-line flags, under the names that commander gives them. A flag that was not given is absent. */
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
@@ -13,14 +13,14 @@ export interface SettingFlags {
   allowInsecureDatabase?: boolean;
   /** The values of all `--trust-origin` flags. */
   trustOrigin?: readonly string[];
-  /** Durations: texts with a unit, or numbers in ms if the command line has parsed them. */
+  /** A duration: text with a unit, or a number in ms if the command line has already parsed it. */
   timeout?: string | number;
   pollInterval?: string | number;
   requestTimeout?: string | number;
   retries?: string | number;
-  /** `--budget-name`. */
+  /** The value of `--budget-name`. */
   budgetName?: string;
-  /** `--speaker` of `mgw tts`. */
+  /** The value of `--speaker` of `mgw tts`. */
   speaker?: string;
   sandbox?: boolean;
   /** False for `--no-input`; true is commander's default and has no meaning. */
@@ -29,17 +29,17 @@ export interface SettingFlags {
 
 /** One setting: its sources, its parser and its default. */
 export interface Rule<T> {
-  /** The name under `mgw config`. */
+  /** The name of the setting in `mgw config`. */
   key: string;
-  /** The dotted path in a profile of the config file; the key if absent. */
+  /** The dotted path of the setting in a profile of the config file. Default: the key. */
   path?: string;
   flag?: { name: string; field: keyof SettingFlags };
-  /** The environment variable. An empty one counts as not set. */
+  /** The environment variable. An empty variable counts as not set. */
   env?: string;
   /** If true, messages do not repeat the value. */
   isSecret?: boolean;
   /**
-   * Parses a text (flag, variable, `config set`) or a value of the config file.
+   * Parses the text of a flag, a variable or `config set`, or a value of the config file.
    * @throws Error whose message says what is allowed.
    */
   parse: (given: unknown) => T;
@@ -76,7 +76,7 @@ export const rules = {
     env: 'MGW_TIMEOUT',
   }),
   pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
-  /** If undefined, each kind of request has its default. */
+  /** If undefined, each kind of request uses its own default. */
   requestTimeoutMs: rule<number | undefined>(
     'request_timeout',
     duration,
@@ -99,7 +99,7 @@ export const rules = {
   storeEndpoint: rule<string | undefined>('store.endpoint', plainUrl, undefined),
   storeExpiresMs: rule('store.expires', storeExpiry, 24 * 3_600_000),
   storeCommand: rule<string[] | undefined>('store.command', words, undefined),
-  /** The multipliers of specification 8, as texts. */
+  /** The multipliers of specification 8, as decimal text. */
   groupMultiplier: rule('prices.group_multiplier', amount, '1'),
   userMultiplier: rule('prices.user_multiplier', amount, '1'),
   /** The unit of amounts, such as `USD`. */
@@ -111,13 +111,13 @@ export const rules = {
   /** Where `doctor --update` reads the newest version. Nothing else requests it. */
   updateUrl: rule<string | undefined>('update_url', plainUrl, undefined),
   sandboxPaceMs: rule<number | undefined>('sandbox.pace', duration, undefined),
-  /** In credits. */
+  /** The sandbox's balance in credits. */
   sandboxBalance: rule<number | undefined>('sandbox.balance', credits, undefined),
   sandboxConcurrency: rule<number | undefined>('sandbox.concurrency', positiveInteger, undefined),
   sandboxPerMinute: rule<number | undefined>('sandbox.per_minute', positiveInteger, undefined),
 } satisfies Record<string, Rule<unknown>>;
 
-/** Parses a yes or no of a flag, a variable or `config set`. @throws Error whose message says what is allowed. */
+/** Parses the yes or no of a flag, a variable or `config set`. @throws Error whose message says what is allowed. */
 export function boolean(given: unknown): boolean {
   const word = String(given).toLowerCase();
   if (['true', '1', 'yes', 'on'].includes(word)) return true;
@@ -163,7 +163,7 @@ export function budgetName(given: unknown): string {
   const name = String(given);
   if (!/^[A-Za-z0-9][\w.-]{0,63}$/.test(name))
     throw new Error(
-      'a name of letters, digits, ".", "_" and "-" that begins with one of the first two, at most 64',
+      'a name of at most 64 letters, digits, ".", "_" and "-" that begins with a letter or digit',
     );
   return name;
 }
@@ -201,7 +201,7 @@ function amount(given: unknown): string {
   return String(given);
 }
 
-// A default must be a format that mgw can write; `--format` accepts any word.
+// A default must be a format that mgw knows. `--format` accepts any word.
 function speechFormatName(given: unknown): string {
   const name = String(given);
   if (!['mp3', 'wav', 'pcm', 'ogg_opus'].includes(name))
@@ -211,18 +211,18 @@ function speechFormatName(given: unknown): string {
 
 function word(given: unknown): string {
   const text = String(given);
-  if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('a text that is not empty, on one line');
+  if (text.trim() === '' || /\p{Cc}/u.test(text)) throw new Error('text on one line, not empty');
   return text;
 }
 
-// Headers that mgw sets itself, or that change how the request is parsed.
+// Headers that cannot contain the key, because mgw sets them itself or they change how the request is parsed.
 const takenHeaders =
   /^(host|content-length|content-type|transfer-encoding|connection|te|upgrade|expect|accept|range|if-range|user-agent|accept-encoding)$/i;
 
 function headerName(given: unknown): string {
   const name = String(given);
   if (!/^[\w!#$%&'*+.^`|~-]{1,64}$/.test(name) || takenHeaders.test(name))
-    throw new Error('a header that can carry a key, such as Authorization or X-Api-Key');
+    throw new Error('a header that can contain a key, such as Authorization or X-Api-Key');
   return name;
 }
 

@@ -1,24 +1,24 @@
 import * as z from 'zod/mini';
 
-/** The default of a flag of `submit`, which may also be a number or a boolean. */
+/** The default value of a flag of `submit`. */
 const flagDefault = z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]);
 
-// By model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
+// Keyed by model, then by the flag's long name without dashes (`aspect-ratio`, also written `aspect_ratio`).
 const modelDefaults = z.record(z.string(), z.record(z.string(), flagDefault));
 
 const text = z.optional(z.string());
 const flag = z.optional(z.boolean());
 const count = z.optional(z.int());
 const amount = z.optional(z.union([z.string(), z.number()]));
-// By model: `second=0.12; resolution=2K: second=0.40`.
+// Keyed by model. A value looks like `second=0.12; resolution=2K: second=0.40`.
 const modelPrices = z.record(z.string(), z.string());
-// Only the form is checked here, and not whether the protocol exists, because the file may come from another version of
-// mgw.
+// Only the spelling is checked here, not whether the protocol exists, because another version of mgw may have written
+// the file.
 const protocolName = z.string().check(z.regex(/^[a-z][a-z0-9-]*$/));
 
 /**
  * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked here.
- * Values are checked by the code that uses them, so that the message can name their source.
+ * The code that uses a value checks it, so that the message can name its source.
  */
 export const profileSchema = z.strictObject({
   base_url: text,
@@ -58,7 +58,7 @@ export const profileSchema = z.strictObject({
   ),
 });
 
-/** The whole config file: profiles by name, and the default profile. */
+/** The whole config file: the profiles by name, and the name of the profile to use by default. */
 export const configSchema = z.strictObject({
   profile: text,
   profiles: z._default(z.record(z.string(), profileSchema), {}),
@@ -79,6 +79,6 @@ export function checkConfig(value: unknown): { file: ConfigFile } | { problem: s
 
 function explain(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys') return `there is no setting ${issue.keys.join(', ')} here`;
-  if (issue.code === 'invalid_type') return `it has to be of type ${issue.expected}`;
-  return 'it has to be a text, a number, true or false, or a list of texts';
+  if (issue.code === 'invalid_type') return `it must be of type ${issue.expected}`;
+  return 'it must be a string, a number, true or false, or a list of strings';
 }

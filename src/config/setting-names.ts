@@ -19,7 +19,7 @@ import { shownUrl, hasPassword } from '../state-url.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 
-/** The settings of a profile that `mgw config set` can change, in addition to defaults and prices of models. */
+/** The settings that `mgw config set` can change, in addition to the defaults and prices of models. */
 export const settableKeys: readonly string[] = [
   'base_url',
   'trusted_origins',
@@ -60,7 +60,7 @@ function checkModelName(model: string): void {
 }
 
 /**
- * Converts words of the command line into the value that is stored in a profile.
+ * Converts words of the command line to the value to store in a profile.
  * @throws Error whose message says what is allowed.
  */
 export function storedValue(path: KeyPath, words: readonly string[], profile: Profile): FlagDefault {
@@ -75,18 +75,18 @@ export function storedValue(path: KeyPath, words: readonly string[], profile: Pr
   if (word === undefined || more.length > 0) throw new Error('one value');
   if (name === 'state' && hasPassword(word))
     throw new Error(
-      'an address without a password, since other users can see command lines; use PGPASSWORD or ~/.pgpass',
+      'an address without a password, because other users can see command lines; use PGPASSWORD or ~/.pgpass',
     );
   if (name === 'base_url') return parseBaseUrl(word, allowHttp);
   if (path[0] === 'defaults') return plainValue(word);
   const parsed = Object.values(rules)
     .find((rule) => (rule.path ?? rule.key) === name)
     ?.parse(word);
-  // Durations stay as written, since a number alone has no unit.
+  // Stores a duration as written, because its value in ms would have no unit.
   return typeof parsed === 'boolean' || isCount(name) ? (parsed as boolean | number) : word;
 }
 
-/** Whether the path is the price of a model, in which each word is a rate. */
+/** Whether the path is the price of a model, which consists of several words, each a rate. */
 export function isPrice(path: KeyPath): boolean {
   return path[0] === 'prices' && (path.length === 3 || path[1] === 'tts');
 }
@@ -95,7 +95,8 @@ function isCount(name: string): boolean {
   return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
-// Stores a word as a boolean or number if it looks like one; as a number only if it would be printed the same.
+// Converts a word to a boolean or number if it looks like one, but to a number only if that number prints as the same
+// word.
 function plainValue(word: string): FlagDefault {
   if (word === 'true' || word === 'false') return word === 'true';
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;
@@ -116,7 +117,7 @@ function isPath(steps: readonly string[]): steps is KeyPath {
   return steps.length > 0;
 }
 
-/** A displayed value. Durations are texts with their unit. */
+/** A value as displayed. A duration is text with its unit. */
 export type ShownValue = string | number | boolean | string[];
 
 /** One setting as `mgw config list` shows it. */
@@ -128,7 +129,7 @@ export interface SettingRow extends Origin {
   problem?: string;
 }
 
-/** Shown in place of the API key. */
+/** The text shown in place of the API key. */
 export const hiddenKey = '(hidden)';
 
 /** Returns every setting with its source, including invalid ones. Never throws. */

@@ -11,8 +11,8 @@ import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
- * Changes the config file in one step: reads the current file, and replaces it with mode 0600. A missing folder is
- * created with mode 0700. The key is written to no other file.
+ * Changes the config file atomically: reads the current file, and replaces it by one with mode 0600. A missing folder
+ * is created with mode 0700. Writes the key to no other file.
  * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; ('local_io') if it cannot be
  * written.
  */
@@ -22,7 +22,7 @@ export async function changeConfig(
   host: Host = thisHost(),
 ): Promise<void> {
   const file = configPath(env, host);
-  // An unreadable file is reported before anything is created next to it.
+  // Reports an unreadable file before creating a lock next to it.
   readRawConfig(file, host.platform);
   await replace(file, () => {
     const after = change(asConfig(readRawConfig(file, host.platform) ?? {}));
@@ -33,8 +33,8 @@ export async function changeConfig(
 }
 
 /**
- * Replaces the config file as a whole, mode 0600, whatever is in it now.
- * @param before its bytes as they were read; undefined if there was no file
+ * Replaces the whole config file, even an invalid one, by a file with mode 0600.
+ * @param before the bytes that the caller has read from it; undefined if there was no file
  * @throws MgwError('config') if another process has changed it since; ('local_io') if it cannot be written.
  */
 export async function replaceConfig(
@@ -46,12 +46,12 @@ export async function replaceConfig(
     const now = configBytes(file);
     const isSame = before === undefined ? now === undefined : now?.equals(before);
     if (!isSame)
-      throw new MgwError('config', `The config file ${file} was changed by another process meanwhile.`);
+      throw new MgwError('config', `The config file ${file} was changed by another process in the meantime.`);
     return after;
   });
 }
 
-// Under the lock from the read to the write.
+// Holds the lock from the read to the write.
 async function replace(file: string, content: () => ConfigFile): Promise<void> {
   const refuse = (error: unknown): never => {
     throw unwritable(file, error);
@@ -64,7 +64,7 @@ async function replace(file: string, content: () => ConfigFile): Promise<void> {
   }
 }
 
-// The age in ms at which a lock is considered left by a dead process, since a change takes only a moment.
+// The age in ms at which a lock counts as left behind by a dead process. A change takes far less time.
 const longestChange = 10_000;
 
 // Without a lock, two concurrent changes would each replace the whole file, and one would be lost.
@@ -82,13 +82,14 @@ async function locked(file: string): Promise<() => Promise<void>> {
         () => 0,
       );
       if (age > longestChange) await rm(lock, { force: true });
-      else if (tries * 50 > 2 * longestChange) throw new Error(`${lock} is in the way`, { cause: error });
+      else if (tries * 50 > 2 * longestChange)
+        throw new Error(`another process holds the lock ${lock}`, { cause: error });
       else await delay(50);
     }
   }
 }
 
-/** {@link changeConfig} for one profile, which is created if it does not exist. */
+/** Changes one profile, like {@link changeConfig}. Creates the profile if it does not exist. */
 export function changeProfile(
   env: Env,
   name: string,
@@ -105,7 +106,7 @@ export function changeProfile(
   );
 }
 
-// The file is validated after the change, because the change may fix it.
+// Does not validate: the file is validated after the change, which may fix it.
 function asConfig(raw: JsonObject): ConfigFile {
   const profiles = isObject(raw['profiles']) ? raw['profiles'] : {};
   return { ...raw, profiles } as ConfigFile;
@@ -116,13 +117,13 @@ async function write(file: string, content: ConfigFile): Promise<void> {
     cwd: path.dirname(file),
     configName: path.basename(file, '.json'),
     configFileMode: 0o600,
-    // It is replaced whether it is JSON or not.
+    // Replaces the file even if it is not JSON.
     clearInvalidConfig: true,
     accessPropertiesByDotNotation: false,
     serialize: (value) => `${JSON.stringify(value, undefined, 2)}\n`,
   });
   conf.store = content;
-  // If conf cannot replace a file it writes into it, and the file keeps its old mode.
+  // If conf cannot replace a file, it writes to the existing one, which keeps its old mode.
   await chmod(file, 0o600);
 }
 

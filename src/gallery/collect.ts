@@ -15,20 +15,20 @@ import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 export interface CollectDeps {
   /** Removes secrets from a text: the key, and the signatures of URLs. */
   redact: (text: string) => string;
-  /** The address of a job's file; undefined if the page cannot link to it. */
+  /** Returns the URL of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;
-  /** Whether a file has the recorded content. No other file is linked. */
+  /** Returns whether a file still has the recorded content. Only intact files are linked. */
   fileState: (file: JobFile) => FileState;
   peaksOf: (file: JobFile) => Promise<string | undefined>;
   /** Formats a command for a shell. */
   commandText: (words: readonly string[]) => string;
-  /** Folders whose names are removed from texts, in addition to those of the files. */
+  /** Folders whose paths are removed from texts, in addition to the folders of the files. */
   folders: readonly string[];
   /** The name of the currency. */
   currency: string;
 }
 
-/** Returns the jobs as a page shows them. */
+/** Converts jobs to the items of a page. */
 export async function collectItems(
   jobs: readonly Job[],
   ledger: Pick<Ledger, 'events'>,
@@ -63,7 +63,7 @@ async function itemOf(
     model: job.model,
     state,
     created: job.created_at,
-    // Its row, if it has one, contains the prompt too. The page stores it once.
+    // Leaves the prompt out if the row to make the job again contains it, so that the page contains it only once.
     prompt: 'row' in redo && sayer(redo.row) === prompt ? undefined : prompt && deps.redact(prompt),
     seed: requestedText(job, 'seed'),
     duration: requestedText(job, 'duration'),
@@ -80,7 +80,7 @@ async function itemOf(
   };
 }
 
-// The prompt or the text of a manifest's row.
+// Returns the prompt, or the text of speech, in a manifest's row.
 function sayer(row: Record<string, unknown>): unknown {
   return row['prompt'] ?? row['text'];
 }
@@ -112,8 +112,9 @@ function reasonOf(
     const far = job.files.find((_, index) => hrefOf(job, index) === undefined);
     if (lost !== undefined)
       return `${basename(lost.path)} ${fileState(lost) === 'gone' ? 'is gone' : 'has changed since it was saved'}.`;
-    if (far !== undefined) return `${basename(far.path)} is too far away to be linked: --copy puts it here.`;
-    return job.files.length === 0 ? 'Its result was not saved.' : undefined;
+    if (far !== undefined)
+      return `${basename(far.path)} cannot be linked from this page. To copy it next to the page: --copy.`;
+    return job.files.length === 0 ? 'The result was not saved.' : undefined;
   }
   if (job.error === undefined) return undefined;
   return withoutPlaces(printable(redact(job.error.message), 1000), folders);
@@ -154,7 +155,7 @@ function receiptOf(file: JobFile, { redact }: CollectDeps): Pick<GalleryFile, 'd
   return { delivered: deliveredText(delivered), ...(mismatches !== undefined && { mismatches: texts }) };
 }
 
-// Browsers do not play samples without a header.
+// Raw samples count as `other`, because browsers do not play samples without a header.
 function kindOf({ protocol }: Job, { path, mime }: JobFile): GalleryFile['kind'] {
   if (mime === 'audio/L16') return 'other';
   return kinds[extname(path).toLowerCase()] ?? (protocol === 'tts' ? 'other' : 'video');
@@ -184,7 +185,7 @@ function wayOn(job: Job, state: ShownState, hasFiles: boolean): string[] | undef
   }
 }
 
-// Speech leaves nothing at the gateway that could be fetched.
+// Speech cannot be fetched again, because the gateway does not keep it.
 function fetched(job: Job): string[] {
   return job.protocol === 'tts' ? retried(job) : [...fetchCommand(job), '-o', `${job.id}.mp4`];
 }

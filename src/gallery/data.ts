@@ -1,12 +1,12 @@
-/** The data of a page, as JSON inside it. Contains no key, no signed URL and no absolute path. */
+/** The data of a page, which the page contains as JSON. Contains no key, no signed URL and no absolute path. */
 export interface GalleryData {
-  /** mgw's version. */
+  /** The version of mgw that made the page. */
   mgw: string;
-  /** When the page was made, ISO 8601 in UTC. */
+  /** The time at which the page was made, ISO 8601 in UTC. */
   made: string;
   /** The URL that saves ratings; absent in a page that is a file. */
   save?: { path: string; token: string };
-  /** The command that imports `ratings.json`, and the one that runs `redo.jsonl`. */
+  /** The command that imports `ratings.json`, and the command that runs `redo.jsonl`. */
   commands: { rate: string; redo: string };
   items: GalleryItem[];
 }
@@ -23,20 +23,20 @@ export type ShownState =
   | 'rejected'
   | 'filtered';
 
-/** One job. */
+/** A job as the page shows it. */
 export interface GalleryItem {
   id: string;
-  /** The `--key`, of a row `NAME/ID`. */
+  /** The job's `--key`, or `NAME/ID` for a row of a batch. */
   key?: string;
   protocol: string;
   model?: string;
   state: ShownState;
-  /** ISO 8601 in UTC. */
+  /** The time at which the job was created, ISO 8601 in UTC. */
   created: string;
-  /** The prompt or the text. */
+  /** The prompt, or the text of speech. */
   prompt?: string;
   seed?: string;
-  /** The requested length. The page reads the real one from the file. */
+  /** The requested duration, which may differ from that of the file. */
   duration?: string;
   resolution?: string;
   tags?: string[];
@@ -44,27 +44,30 @@ export interface GalleryItem {
   price?: string;
   /** The name of the price's currency. */
   currency?: string;
-  /** Whether the price was spent. `failed`: the gateway may charge failed tasks or not. `doubt`: unknown. */
+  /**
+   * Whether the price was spent. `failed` if the task failed, for which the gateway may or may not charge; `doubt` if
+   * unknown.
+   */
   charge?: 'spent' | 'failed' | 'doubt';
-  /** Why there is no result. */
+  /** The reason why there is no result. */
   reason?: string;
-  /** The next command. */
+  /** The next command to run for the job. */
   command?: string;
   files: GalleryFile[];
-  /** 1 to 5. */
+  /** The user's rating, from 1 to 5. */
   rating?: number;
   note?: string;
   /** When it was rated, ISO 8601 in UTC. */
   rated?: string;
-  /** The row of a manifest that makes it again. */
+  /** The row of a manifest that makes the result again. */
   redo?: Record<string, unknown>;
-  /** Why there is no such row. */
+  /** The reason why the result cannot be made again by a row. */
   noRedo?: string;
 }
 
 /** An existing file of a job. */
 export interface GalleryFile {
-  /** Relative address. */
+  /** The URL, relative to the page. */
   href: string;
   name: string;
   kind: 'video' | 'audio' | 'other';
@@ -86,7 +89,7 @@ export interface ExportedRating {
   at: string;
 }
 
-/** The number of equal parts whose loudness is shown. */
+/** The number of equal parts of a sound whose loudness is shown. */
 export const parts = 96;
 
 /**

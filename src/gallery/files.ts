@@ -6,7 +6,7 @@ import { systemCode } from '../errors.ts';
 import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
-/** `changed`: the path leads to something that the job did not write. */
+/** Whether a file has the recorded content. `changed` if something else is at its path. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
 /** Builds the relative URLs of files from the folder of a page. */
@@ -20,8 +20,8 @@ export class Links {
   }
 
   /**
-   * Returns the URL of a file relative to the page, percent-encoded. Undefined if it would reveal the location on this
-   * machine: on another drive, or if the two share only the root folder.
+   * Returns the URL of a file relative to the page, percent-encoded. Undefined if the URL would reveal folders of this
+   * machine: if the file is on another drive, or the page and the file share only the root folder.
    */
   to(path: string): string | undefined {
     const folder = this.#realFolder(dirname(path));
@@ -41,7 +41,8 @@ export class Links {
   }
 }
 
-// Going up from the target of a symbolic link does not lead back to the folder that holds the link.
+// Resolves symbolic links, because `..` from the target of a link does not lead back to the folder that contains the
+// link.
 function real(folder: string): string | undefined {
   try {
     return realpathSync(folder);
@@ -64,14 +65,14 @@ export function stateBySize({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): F
 }
 
 const sampleRate = 8000;
-/** The maximum number of bytes that are read of a sound. */
+/** The maximum number of bytes to read from a sound. */
 const maxBytes = 64 * 1024 * 1024;
-/** The maximum number of starts of ffmpeg for one page. */
+/** The maximum number of times that ffmpeg is started for one page. */
 const maxStarts = 200;
 
 /**
- * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files. WAV and
- * raw samples are read here. Other sounds need ffmpeg; without it they have no waveform.
+ * Measures the loudness of sounds, so that a page can draw their waveforms even if the browser may not read the files.
+ * WAV and raw samples are read directly. Other sounds have a waveform only if ffmpeg is installed.
  */
 export class Peaks {
   #starts = 0;
@@ -97,7 +98,7 @@ export class Peaks {
   }
 }
 
-// mgw writes mono with 16 bits. Other samples would give a wrong picture.
+// Reads only mono samples of 16 bits, which mgw writes. Other samples would give a wrong waveform.
 async function readSamples(path: string): Promise<Int16Array | undefined> {
   try {
     const file = await open(path, 'r');

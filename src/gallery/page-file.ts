@@ -9,7 +9,7 @@ import { intactVersion } from '../files/whole-file.ts';
 import type { Job } from '../job.ts';
 import type { GalleryData } from './data.ts';
 
-/** Returns the absolute path of the page for `-o`: a folder, or a file whose name ends in `.html`. */
+/** Returns the absolute path of the page. `given` is a folder, or a file whose name ends in `.html`. */
 export function pagePath(given: string): string {
   return extname(given).toLowerCase() === '.html' && !/[\\/]$/.test(given)
     ? resolve(given)
@@ -17,8 +17,8 @@ export function pagePath(given: string): string {
 }
 
 /**
- * Writes a page, whole or not at all.
- * @throws MgwError: exit 10 if there is a page that is not mgw's, or it cannot be written.
+ * Writes a page atomically.
+ * @throws MgwError, exit 10, if the existing file is not a gallery of mgw, or the page cannot be written.
  */
 export async function writePage(path: string, html: string, force: boolean): Promise<void> {
   if (!force) await checkOwn(path);
@@ -42,14 +42,14 @@ async function checkOwn(path: string): Promise<void> {
   if (!existsSync(path) || (await isOwn(path))) return;
   throw new MgwError(
     'output_exists',
-    `${path} exists already, and is not a gallery of mgw's. --force replaces it.`,
+    `${path} exists and is not a gallery made by mgw. To replace it: --force.`,
     {
       retry: 'safe',
     },
   );
 }
 
-// False for a folder, and for a file that cannot be read.
+// Whether an existing page is mgw's. False for a folder, and for a file that cannot be read.
 async function isOwn(path: string): Promise<boolean> {
   try {
     const file = await open(path, 'r');
@@ -64,12 +64,12 @@ async function isOwn(path: string): Promise<boolean> {
   }
 }
 
-/** The folder of the copies, next to the page. */
+/** The name of the folder for copies, next to the page. */
 const mediaFolder = 'media';
 
 /**
- * Puts a job's files next to a page, as hard links if the disk allows it, and returns their new paths. A file that does
- * not hold what the job recorded is left out: a foreign record may name any file of this user.
+ * Puts a job's files next to a page, as hard links if possible, and returns their new paths by their old ones. Leaves
+ * out a file that does not have the recorded content, because an imported record may name any file of this user.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function copyFiles(job: Job, page: string): Promise<Map<string, string>> {
@@ -82,10 +82,10 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
       if ((await intactVersion({ ...file, path: copy })) === undefined) {
         await mkdir(dirname(copy), { recursive: true });
         await rm(copy, { force: true });
-        // A hard link of a symbolic link would be a symbolic link.
+        // Resolves the path, because a hard link to a symbolic link would be a symbolic link.
         await link(await realpath(path), copy).catch(() => copyFile(path, copy, constants.COPYFILE_FICLONE));
       }
-      // Checked at its new place: the source may be replaced while it is copied.
+      // Verifies the copy rather than the source, because the source may be replaced while it is copied.
       if ((await intactVersion({ ...file, path: copy })) !== undefined) copies.set(path, copy);
       else await rm(copy, { force: true });
     } catch (error) {
@@ -95,12 +95,12 @@ export async function copyFiles(job: Job, page: string): Promise<Map<string, str
   return copies;
 }
 
-/** Identifies a page of mgw, so that no other file is overwritten. */
+/** Identifies a page made by mgw, so that no other file is overwritten. */
 const generator = '<meta name="generator" content="mgw gallery">';
 
 /**
- * Returns the page as HTML, with its script and style inside and links to the media. No prompt can begin or end an element,
- * and the page's policy allows only its own script.
+ * Returns the page as HTML, with its script and style included and links to the media. No prompt can begin or end an
+ * element, and the page's policy allows only its own script.
  * @param redact Removes the key from the data.
  */
 export function pageHtml(data: GalleryData, redact: (text: string) => string): string {
@@ -124,7 +124,7 @@ ${generator}
 `;
 }
 
-// Everything is loaded from the page's own origin, or from the disk if the page is a file.
+// Allows the page to load from its own origin only, or from the disk if the page is a file.
 function policy(): string {
   return [
     "default-src 'none'",

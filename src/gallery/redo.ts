@@ -11,24 +11,24 @@ import { speechFlags } from '../speech/flags.ts';
 type Redo = { row: JsonObject } | { why: string };
 
 /**
- * Returns the row of a manifest that makes a job's result again. The row's name depends only on the job, so that it is the
- * same in every page, and running it twice is paid for once.
- * @param redact Removes secrets and signatures from a text. A request that contains one makes no row.
+ * Returns the row of a manifest that makes a job's result again. The row's id depends only on the job, so that it is
+ * the same in every page, and a row that is run twice is paid for once.
+ * @param redact Removes secrets and signatures from a text. A request that contains any gives no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {
   const request = requestOf(job);
   if (request === undefined || job.record.elided) return { why: 'its body was too large to be recorded' };
   const text = JSON.stringify(request);
-  if (redact(text) !== text) return { why: 'its body contains an address that may be signed' };
+  if (redact(text) !== text) return { why: 'its body contains a URL that may be signed' };
   const fields = job.protocol === 'tts' ? speechFields(job, request) : videoFields(job, request);
-  if (fields === undefined) return { why: 'its body cannot be put into a row' };
+  if (fields === undefined) return { why: 'its body cannot be expressed as a row' };
   const tags = job.tags === undefined ? {} : { tags: job.tags };
   return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
 }
 
 const longestName = 96;
 
-// A row that was made again keeps its first name, so that names do not grow.
+// Replaces the suffix of a row that was itself made again, so that ids do not grow.
 function redoId({ id, key }: Job): string {
   const name = key?.split('/')[1] ?? key;
   const chance = id.slice(-8);
@@ -39,7 +39,7 @@ function bare(name: string): string {
   return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, longestName);
 }
 
-// As flags if these give exactly the same values; the rest stays a body.
+// Converts the values of a body to flags if the flags give exactly the same values. The rest stays a body.
 function videoFields(job: Job, request: JsonObject): JsonObject | undefined {
   const protocol = findProtocol(job.protocol);
   if (protocol === undefined) return undefined;
@@ -76,7 +76,7 @@ function memberOf(holder: Json | undefined, step: string): Json | undefined {
 
 function says(flag: Flag, given: string | boolean, value: Json | undefined): boolean {
   if (value === undefined || (flag.kind === 'switch') !== (typeof given === 'boolean')) return false;
-  // In a table a blank field is absent, and a flag refuses a blank value.
+  // A blank text cannot be a flag: in a table a blank field is absent, and a flag refuses a blank value.
   if (typeof given === 'string' && given.trim() === '') return false;
   try {
     return canonicalJson(flag.parse === undefined ? given : flag.parse(given)) === canonicalJson(value);
@@ -85,7 +85,7 @@ function says(flag: Flag, given: string | boolean, value: Json | undefined): boo
   }
 }
 
-// Objects and lists whose whole content became flags are left out; the flags create them again.
+// Leaves out objects and lists whose whole content became flags, because the flags create them again.
 function withoutEmpty(value: Json): Json | undefined {
   if (Array.isArray(value)) {
     const members = value.map(withoutEmpty);
@@ -128,20 +128,23 @@ function prefixed(
     .map(([name, value]) => [`${path}.${name}`, value]);
 }
 
-// A WAV is requested as PCM; only its file name shows it.
+// A WAV file is requested as PCM. Only its file name tells it from raw PCM.
 function formatOf({ files, record }: Job, format: Json): Json {
   const path = files[0]?.path ?? record.goals.find(({ output }) => output !== undefined)?.output ?? '';
   return format === 'pcm' && extname(path).toLowerCase() === '.wav' ? 'wav' : format;
 }
 
-/** Returns the value of a flag in a job's request; undefined if it is not a text, or was too long to be recorded. */
+/**
+ * Returns the value of a flag in a job's request as text; undefined if it is an object or a list, or was too long to be
+ * recorded.
+ */
 export function requestedText(job: Job, name: string): string | undefined {
   const value = requestedValue(job, name);
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
-/** Returns the recorded body of a job, if it is complete. */
+/** Returns the recorded body of a job; undefined if there is none. */
 function requestOf({ request }: Job): JsonObject | undefined {
   return isObject(request) ? request : undefined;
 }

@@ -17,7 +17,7 @@ import {
 import type { GalleryData } from './data.ts';
 import { type GalleryRating, readRating } from '../jobs/view.ts';
 
-/** Options of a served gallery. */
+/** The dependencies of a served gallery. */
 interface GalleryDeps {
   page(hrefOf: (job: Job, index: number) => string, save: GalleryData['save']): Promise<string>;
   fileOf(job: string, index: number): Promise<JobFile | undefined>;
@@ -35,9 +35,8 @@ const maxRatingBytes = 64 * 1024;
 const ratingsPath = 'ratings';
 
 /**
- * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its address holds a token made at random, so that neither
- * another user of the machine nor a page of another origin can read or rate; requests under any other host name are
- * refused.
+ * Serves a gallery on 127.0.0.1 (port 0 chooses a free one). Its URL contains a random token, so that neither another
+ * user of the machine nor a page of another origin can read or rate. Requests with any other host name are refused.
  * @throws MgwError('usage') if the port is in use.
  */
 export async function startGallery(port: number, deps: GalleryDeps): Promise<GalleryServer> {
@@ -67,7 +66,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, servin
   response.setHeader('referrer-policy', 'no-referrer');
   response.setHeader('cross-origin-resource-policy', 'same-origin');
   if (isForeign(request.headers, serving.origin))
-    refuse(response, 403, 'This gallery is for this machine alone.');
+    refuse(response, 403, 'This gallery accepts requests from this machine only.');
   else await route(request, response, serving);
 }
 
@@ -76,7 +75,7 @@ async function route(request: IncomingMessage, response: ServerResponse, serving
   const [own, ...steps] = (request.url ?? '').split('?')[0]?.split('/').slice(1) ?? [];
   const [folder = '', job = '', index = ''] = steps;
   const isRead = request.method === 'GET' || request.method === 'HEAD';
-  if (own !== token) refuse(response, 404, 'Open the address that mgw printed.');
+  if (own !== token) refuse(response, 404, 'Open the URL that mgw printed.');
   else if (request.method === 'POST' && folder === ratingsPath) await takeRating(request, response, serving);
   else if (!isRead) refuse(response, 405, 'This page is read-only.');
   else if (folder === '') sendPage(response, await deps.page(hrefOf, { path: ratingsPath, token }));
@@ -104,7 +103,7 @@ async function takeRating(
   const isOurs =
     request.headers['x-mgw-token'] === token && request.headers['content-type'] === 'application/json';
   const rating = isOurs ? readRating(tryParseJson(await bodyOf(request))) : undefined;
-  if (!isOurs) refuse(response, 403, 'Only the page itself may rate.');
+  if (!isOurs) refuse(response, 403, 'Only the gallery page can save ratings.');
   else if (rating === undefined) refuse(response, 400, 'This is not a rating.');
   else {
     await deps.rate(rating);
@@ -140,8 +139,8 @@ const types: Record<string, string> = {
 };
 
 /**
- * Sends a file or the requested part of it. HTTP 404 if its content is not what its job recorded, because an imported
- * record may name any file of this user.
+ * Sends a file, or the requested part of it. Responds with HTTP 404 if the content is not the recorded one, because an
+ * imported record may name any file of this user.
  */
 async function sendFile(
   request: IncomingMessage,

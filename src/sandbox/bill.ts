@@ -7,40 +7,40 @@ import { limitExceeded, type Call, type ExceededLimit, type Limits, RefusedCall 
 
 export { reset } from './state.ts';
 
-/** One charge. */
+/** A charge of the bill. */
 export interface BillLine {
   /** Id of the task, or of the call if there is no task (speech, Responses). */
   task: string;
   area: Area;
   model: string;
-  /** Credits, an exact decimal. They have no currency. */
+  /** The amount in credits, which have no currency. An exact decimal. */
   amount: number;
   /** The part of the amount that no price explains (fault extra-charge). */
   extra?: number;
   /** The seconds that the request declared. They decide the charge, even if the video is shorter (specification 8). */
   seconds?: number;
-  /** Billable characters of a speech call. */
+  /** The number of billable characters of a speech call. */
   characters?: number;
-  /** Hash of the canonical body: equal for equal requests. */
+  /** Hash of the canonical body, which is equal for equal requests. */
   fingerprint: string;
   /** Hash of the prompt, text or input alone; absent if there is none. */
   subject?: string;
-  /** Hash of the charged key. */
+  /** Hash of the key that was charged. */
   key: string;
-  /** Milliseconds since 1970. */
+  /** The time of the charge, in milliseconds since 1970. */
   at: number;
-  /** When its task ends, in milliseconds since 1970; null for never, absent for a call without a task. */
+  /** The time at which the task ends, in milliseconds since 1970; null for never, absent for a call without a task. */
   endsAt?: number | null;
   /** Present if the charge was refunded. */
   refunded?: true;
 }
 
-/** A line of the bill's file. */
+/** A record of the bill's file. */
 export type BillEntry =
   | { kind: 'charge'; line: BillLine }
   /** The charge is refunded from `at` on, in milliseconds since 1970. */
   | { kind: 'refund'; task: string; at: number }
-  /** A limit refused the charge right after it was written, so it does not count. */
+  /** The charge exceeded a limit, and does not count. (A charge is written before it is checked.) */
   | { kind: 'void'; task: string };
 
 /** Whether a record of the bill's file is an entry. */
@@ -49,17 +49,17 @@ export function isBillEntry(value: unknown): value is BillEntry {
   return value.kind === 'charge' ? isObject(value.line) : typeof value.task === 'string';
 }
 
-/** The path of the bill of a state directory. */
+/** Returns the path of the bill of a state directory. */
 export function billPath(stateDir: string): string {
   return join(stateDir, 'bill.jsonl');
 }
 
-/** Appends entries in one write, so that a kill leaves all of them or the first ones. */
+/** Appends entries in one write. If the process is killed, all of the entries or the first few are in the file. */
 export function appendToBill(stateDir: string, ...entries: BillEntry[]): void {
   appendRecords(billPath(stateDir), entries);
 }
 
-/** Appends the bill of another state directory, which is about to be removed. */
+/** Appends the bill of another state directory that is about to be removed. */
 export function importBill(stateDir: string, other: string): void {
   const entries = readRecords(billPath(other), isBillEntry);
   if (entries.length > 0) appendToBill(stateDir, ...entries);
@@ -89,7 +89,7 @@ export function totalOf(lines: readonly BillLine[]): number {
 
 /** Returns a hash that is equal for JSON values that differ only in the order of their members. */
 export function fingerprint(value: unknown): string {
-  // The address and the signature of an uploaded asset change from run to run.
+  // Ignores the address and the signature of an uploaded asset, which change from run to run.
   const text = JSON.stringify(sorted(value)).replace(/"https?:[^"]*?(\/s3\/[^"?]+)\?X-Amz-[^"]*/g, '"$1');
   return createHash('sha256').update(text).digest('hex').slice(0, 32);
 }
@@ -113,8 +113,8 @@ interface Service extends Omit<BillLine, 'fingerprint' | 'subject' | 'key'> {
 }
 
 /**
- * Charges the key of a call for a service. `refundAt` is the time of a refund in milliseconds since 1970, for a task
- * that will fail.
+ * Charges the key of a call for a paid request. `refundAt` is the time of the refund in milliseconds since 1970, if the
+ * task will fail.
  * @throws RefusedCall, and charges nothing, if the charge exceeds a limit of the account
  */
 export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt?: number): void {
@@ -127,9 +127,9 @@ export function chargeFor(call: Call, { body, text, ...line }: Service, refundAt
 const MINUTE_MS = 60_000;
 
 /**
- * Makes a charge. If it exceeds a limit, returns that limit and leaves the bill unchanged. `refundAt` is as in {@link
- * chargeFor}. Works across processes without a lock: each process appends its line, and voids it if the earlier lines
- * leave no room. The order of the lines decides.
+ * Makes a charge. If it exceeds a limit, voids it and returns that limit. `refundAt` is as in {@link chargeFor}. Works
+ * across processes without a lock: each process appends its line first, and voids the line if the lines before it leave
+ * too little of the limit.
  */
 function chargeWithin(
   stateDir: string,
@@ -162,7 +162,7 @@ function exceededBy(line: BillLine, before: readonly BillLine[], limits: Limits)
 function linesBefore(stateDir: string, { task, at }: BillLine): BillLine[] {
   const entries = entriesOf(stateDir);
   const own = entries.findLastIndex((entry) => entry.kind === 'charge' && entry.line.task === task);
-  // Refunds and withdrawals count even if they are after the line.
+  // Refunds and voided charges count even if their entries are after the line.
   return linesOf(
     entries.filter((entry, index) => index < own || entry.kind !== 'charge'),
     at,

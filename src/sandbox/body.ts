@@ -47,7 +47,7 @@ export function parseBounded(text: string): unknown {
 
 const DEEPEST = 100;
 
-/** Checks level by level, because a recursion would be as deep as the nesting. */
+/** Checks level by level, because recursion over deeply nested JSON could overflow the stack. */
 function isShallow(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
@@ -72,7 +72,7 @@ function utf8(bytes: Buffer): string | undefined {
   }
 }
 
-// Closing the connection while the client is writing would reset it, and lose the response.
+// Keeps the connection open, because closing it while the client is writing would reset it and lose the response.
 function tooLarge(): RefusedCall {
   const message = `The request body exceeds ${LARGEST_BODY} bytes`;
   const reply = gatewayError(413, message, { code: 'read_request_body_failed' });

@@ -5,11 +5,11 @@ import type { Area } from './models.ts';
 
 /** The limits for all clients of a state directory together. An absent member is unlimited. */
 export interface Limits {
-  /** The credits before the first charge. */
+  /** The balance in credits, before the first charge. */
   balance?: number;
-  /** Video tasks in progress; also speech streams of one sandbox. */
+  /** The maximum number of video tasks in progress, and of speech streams of one sandbox. */
   concurrency?: number;
-  /** Paid calls in any 60 seconds. */
+  /** The maximum number of paid calls in any 60 seconds. */
   perMinute?: number;
 }
 
@@ -20,24 +20,24 @@ export type ExceededLimit =
 /** The state of a gateway. Two gateways with one state directory share its tasks. */
 export interface Gateway {
   stateDir: string;
-  /** Milliseconds since 1970. */
+  /** Returns the time in milliseconds since 1970. */
   now: () => number;
   /** How long one generation takes, in milliseconds. */
   paceMs: number;
   seed: number | undefined;
   limits: Limits;
-  /** Voices beyond the sandbox's own. */
+  /** Voices in addition to the sandbox's own. */
   voices: readonly string[];
   /** Removes the real key, which a prompt may contain by mistake, from stored tasks. */
   redact: (text: string) => string;
-  /** Streams of speech that are being sent. */
+  /** The number of speech streams that are being sent. */
   streams: { open: number };
-  /** Origins of the gateway and of B's file host; known once both listen. */
+  /** The origins of the gateway and of Protocol B's file host. Empty until both are listening. */
   url: string;
   fileUrl: string;
   /**
-   * Counts and returns one occurrence of a fault, if it is configured. `fits` may decline it by its percentage, and
-   * then it is not counted.
+   * Counts and returns one occurrence of a fault, if the fault is configured. `fits` can decline it because of its
+   * percentage; it is then not counted.
    */
   take: (name: FaultName, fits?: (percent: number) => boolean) => FaultHit | undefined;
   /** Returns a random fault for a call, if the sandbox was started with `chaos`. */
@@ -61,7 +61,7 @@ export interface Route {
   method: 'GET' | 'POST';
   pattern: RegExp;
   area: Area | 'models';
-  /** A function if one path serves several operations (Protocol B). */
+  /** A function if one path has several operations, as in Protocol B. */
   kind: RouteKind | ((call: Call) => RouteKind);
   auth: AuthScheme;
   handle(call: Call, ...groups: string[]): Reply | Promise<Reply>;
@@ -72,17 +72,17 @@ export interface Reply {
   status: number;
   headers: Record<string, string>;
   body: string | Uint8Array | AsyncIterable<Uint8Array>;
-  /** The call had no effect, although its status is a success (errors of Protocol B). */
+  /** The call was refused, although its HTTP status is a success (Protocol B). */
   refused?: true;
   /** Breaks the connection after this many bytes of the body; -1 breaks it before the status line. */
   cutAt?: number;
-  /** Sends this many bytes of the body, and then nothing while the connection stays open. */
+  /** Sends this many bytes of the body, and then nothing, with the connection left open. */
   stallAt?: number;
-  /** Milliseconds to wait before responding. */
+  /** The number of milliseconds to wait before responding. */
   delayMs?: number;
   /**
    * Called once at the end of the response, with the number of bytes of the body that were written to the network, and
-   * whether they were all. Not called for a HEAD.
+   * whether that was the whole body. Not called for a HEAD request.
    */
   ended?: (bytes: number, whole: boolean) => void;
 }
@@ -105,7 +105,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
   };
 }
 
-/** The envelope of errors before an upstream is reached: keys, models, limits, unknown paths. */
+/** Builds an error of the gateway itself, without an upstream: about keys, models, limits and unknown paths. */
 export function gatewayError(
   status: number,
   message: string,
@@ -116,45 +116,45 @@ export function gatewayError(
   return json(status, { error: { message: text, type, code } });
 }
 
-/** HTTP 401 for a key that is missing, malformed or not issued (specification 5). */
+/** Builds the HTTP 401 for a key that is missing, malformed or not issued (specification 5). */
 export function invalidKey(requestId: string): Reply {
   return gatewayError(401, 'Invalid token', { requestId });
 }
 
-/** HTTP 403 for an account whose balance is too low. */
+/** Builds the HTTP 403 for an account whose balance is too low. */
 export function insufficientQuota(requestId: string): Reply {
   return gatewayError(403, 'Insufficient balance', { code: 'insufficient_user_quota', requestId });
 }
 
-/** HTTP 503 for a model that the key's group does not have. */
+/** Builds the HTTP 503 for a model that the key's group does not have. */
 export function modelNotFound(model: string, requestId: string): Reply {
   const message = `No available channel for model ${model} under group default (distributor)`;
   return gatewayError(503, message, { code: 'model_not_found', requestId });
 }
 
-/** HTTP 404 for a path or method that the gateway does not serve. */
+/** Builds the HTTP 404 for a path or method that the gateway does not have. */
 export function unknownPath(method: string, path: string): Reply {
   const message = `Invalid URL (${method} ${path})`;
   return json(404, { error: { message, type: 'invalid_request_error', param: '', code: '' } });
 }
 
-/** Protocol C's envelope of errors about a task. */
+/** Builds an error about a task of Protocol C. */
 export function taskError(status: number, code: string, message: string): Reply {
   return json(status, { code, message, data: null });
 }
 
-/** Protocol A's envelope, as the upstream of the operation sends it. */
+/** Builds an error of Protocol A, in the form of the upstream. */
 export function operationError(code: number, status: string, message: string): Reply {
   return json(code, { error: { code, message, status } });
 }
 
-/** Protocol B's envelope: a business failure under HTTP 200 (specification 2.4, 7). */
+/** Builds an error of Protocol B: a business failure under HTTP 200 (specification 2.4, 7). */
 export function actionError(code: string, message: string, requestId: string): Reply {
   const error = { Error: { Code: code, Message: message }, RequestId: requestId };
   return { ...json(200, { Response: error }), refused: true };
 }
 
-/** The response to a call that exceeds a limit: HTTP 429, or each area's error for a low balance. */
+/** Builds the response to a call that exceeds a limit: HTTP 429, or the area's error for a low balance. */
 export function limitExceeded(area: Area, exceeded: ExceededLimit, requestId: string): Reply {
   if (exceeded.limit === 'balance') return insufficientBalance(area, requestId);
   if (exceeded.limit === 'rate') {
@@ -185,7 +185,7 @@ function insufficientBalance(area: Area, requestId: string): Reply {
   }
 }
 
-/** Each protocol's error for a task that does not exist, has expired, or belongs to another key. */
+/** Builds the protocol's error for a task that does not exist, has expired, or belongs to another key. */
 export function taskNotFound(area: Area | 'models', requestId: string): Reply {
   if (area === 'a') return operationError(404, 'NOT_FOUND', 'Operation not found.');
   if (area === 'b')

@@ -13,7 +13,7 @@ import {
 import { spanOf } from './files.ts';
 import { canStrike, FAULTS, type FaultHit, type FaultName } from './faults.ts';
 
-/** The effect of a fault on a call. Faults that decide the outcome of a task or stream are elsewhere. */
+/** The effect of a fault on a call. Faults that decide the outcome of a task or stream are not listed here. */
 interface Effect {
   /** Responds instead of the handler. */
   instead?: (call: Call, route: Route) => Reply;
@@ -24,8 +24,8 @@ interface Effect {
 }
 
 /**
- * Runs a handler with the faults of the sandbox. A fault that refuses a call comes first, and the handler does not run.
- * A fault that damages a response strikes only successful ones, because no other call had an effect.
+ * Runs a handler with the faults of the sandbox. If a fault refuses the call, the handler does not run. A fault that
+ * damages a response strikes successful responses only, because no other call had an effect.
  */
 export async function withFaults(
   received: Call,
@@ -90,7 +90,8 @@ const cut = (reply: Reply, { percent }: FaultHit): Reply => ({
 });
 
 /**
- * Returns how many bytes of this response are before a point of the whole file; negative if it begins after that point.
+ * Returns how many bytes of this response are before a point of the whole file; negative if the response begins after
+ * that point.
  */
 function bytesBefore(reply: Reply, percent: number): number {
   const { start, total } = spanOf(reply);

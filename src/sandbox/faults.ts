@@ -6,7 +6,7 @@ import { claim, listFolder } from './state.ts';
 /** A fault of the sandbox. The help and the documentation list all of them. */
 export interface FaultEntry {
   name: string;
-  /** The calls it strikes, with the protocol in brackets if it is just one: `submit (b)`. */
+  /** The calls that the fault strikes, with the protocol in brackets if there is only one: `submit (b)`. */
   on: string;
   does: string;
   /** The default percentage, if the fault takes one: a position in the response, or a probability. */
@@ -40,7 +40,12 @@ export const FAULTS = [
   ),
   fault('submit-garbled', 'submit', 'Creates the task, and answers HTTP 200 with a body that is not JSON.'),
   fault('submit-empty', 'submit', 'Creates the task, and answers HTTP 200 with no body.'),
-  fault('submit-cut', 'submit', 'Creates the task, and breaks the connection inside the answer.', 50),
+  fault(
+    'submit-cut',
+    'submit',
+    'Creates the task, and breaks the connection in the middle of the response.',
+    50,
+  ),
   fault('b-submit-limited', 'submit (b)', 'HTTP 200 with RequestLimitExceeded; nothing is created.'),
   fault(
     'b-submit-internal-error',
@@ -50,13 +55,9 @@ export const FAULTS = [
   fault('task-fails', 'submit', 'The task is accepted, fails at its end, and is refunded.'),
   fault('never-finishes', 'submit', 'The task is accepted, and never finishes.'),
   fault('short-video', 'submit', 'Halves the duration of the video; the declared seconds are billed.'),
-  fault('small-video', 'submit', 'Halves the sides of the video.'),
+  fault('small-video', 'submit', 'Halves the width and height of the video.'),
   fault('silent-video', 'submit', 'The video has no sound.'),
-  fault(
-    'extra-charge',
-    'submit',
-    'Charges half as much again as the price; the bill shows the extra charge.',
-  ),
+  fault('extra-charge', 'submit', 'Charges 1.5 times the price; the bill shows the extra charge.'),
   fault('a-filtered', 'submit (a)', 'The operation ends with every sample filtered.'),
   fault('a-partly-filtered', 'submit (a)', 'The operation ends with its last sample filtered.'),
   fault('b-finish-errcode', 'submit (b)', 'The task ends as FINISH with a non-zero ErrCode.'),
@@ -67,12 +68,12 @@ export const FAULTS = [
   fault('poll-503', 'poll', 'HTTP 503.'),
   fault('poll-reset', 'poll', 'Breaks the connection before the response.'),
   fault('poll-garbled', 'poll', 'HTTP 200 with a body that is not JSON.'),
-  fault('poll-cut', 'poll', 'Breaks the connection inside the response.', 50),
+  fault('poll-cut', 'poll', 'Breaks the connection in the middle of the response.', 50),
   fault('poll-notfound', 'poll', 'Says that there is no such task.'),
   fault(
     'download-cut',
     'download',
-    'Breaks the connection at this point of the file; a resumed download that starts there goes on.',
+    'Breaks the connection at this point of the file; a download resumed from there continues.',
     50,
   ),
   fault('download-stall', 'download', 'Sends up to this point of the file, then nothing.', 50),
@@ -86,8 +87,8 @@ export const FAULTS = [
   fault('tts-429', 'tts', 'HTTP 429; nothing is charged.'),
   fault('tts-500', 'tts', 'HTTP 500; nothing is charged, which the client cannot know.'),
   fault('tts-cut', 'tts', 'The stream ends, without its end frame, at this point.', 50),
-  fault('tts-reset', 'tts', 'Breaks the connection inside the stream.', 50),
-  fault('tts-error-frame', 'tts', 'An error frame under HTTP 200 in place of the rest.', 50),
+  fault('tts-reset', 'tts', 'Breaks the connection in the middle of the stream.', 50),
+  fault('tts-error-frame', 'tts', 'Sends an error frame under HTTP 200 in place of the rest.', 50),
   fault('responses-429', 'responses', 'HTTP 429; nothing is charged.'),
   fault('responses-cut', 'responses', 'The stream ends, without its last event, at this point.', 50),
   fault('store-500', 'store', 'HTTP 500.'),
@@ -98,7 +99,7 @@ export const FAULTS = [
   fault(
     'chaos',
     'every call',
-    'With this probability a call fails in a way of its kind that chance chooses; --seed repeats it.',
+    'Each call fails with this probability, by a random fault of its kind; --seed makes it repeatable.',
     10,
   ),
 ];
@@ -135,7 +136,7 @@ export interface FaultHit {
   percent: number;
 }
 
-/** A configured fault: its name, how often it strikes, and at which place in the answer. */
+/** A configured fault: its name, how often it strikes, and at which position in the response. */
 export interface Fault {
   name: FaultName;
   /** The maximum number of strikes; Infinity for every time. */
@@ -146,7 +147,7 @@ export interface Fault {
   text: string;
 }
 
-/** An unknown or malformed fault. The message lists what exists. */
+/** An unknown or malformed fault. The message says which faults exist. */
 export class FaultSyntaxError extends Error {
   override readonly name = 'FaultSyntaxError';
 }
@@ -186,7 +187,8 @@ function parseFault(text: string): Fault {
   const [, name, early, percent, late] = match ?? [];
   const entry = FAULTS.find((candidate) => candidate.name === name);
   if (entry === undefined) throw new FaultSyntaxError(unknownFault(text, name ?? text));
-  if (early !== undefined && late !== undefined) throw new FaultSyntaxError(`Two counts in ${text}`);
+  if (early !== undefined && late !== undefined)
+    throw new FaultSyntaxError(`A fault takes only one count: ${text}`);
   if (percent !== undefined && entry.percent === undefined) {
     throw new FaultSyntaxError(`${entry.name} takes no percentage: ${text}`);
   }
@@ -227,10 +229,10 @@ function unknownFault(text: string, name: string): string {
   const nearest = names.reduce((best, next) => (distance(name, next) < distance(name, best) ? next : best));
   const meant = alike.length > 0 ? alike.slice(0, 5) : distance(name, nearest) < 5 ? [nearest] : [];
   const hint = meant.length > 0 ? ` Did you mean ${meant.join(', ')}?` : '';
-  return `There is no fault ${JSON.stringify(text)}.${hint} mgw sandbox faults lists them.`;
+  return `There is no fault ${JSON.stringify(text)}.${hint} To list all faults: mgw sandbox faults.`;
 }
 
-/** Levenshtein distance. */
+/** Returns the Levenshtein distance of two names. */
 function distance(left: string, right: string): number {
   let row = Array.from({ length: right.length + 1 }, (_, index) => index);
   for (let i = 1; i <= left.length; i += 1) {
@@ -247,7 +249,7 @@ function distance(left: string, right: string): number {
 /** Decides at random whether and how a call fails; `probability` is a percentage. */
 type Chaos = (call: FaultSubject, probability: number) => FaultHit | undefined;
 
-/** The faults from which `chaos` chooses for each kind of call, by the start of their names. */
+/** Patterns for the names of the faults from which `chaos` chooses, by kind of call. */
 const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   submit: /^(b-)?submit-/,
   poll: /^poll-/,
@@ -257,7 +259,7 @@ const PREFIXES: Readonly<Record<RouteKind, RegExp>> = {
   responses: /^responses-/,
 };
 
-/** Never chosen, because a stall lasts until the client times out. */
+/** Faults that `chaos` never chooses, because a stall lasts until the client times out. */
 const NEVER: readonly string[] = ['download-stall'];
 
 /**

@@ -5,12 +5,14 @@ import { parseRange } from './listener.ts';
 import { renderVideo } from './media/video.ts';
 import type { Task } from './tasks.ts';
 
-/** A served file: its bytes, and when they were made, in milliseconds since 1970. */
+/** A file to serve. `madeAt` is the time at which the bytes were made, in milliseconds since 1970. */
 interface ServedFile {
   bytes: Uint8Array;
   type: string;
   madeAt: number;
-  /** Called at the end of the response, with the range of bytes that was sent: from `start` to before `end`. */
+  /**
+   * Called at the end of the response, with the range of bytes that was sent: `start` up to, but not including, `end`.
+   */
   fetched: (start: number, end: number) => void;
 }
 
@@ -24,8 +26,8 @@ export function serveVideo(call: Call, task: Task, madeAt: number, sample = 0): 
 }
 
 /**
- * Serves a file with a strong ETag and `Last-Modified`: one byte range with 206, several as the whole file, one beyond
- * the end with 416. If `If-Range` does not match, serves the whole file with 200.
+ * Serves a file with a strong ETag and `Last-Modified`. Responds to one byte range with 206, to a range beyond the end
+ * with 416, and with the whole file and 200 if there are several ranges or `If-Range` does not match.
  */
 function serveFile(call: Call, file: ServedFile): Reply {
   const total = file.bytes.length;

@@ -7,16 +7,16 @@ import { appendRecords, isObject, readRecords } from './state.ts';
 export type JournalEntry =
   /**
    * A client learned the state of a task. `open` if the task had not finished, `mgw` if the client's user agent is mgw,
-   * `content` if it asked for the result itself.
+   * `content` if the client requested the result itself.
    */
   | { kind: 'polled'; at: number; task: string; open?: boolean; mgw?: boolean; content?: boolean }
   /** The response to a paid call was sent completely, so the client can know the task. */
   | { kind: 'told'; at: number; task: string }
-  /** Bytes of a task's file were sent, up to `end` (not included) of `total`; `sample` counts from 0. */
+  /** The bytes from `start` up to, but not including, `end` of a task's file were sent. `sample` counts from 0. */
   | { kind: 'fetched'; at: number; task: string; sample: number; start: number; end: number; total: number }
-  /** The client was sent a stream of speech or a response that failed or was cut off. */
+  /** A client received speech, or a response of the Responses endpoint, that failed or was cut off. */
   | { kind: 'broke-off'; at: number; task: string; subject?: string }
-  /** A request to B's file host carried a key. */
+  /** A request to Protocol B's file host contained a key. */
   | { kind: 'key-at-file-host'; at: number; path: string };
 
 /** Appends an entry. Several processes may append concurrently. */
@@ -36,22 +36,26 @@ export function readJournal(stateDir: string): JournalEntry[] {
 }
 
 /**
- * Returns the response to a paid call, and records when it was sent. A client that never got it cannot know the task.
+ * Returns the response to a paid call, and records when it was sent. A client that has not received the response cannot
+ * know the task.
  */
 export function recordSent({ gateway }: Call, task: string, reply: Reply): Reply {
   const act = (): void => note(gateway.stateDir, { kind: 'told', at: gateway.now(), task });
   return whenOver(reply, (_, whole) => whole && act());
 }
 
-/** Returns a response that fails after a successful start, and records it as soon as any of it was sent. */
+/**
+ * Returns a response that fails after a successful start, and records the failure if any byte of the response was sent.
+ */
 export function recordFailure({ gateway }: Call, task: string, text: string, reply: Reply): Reply {
   const entry: JournalEntry = { kind: 'broke-off', at: gateway.now(), task, ...subjectOf(text) };
   return whenOver(reply, (bytes) => bytes > 0 && note(gateway.stateDir, entry));
 }
 
 /**
- * Returns the response to a query, and records when it was sent. A client whose response broke off may query again
- * immediately. A task without `finishedAt` is still open. `content` is set if the client requested the result itself.
+ * Returns the response to a query, and records when it was sent. A client that did not receive the whole response may
+ * query again immediately. A task without `finishedAt` is still open. `content` is set if the client requested the
+ * result itself.
  */
 export function notePoll(
   { gateway, headers }: Call,

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { gatewayError, type Reply } from './exchange.ts';
 import type { AddressInfo } from 'node:net';
 
-/** A request as it arrived: `path` and `query` are still percent-encoded. */
+/** A request. `path` and `query` are still percent-encoded. */
 export interface Request {
   method: string;
   path: string;
@@ -20,8 +20,9 @@ export interface Request {
 
 /**
  * Listens on 127.0.0.1 (port 0 chooses a free one) and responds to each request with the result of `handle`. Refuses
- * requests of web pages and foreign host names with HTTP 403. An error of `handle` becomes HTTP 500. Rejects with the
- * system's error if the port is in use. With `unref` it does not keep the process alive.
+ * requests from web pages, and requests with a foreign host name, with HTTP 403. Responds with HTTP 500 if `handle`
+ * throws. Rejects with the system's error if the port is in use. With `unref`, the server does not keep the process
+ * alive.
  */
 export function listen(
   port: number,
@@ -42,7 +43,10 @@ async function serve(
   handle: (request: Request) => Promise<Reply>,
 ): Promise<void> {
   const reply = isForeign(message.headers, origin)
-    ? gatewayError(403, 'The sandbox answers only programs on this machine, under its own address.')
+    ? gatewayError(
+        403,
+        'The sandbox accepts requests only from programs on this machine, and only to its own address.',
+      )
     : await handle(requestOf(message)).catch(crashed);
   await sendReply(message, response, reply).catch(() => response.destroy());
 }
@@ -59,7 +63,7 @@ function crashed(error: unknown): Reply {
   return gatewayError(500, `The sandbox failed: ${message}`, { code: 'sandbox_error' });
 }
 
-/** The number of bytes that are written at a time, so that it is known how many were sent. */
+/** The number of bytes to write at a time, so that the sandbox knows how many were sent when a client disconnects. */
 const PIECE = 64 * 1024;
 
 /** How much of a body was written to the network. */
@@ -69,8 +73,8 @@ interface Progress {
 }
 
 /**
- * Sends a response, including its break or stall. Resolves when it is sent or broken, or the client has disconnected.
- * Rejects if a streamed body throws.
+ * Sends a response, and breaks or stalls it if the response says so. Resolves when the response is sent or broken, or
+ * the client has disconnected. Rejects if a streamed body throws.
  */
 async function sendReply(message: IncomingMessage, response: ServerResponse, reply: Reply): Promise<void> {
   const left = new AbortController();
@@ -111,7 +115,7 @@ async function sendBody(
     if (progress.bytes === end) break;
   }
   if (stallAt !== undefined && !left.aborted) await once(left, 'abort');
-  // The bytes before the break must arrive.
+  // Waits, because the bytes before the break must arrive.
   if (cutAt !== undefined) await written;
   if (stallAt !== undefined || cutAt !== undefined) return;
   response.end();
@@ -137,15 +141,15 @@ export type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** A server on loopback that is ready for requests. */
 export interface Listener {
-  /** `http://127.0.0.1:PORT`. */
+  /** The origin of the server, `http://127.0.0.1:PORT`. */
   origin: string;
   /** Closes every connection immediately, and resolves when the port is free. */
   close(): Promise<void>;
 }
 
 /**
- * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is in use. With `unref`
- * it does not keep the process alive.
+ * Listens on 127.0.0.1 (port 0 chooses a free one). Rejects with the system's error if the port is in use. With
+ * `unref`, the server does not keep the process alive.
  */
 export async function listenOnLoopback(
   port: number,
@@ -191,7 +195,7 @@ export function isForeign(headers: IncomingHttpHeaders, origin: string): boolean
   );
 }
 
-/** Clients omit port 80. */
+/** Returns the allowed values of `Host`. Clients omit port 80. */
 function ownHosts(origin: string): string[] {
   const port = new URL(origin).port || '80';
   return ['127.0.0.1', 'localhost'].flatMap((name) => [`${name}:${port}`, ...(port === '80' ? [name] : [])]);
@@ -200,13 +204,13 @@ function ownHosts(origin: string): string[] {
 /** A range of bytes in a file. */
 interface Span {
   start: number;
-  /** The byte after the last one. */
+  /** The offset after the last byte. */
   end: number;
 }
 
 /**
- * Parses a `Range` header (RFC 9110 section 14). Returns its range; `whole` if it is absent, malformed or has several
- * ranges; `beyond` if no byte of the file is in it.
+ * Parses a `Range` header (RFC 9110 section 14). Returns the range; `whole` if the header is absent, malformed or has
+ * several ranges; `beyond` if no byte of the file is in the range.
  */
 export function parseRange(header: string, total: number): Span | 'whole' | 'beyond' {
   const match = /^bytes=\s*(\d*)-(\d*)\s*$/.exec(header);

@@ -8,15 +8,15 @@ export type VideoArea = 'a' | 'b' | 'c';
 export interface Model {
   id: string;
   area: Area;
-  /** B: the available versions (specification 2.7). */
+  /** Of Protocol B: the available versions (specification 2.7). */
   versions?: readonly string[];
-  /** C: self-hosted models accept values that the official one refuses (specification 7, 8). */
+  /** Of Protocol C: self-hosted models accept values that the official one refuses (specification 7, 8). */
   selfHosted?: true;
-  /** A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
+  /** Of Protocol A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
   audio?: true;
   image?: true;
   inline?: true;
-  /** B: requires `ExtInfo` to be serialised twice (specification 2.3). */
+  /** Of Protocol B: requires `ExtInfo` to be serialised twice (specification 2.3). */
   extended?: true;
 }
 
@@ -49,10 +49,13 @@ export function findModel(
 export interface Price {
   area: Area;
   model: string;
-  /** A second of each video, 10,000 characters that are not white space, or 1,000 tokens of input and output. */
+  /** One second of each video, 10,000 characters that are not white space, or 1,000 tokens of input and output. */
   unit: 'second' | '10k_characters' | '1k_tokens';
   price: string;
-  /** The price applies only to requests with this resolution, and takes precedence over one without. */
+  /**
+   * If set, the price applies only to requests with this resolution, and takes precedence over a price without a
+   * resolution.
+   */
   resolution?: string;
   /** The seconds that are billed if a request has no duration. */
   defaultSeconds?: number;
@@ -83,7 +86,7 @@ export const PRICES: readonly Price[] = [
   { area: 'responses', model: 'text-1', unit: '1k_tokens', price: '1' },
 ];
 
-/** Returns the prices of a model: the general one, then those for single resolutions. */
+/** Returns the prices of a model: the general price, followed by the prices for single resolutions. */
 export function pricesOf(area: string, model: string): Price[] {
   return PRICES.filter((price) => price.area === area && price.model === model);
 }
@@ -136,7 +139,9 @@ function perSecond(
   }));
 }
 
-/** The billed quantities of a request: units of the price, and for a video the surcharges. */
+/**
+ * The billed quantities of a request: the units of its price and, for video, the number of videos and reference images.
+ */
 interface Billed {
   units: number;
   videos?: number;
@@ -157,16 +162,16 @@ export function sumOf(amounts: readonly number[]): number {
   return amounts.reduce((sum, amount) => sum + Math.round(amount * MICROS_PER_CREDIT), 0) / MICROS_PER_CREDIT;
 }
 
-/** Amounts are credits. They are summed as whole millionths, so that a sum is an exact decimal too. */
+/** Amounts in credits are added as whole millionths, so that a sum of exact decimals is exact. */
 const MICROS_PER_CREDIT = 1_000_000;
 
-/** Returns the product of an amount and a count in whole millionths, rounded down. */
+/** Returns an amount times a count, in whole millionths, rounded down. */
 function microsOf(amount: string, count: number): bigint {
   const [one, other] = [decimal(amount), decimal(String(count))];
   return (one.digits * other.digits * BigInt(MICROS_PER_CREDIT)) / 10n ** BigInt(one.places + other.places);
 }
 
-/** A number that is too small for plain digits, such as 1e-7, counts as zero. */
+/** Parses a decimal number. A number too small for plain digits, such as 1e-7, counts as zero. */
 function decimal(text: string): { digits: bigint; places: number } {
   const [, whole = '0', fraction = ''] = /^(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   return { digits: BigInt(whole + fraction), places: fraction.length };

@@ -35,7 +35,7 @@ const ENDPOINT_TYPES: Readonly<Record<Model['area'], string[]>> = {
   responses: ['openai-response'],
 };
 
-/** `GET /v1/models` (specification 2.7, 4.5), and one entry of it by its id. */
+/** The model list, `GET /v1/models` (specification 2.7, 4.5), and a single model by its id. */
 const modelRoutes: readonly Route[] = [
   { method: 'GET', pattern: /^\/v1\/models$/, area: 'models', kind: 'list', auth: 'bearer', handle: listAll },
   {
@@ -53,7 +53,7 @@ function listAll(call: Call): Reply {
   return json(200, { success: true, object: 'list', data: models.map((model) => entryOf(call, model)) });
 }
 
-/** An unknown id is an error under HTTP 200, as in real gateways. */
+/** Responds to an unknown id with an error under HTTP 200, as real gateways do. */
 function showOne(call: Call, id: string): Reply {
   const model = MODELS.find((candidate) => candidate.id === id && call.mayUse(id));
   if (model) return json(200, entryOf(call, model));
@@ -84,49 +84,49 @@ function entryOf(call: Call, { id, area, versions }: Model): object {
   };
 }
 
-/** Options of a sandbox. */
+/** The options of {@link startSandbox}. */
 export interface SandboxOptions {
   /** The folder of tasks, bill and journal. Several sandboxes may share it at the same time. */
   stateDir: string;
-  /** 0, the default, chooses a free port. */
+  /** The port; 0, the default, chooses a free one. */
   port?: number;
-  /** Always loopback. */
+  /** The address to listen on: always loopback. */
   host?: '127.0.0.1';
-  /** How long one generation takes, in milliseconds; default 3000. A task keeps its initial pace. */
+  /** How long one generation takes, in milliseconds; default 3000. A change does not affect existing tasks. */
   paceMs?: number;
-  /** Keys in addition to the default one: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
+  /** Keys in addition to the default key: `KEY`, or `KEY=MODEL,MODEL` for these models only. */
   keys?: readonly string[];
   /** Voices in addition to the sandbox's own. */
   voices?: readonly string[];
   /** The limits of the account; default none. */
   limits?: Limits;
-  /** Faults by name: see `FAULTS`. */
+  /** The faults to simulate, in the syntax of {@link parseFaults}. */
   faults?: string[];
-  /** Makes task ids and random faults repeatable, for the same calls and an empty state directory. */
+  /** Makes task ids and random faults repeatable, if the state directory is empty and the calls are the same. */
   seed?: number;
   /** Removes the real key from stored tasks. */
   redact?: (text: string) => string;
   /** Whether the process may end while the sandbox listens. */
   unref?: boolean;
-  /** Milliseconds since 1970; for tests. */
+  /** Returns the time in milliseconds since 1970. Tests replace it. */
   now?: () => number;
 }
 
 /** A sandbox gateway that is listening. */
 export interface Sandbox {
-  /** `http://127.0.0.1:PORT`: the base URL. */
+  /** The base URL, `http://127.0.0.1:PORT`. */
   url: string;
-  /** A key that works. */
+  /** A key that the sandbox accepts. */
   key: string;
-  /** The separate origin that serves Protocol B's files, and must never get a key. */
+  /** The separate origin that serves Protocol B's files, and must never receive a key. */
   fileUrl: string;
-  /** The AWS variables for its object storage. */
+  /** The AWS variables for the sandbox's object storage. */
   store: Readonly<Record<string, string>>;
   /** Closes every connection and both ports. Tasks continue, because they are in the state directory. */
   close(): Promise<void>;
 }
 
-/** Every endpoint of the gateway's own origin. The first matching route responds. */
+/** Every endpoint of the gateway's own origin, in the order in which they are matched. */
 const ROUTES: readonly Route[] = [
   ...protocolA,
   ...protocolB,
@@ -186,7 +186,10 @@ async function listenForFiles(gateway: Gateway, unref: boolean | undefined): Pro
   return files;
 }
 
-/** Random faults strike as often as `chaosxN` allows. A call that is not struck does not count. */
+/**
+ * Returns the function that draws random faults, at most N of them for `chaosxN`. A call without a fault does not
+ * count.
+ */
 function chanceOf(
   faults: readonly Fault[],
   take: Gateway['take'],
@@ -202,8 +205,8 @@ function chanceOf(
 }
 
 /**
- * Responds to a request by the first route with its method and path: checks the key, then applies faults, then runs the
- * handler. `HEAD` uses the route of `GET`. Every response has `X-Oneapi-Request-Id`.
+ * Responds to a request with the first route that matches its method and path: checks the key, applies faults, and runs
+ * the handler. `HEAD` uses the route of `GET`. Every response has `X-Oneapi-Request-Id`.
  */
 export async function answer(gateway: Gateway, routes: readonly Route[], request: Request): Promise<Reply> {
   const requestId = randomBytes(12).toString('hex');
@@ -238,7 +241,7 @@ function groups(pattern: RegExp, path: string): string[] {
   return (pattern.exec(path)?.slice(1) ?? []).map(decode);
 }
 
-/** Returns a badly encoded group unchanged, because no task has such a name. */
+/** Decodes a group of a path. Returns a badly encoded group unchanged, because no task has such a name. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

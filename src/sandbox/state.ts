@@ -12,10 +12,10 @@ import { dirname, join } from 'node:path';
 
 const OWN_FOLDER = 0o700;
 const OWN_FILE = 0o600;
-/** Everything that the sandbox stores in its state directory. It touches nothing else there. */
+/** Everything in the state directory that {@link reset} removes. */
 const PARTS = ['tasks', 'faults', 'ids', 'store', 'bill.jsonl', 'journal.jsonl'];
 
-/** Writes a file atomically, also if other processes read or write it. */
+/** Writes a file atomically, even if other processes read or write it at the same time. */
 export function writeWhole(path: string, text: string | Uint8Array): void {
   makeFolder(dirname(path));
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
@@ -43,12 +43,12 @@ export function listFolder(path: string): string[] {
   }
 }
 
-/** Claims a name permanently. Returns true for exactly one caller of all processes. */
+/** Claims a name permanently. Returns true for exactly one caller in all processes. */
 export function claim(path: string): boolean {
   return writeOnce(path, '');
 }
 
-/** Writes a short text if the file does not exist. Returns true for exactly one caller of all processes. */
+/** Writes a short text if the file does not exist. Returns true for exactly one caller in all processes. */
 export function writeOnce(path: string, text: string): boolean {
   makeFolder(dirname(path));
   try {
@@ -63,12 +63,13 @@ export function writeOnce(path: string, text: string): boolean {
 /** Appends records as JSON Lines in one write, so that records of several processes never mix. */
 export function appendRecords(path: string, records: readonly object[]): void {
   makeFolder(dirname(path));
-  // The line break comes first, so that a line torn by a kill does not damage the next one.
+  // Begins with the line break, so that a line that is incomplete because its writer was killed does not damage the
+  // next line.
   const text = records.map((record) => `\n${JSON.stringify(record)}`).join('');
   appendFileSync(path, text, { mode: OWN_FILE });
 }
 
-/** Returns the records of a JSON Lines file in order. Skips torn lines and lines of any other form. */
+/** Returns the records of a JSON Lines file in order. Skips incomplete lines, and lines that are not records. */
 export function readRecords<T>(path: string, isRecord: (value: unknown) => value is T): T[] {
   return (readWhole(path) ?? '').split('\n').map(parseJson).filter(isRecord);
 }
@@ -90,7 +91,7 @@ export function readRecordsFrom<T>(
   return { records: records.filter(isRecord), end: bytes.length - unfinished };
 }
 
-/** Whether a value is a JSON object, so neither null nor an array. */
+/** Whether a value is a JSON object, and neither null nor an array. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
@@ -105,8 +106,8 @@ export function parseJson(text: string): unknown {
 }
 
 /**
- * Removes every task, charge, finding, object and fault count from a state directory. Keeps the issued keys, which a
- * running sandbox still accepts, and files that the sandbox did not create.
+ * Removes every task, charge, journal entry, object and fault count from a state directory. Keeps the issued keys,
+ * which a running sandbox still accepts, and files that the sandbox did not create.
  */
 export function reset(stateDir: string): void {
   for (const part of PARTS) rmSync(join(stateDir, part), { recursive: true, force: true });

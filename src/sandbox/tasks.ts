@@ -5,10 +5,10 @@ import type { Call, Gateway } from './exchange.ts';
 import { type Model, type VideoArea, sumOf } from './models.ts';
 import { claim, isObject, listFolder, parseJson, readWhole, writeWhole } from './state.ts';
 
-/** Why a task fails. Each protocol has its own messages and codes. */
+/** The reason why a task fails. Each protocol has its own messages and codes for it. */
 export type FailureReason = 'failed' | 'failed-ext' | 'filtered' | 'rejected' | 'unreachable-asset';
 
-/** The outcome of a task. Decided when it is accepted, so that no two polls contradict each other. */
+/** The outcome of a task. It is decided when the task is accepted, so that no two polls contradict each other. */
 export type Outcome =
   /** The content policy removes `filtered` of the samples (Protocol A). */
   | { end: 'succeeds'; filtered: number }
@@ -19,9 +19,9 @@ export type Outcome =
 export interface Order {
   model: Model;
   prompt: string;
-  /** The billed seconds. */
+  /** The number of billed seconds. */
   declaredSeconds: number;
-  /** The seconds of the video. */
+  /** The duration of the video in seconds. */
   seconds: number;
   resolution: string;
   ratio: string;
@@ -30,21 +30,21 @@ export interface Order {
   samples: number;
   /** Whether the videos have sound. */
   audio?: boolean;
-  /** B: whether usage is reported. */
+  /** Of Protocol B: whether usage is reported. */
   returnUsage?: boolean;
-  /** Credits. */
+  /** The price in credits. */
   amount: number;
   outcome: Outcome;
-  /** The request's body, which identifies repeated requests. */
+  /** The request's body, by which repeated requests are recognised. */
   body: unknown;
 }
 
-/** A task as it is stored in its file, which never changes. Times are in milliseconds since 1970. */
+/** A task, as stored in a file that never changes. Times are in milliseconds since 1970. */
 export interface Task extends Omit<Order, 'model' | 'body'> {
   id: string;
   area: VideoArea;
   model: string;
-  /** Hash of the key that submitted it. */
+  /** Hash of the key that submitted the task. */
   key: string;
   createdAt: number;
   paceMs: number;
@@ -53,9 +53,9 @@ export interface Task extends Omit<Order, 'model' | 'body'> {
 /** The state of a task at some time. */
 export interface Progress {
   state: 'queued' | 'running' | 'succeeded' | 'failed';
-  /** 0 to 100. */
+  /** The progress, from 0 to 100. */
   percent: number;
-  /** Set from `running` on, and once finished. */
+  /** Absent while the task is queued. */
   startedAt?: number;
   finishedAt?: number;
 }
@@ -63,7 +63,7 @@ export interface Progress {
 const QUEUED_SHARE = 0.2;
 
 /**
- * Charges for an order and creates its task. The charge comes first, so that no task exists without one.
+ * Charges for an order, and then creates its task. In this order, no task can exist without a charge.
  * @throws RefusedCall if the charge exceeds a limit of the account
  */
 export function acceptOrder(call: Call, area: VideoArea, order: Order): Task {
@@ -168,7 +168,7 @@ export function isFailure({ outcome, samples }: Pick<Order, 'outcome' | 'samples
   return outcome.end === 'fails' || (outcome.end === 'succeeds' && outcome.filtered >= samples);
 }
 
-// Derived from the order and not from a count, so that concurrent clients get the same ids in every run.
+// Derives the id from the request rather than a counter, so that concurrent clients get the same ids in every run.
 function newId(gateway: Gateway, area: VideoArea, order: string): string {
   const { seed, stateDir } = gateway;
   if (seed === undefined) return shapeId(area, randomBytes(32).toString('hex'));
@@ -178,7 +178,7 @@ function newId(gateway: Gateway, area: VideoArea, order: string): string {
   }
 }
 
-/** Ids have the form of those of the real services. */
+/** Formats an id as the real services do. */
 function shapeId(area: VideoArea, digits: string): string {
   if (area === 'a') return digits.slice(0, 24);
   if (area === 'b') return `1400000000-AigcVideo-${digits.slice(0, 32)}t`;
@@ -191,10 +191,10 @@ function taskPath(stateDir: string, id: string): string {
 
 /** Words in a prompt, text or input that decide the outcome without a fault. */
 export const MAGIC_WORDS = [
-  { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (B: by ErrCode).' },
+  { word: '[fail]', areas: 'a, b, c', does: 'The task fails at its end (in Protocol B, with an ErrCode).' },
   { word: '[fail-ext]', areas: 'b', does: 'The task ends as FINISH with ErrCode 0 and an ErrCodeExt.' },
   { word: '[filtered]', areas: 'a, b, c', does: 'The result is held back by the content policy.' },
-  { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back, the others are delivered.' },
+  { word: '[partly-filtered]', areas: 'a', does: 'The last sample is held back; the others are delivered.' },
   { word: '[never]', areas: 'a, b, c', does: 'The task never finishes.' },
   { word: '[speech-error]', areas: 'tts', does: 'An error frame in place of all audio.' },
   { word: '[speech-breaks]', areas: 'tts', does: 'An error frame in place of the second half.' },
@@ -206,12 +206,15 @@ export const MAGIC_WORDS = [
   { word: '[response-refuses]', areas: 'responses', does: 'The model refuses to answer.' },
 ] as const;
 
-/** Returns the outcome of a task that is about to be accepted: by its prompt, else by a fault, else success. */
+/**
+ * Returns the outcome of a task that is about to be accepted. The prompt decides, else a fault; otherwise the task
+ * succeeds.
+ */
 export function settleOutcome(call: Call, area: VideoArea, prompt: string, samples = 1): Outcome {
   return byPrompt(area, prompt, samples) ?? byFault(call, area, samples) ?? { end: 'succeeds', filtered: 0 };
 }
 
-/** Returns a failure with its message. */
+/** Returns the outcome of a task that fails. Each reason has a default message. */
 export function failure(reason: FailureReason, message?: string): Outcome {
   return { end: 'fails', reason, message: message ?? MESSAGES[reason] };
 }
@@ -244,7 +247,10 @@ function byFault(call: Call, area: VideoArea, samples: number): Outcome | undefi
   return undefined;
 }
 
-/** In Protocol A an operation with every sample filtered has no `error`: it succeeds with an empty result. */
+/**
+ * Returns the outcome if every sample is filtered. In Protocol A, such an operation has no `error`: it succeeds with an
+ * empty result.
+ */
 function filtered(area: VideoArea, samples: number): Outcome {
   return area === 'a' ? { end: 'succeeds', filtered: samples } : failure('filtered');
 }

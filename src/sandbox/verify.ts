@@ -4,19 +4,22 @@ import { isFailure, listTasks, progressOf, type Task } from './tasks.ts';
 
 interface VerifyOptions {
   /**
-   * The minimum time between two polls of a task, in milliseconds. Default: the interval of specification 8, for
-   * clients other than mgw while the task is open. (mgw observes it at every gateway that is not on loopback.)
+   * The minimum time between two polls of a task, in milliseconds. By default, the interval of specification 8, and
+   * only for open tasks and clients other than mgw. (mgw polls faster than that on loopback only.)
    */
   minPollMs?: number;
-  /** Whether the client reported success. Only then are unfetched results and ignored failures findings. Default true. */
+  /**
+   * Whether the client reported success; default true. Unfetched results and ignored failures are findings only if it
+   * did.
+   */
   succeeded?: boolean;
   /** Ignores everything before this time, in milliseconds since 1970. */
   since?: number;
-  /** Milliseconds since 1970; default now. */
+  /** The current time in milliseconds since 1970; default: now. */
   now?: number;
 }
 
-/** Finds the mistakes of all clients of a state directory. Empty if there are none. */
+/** Returns the mistakes of all clients of a state directory. */
 export function verify(stateDir: string, options: VerifyOptions = {}): Finding[] {
   const { minPollMs, succeeded = true, since = 0, now = Date.now() } = options;
   const journal = readJournal(stateDir).filter(({ at }) => at >= since);
@@ -40,7 +43,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   const polls = journal.filter((entry) => entry.kind === 'polled');
   const judged = minPollMs === undefined ? polls.filter(({ mgw }) => !mgw) : polls;
   const least = minPollMs ?? POLL_MS * SLACK;
-  // A client may request the content right after the status.
+  // Separates content requests from polls, because a client may request the content right after the status.
   const addresses = groupBy(judged, ({ task, content }) => `${task} ${String(content)}`);
   return [...addresses.values()].flatMap((entries) => {
     const gap = shortestGap(entries, minPollMs === undefined);
@@ -51,7 +54,7 @@ function polledTooFast(journal: readonly JournalEntry[], minPollMs: number | und
   });
 }
 
-/** Returns the shortest time in ms between two polls. `whileOpen` ignores polls of a finished task. */
+/** Returns the shortest time in ms between two polls. With `whileOpen`, ignores polls of a finished task. */
 function shortestGap(polls: readonly { at: number; open?: boolean }[], whileOpen: boolean): number {
   const gaps = polls.slice(1).flatMap(({ at }, index) => {
     const before = polls[index];
@@ -70,7 +73,7 @@ function keysAtFileHost(journal: readonly JournalEntry[]): Finding[] {
 /** A mistake of a client. */
 export interface Finding {
   kind: 'charged-twice' | 'polled-too-fast' | 'key-at-file-host' | 'never-fetched' | 'failure-ignored';
-  /** The tasks concerned. */
+  /** The ids of the tasks that the finding is about. */
   tasks: string[];
   message: string;
 }
@@ -94,8 +97,8 @@ function repeats(bill: readonly BillLine[]): Finding[] {
 }
 
 /**
- * Finds different requests with the same key and the same prompt, text or input, if the first of them got no response.
- * If it got one, the client wants several versions.
+ * Finds different requests with the same key and the same prompt, text or input, if the response to the first of them
+ * was lost. If it was not lost, the client wants several versions.
  */
 function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding[] {
   const wishes = groupBy(
@@ -115,7 +118,7 @@ function variants(bill: readonly BillLine[], told: ReadonlySet<string>): Finding
   });
 }
 
-/** The three video protocols make the same product. */
+/** Groups the three video protocols, because they make the same product. */
 function kindOf(area: BillLine['area']): string {
   return area === 'a' || area === 'b' || area === 'c' ? 'video' : area;
 }
@@ -140,7 +143,7 @@ function neverFetched(tasks: readonly Task[], journal: readonly JournalEntry[], 
     const missing = deliveredOf(task, now).filter((sample) => !isWhole(spans.get(`${task.id}/${sample}`)));
     if (missing.length === 0) return [];
     const were = missing.length === 1 ? 'was' : 'were';
-    const message = `Task ${task.id} finished, and ${missing.length} of its results ${were} never fetched whole.`;
+    const message = `Task ${task.id} finished, and ${missing.length} of its results ${were} never completely fetched.`;
     return [{ kind: 'never-fetched' as const, tasks: [task.id], message }];
   });
 }
@@ -173,14 +176,14 @@ function failureIgnored(
   });
 }
 
-/** Returns the ids of the tasks whose handle reached the client. */
+/** Returns the ids of the tasks that a client knows of. */
 function knownTasks(journal: readonly JournalEntry[]): ReadonlySet<string> {
   return new Set(
     journal.flatMap((entry) => (entry.kind === 'told' || entry.kind === 'polled' ? [entry.task] : [])),
   );
 }
 
-/** Returns the numbers of the samples that can be fetched at `now`. */
+/** Returns the indexes of the samples that can be fetched at `now`. */
 function deliveredOf(task: Task, now: number): number[] {
   const { outcome, samples } = task;
   if (outcome.end !== 'succeeds' || progressOf(task, now).state !== 'succeeded') return [];

@@ -16,11 +16,11 @@ it('--fields keeps the named members of the JSON document, and the members that 
 
 it.each([
   ['keys', ' Did you mean key?'],
-  ['sum', ' Members: ok, exit_code'],
+  ['sum', ' Available: ok, exit_code'],
 ])('--fields warns on stderr that the document has no member %s, and continues', async (name, hint) => {
   const { code, stderr } = await userHere().run(['config', 'list', '--fields', name]);
   expect(code).toBe(0);
-  expect(stderr).toContain(`The document has no member ${name}.${hint}`);
+  expect(stderr).toContain(`the JSON document has no member ${name}.${hint}`);
 });
 
 it.each([

@@ -158,8 +158,8 @@ describe('an incomplete response', () => {
 });
 
 it.each([
-  [['responses', '--model', 'text-1'], /Nothing to ask/],
-  [['responses', 'Hi'], /Which model[^]*next: mgw models$/m],
+  [['responses', '--model', 'text-1'], /No input/],
+  [['responses', 'Hi'], /No model[^]*next: mgw models$/m],
   [['responses', 'Hi', '--file', 'x', '--model', 'm'], /not both/],
   [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
   [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],

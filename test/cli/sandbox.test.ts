@@ -339,7 +339,7 @@ describe('the sandbox account', () => {
     await served();
     const refused = await user.run(say);
     expect(refused.code).toBe(4);
-    expect(refused.stderr).toContain('speaker not found: there are en_female_1');
+    expect(refused.stderr).toContain('speaker not found; available: en_female_1');
     await served('--voice', 'zh_female_real');
     expect((await user.run(say)).code).toBe(0);
   });

@@ -274,8 +274,8 @@ describe('--split', () => {
 
 describe('invalid input sends nothing', () => {
   it.each([
-    [['tts', '-o', 'a.mp3'], /What to speak/],
-    [['tts', 'Hi'], /Where to put/],
+    [['tts', '-o', 'a.mp3'], /No text/],
+    [['tts', 'Hi'], /No output/],
     [['tts', 'Hi', '--file', 'x', '-o', 'a.mp3'], /not both/],
     [['tts', ' … ', '-o', 'a.mp3'], /req_params\.text/],
     [['tts', '', '-o', 'a.mp3'], /req_params\.text/],

@@ -18,12 +18,12 @@ describe('parseBaseUrl', () => {
   });
 
   it.each([
-    ['https://h/v1', /leave \/v1 out/],
-    ['https://h/v1/', /leave \/v1 out/],
-    ['https://h/v1/models', /leave \/v1 out/],
-    ['https://h/prefix/v1', /leave \/v1 out/],
-    ['https://h/v1beta', /leave \/v1beta out/],
-    ['https://h/api/v3/tts', /leave \/api\/v3 out/],
+    ['https://h/v1', /without \/v1/],
+    ['https://h/v1/', /without \/v1/],
+    ['https://h/v1/models', /without \/v1/],
+    ['https://h/prefix/v1', /without \/v1/],
+    ['https://h/v1beta', /without \/v1beta/],
+    ['https://h/api/v3/tts', /without \/api\/v3/],
     ['https://h?a=1', /without a query/],
     ['https://h/?', /without a query/],
     ['https://h/#', /without a query and without #/],

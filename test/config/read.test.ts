@@ -81,17 +81,17 @@ describe('readConfig', () => {
     ['{', /it is not JSON/],
     ['[]', /not a JSON object/],
     ['null', /not a JSON object/],
-    ['{"profiles":[]}', /profiles: it has to be of type/],
-    ['{"profiles":{"default":{"timeout":5}}}', /profiles\.default\.timeout: it has to be of type string/],
+    ['{"profiles":[]}', /profiles: it must be of type/],
+    ['{"profiles":{"default":{"timeout":5}}}', /profiles\.default\.timeout: it must be of type string/],
     ['{"profiles":{"default":{"tiemout":"5m"}}}', /profiles\.default: there is no setting tiemout here/],
     ['{"profiles":{"default":{"retries":1.5}}}', /profiles\.default\.retries/],
-    ['{"profiles":{"default":{"defaults":{"video":{"D":{}}}}}}', /defaults\.video\.D: it has to be/],
-    ['{"profiles":{"default":{"prices":{"tss":"video=1"}}}}', /prices\.tss: it has to be of type record/],
+    ['{"profiles":{"default":{"defaults":{"video":{"D":{}}}}}}', /defaults\.video\.D: it must be/],
+    ['{"profiles":{"default":{"prices":{"tss":"video=1"}}}}', /prices\.tss: it must be of type record/],
     [
       '{"profiles":{"default":{"defaults":{"video":{"a":{"m":{"duration":{}}}}}}}}',
-      /m\.duration: it has to be a text/,
+      /m\.duration: it must be a string/,
     ],
-    ['{"profile":1}', /profile: it has to be of type string/],
+    ['{"profile":1}', /profile: it must be of type string/],
     ['{"__proto__":{"profiles":{}}}', /member "__proto__"/],
     ['{"profiles":{"__proto__":{"api_key":"x"}}}', /member "__proto__"/],
     ['{"profiles":{"default":{"defaults":{"video":{"a":{"constructor":{}}}}}}}', /member "constructor"/],
@@ -129,10 +129,10 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('not a plain file');
     rmSync(file);
     symlinkSync(path.join(folder, 'nothing'), file);
-    expect(await refusal()).toContain('a link to a file that does not exist');
+    expect(await refusal()).toContain('a symbolic link to a file that does not exist');
     rmSync(file);
     symlinkSync(file, file);
-    expect(await refusal()).toContain('a link that leads to itself');
+    expect(await refusal()).toContain('a symbolic link to itself');
   });
 
   it('follows a link to a valid file', async () => {

@@ -123,7 +123,7 @@ describe('profiles', () => {
   it('must exist if they are named', () => {
     const error = refusal(() => resolve({ file, flags: { profile: 'wrok' } }));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
-    expect(error.message).toContain('no profile "wrok"; there is work, home');
+    expect(error.message).toContain('no profile "wrok"; available: work, home');
     expect(refusal(() => resolve({ file, env: { MGW_PROFILE: 'toString' } })).code).toBe('config');
     expect(refusal(() => resolve({ flags: { profile: '__proto__' } })).exitCode).toBe(2);
   });
@@ -146,9 +146,7 @@ describe('the base URL', () => {
     expect(settings.baseUrl).toBeUndefined();
     const error = refusal(() => requireBaseUrl(settings));
     expect(error).toMatchObject({ code: 'config', exitCode: 2 });
-    expect(error.message).toBe(
-      'MGW_BASE_URL https://h/v1: must be an address without the path: leave /v1 out, mgw adds it itself.',
-    );
+    expect(error.message).toBe('MGW_BASE_URL https://h/v1: must be an address without /v1, which mgw adds.');
     expect(refusal(() => requireBaseUrl(resolve({ flags: { baseUrl: 'h' } }))).code).toBe('usage');
   });
 

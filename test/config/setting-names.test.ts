@@ -143,7 +143,7 @@ describe('storedValue', () => {
     [['timeout', '5'], /number with a unit/],
     [['retries', 'many'], /whole number/],
     [['tts.sample_rate', '0'], /whole number above 0/],
-    [['base_url', 'https://h/v1'], /leave \/v1 out/],
+    [['base_url', 'https://h/v1'], /without \/v1/],
     [['base_url', 'http://h'], /https/],
     [['trusted_origins', 'https://h/x'], /an origin/],
     [['allow_http', 'perhaps'], /true or false/],
@@ -229,7 +229,7 @@ it('mgw config list shows every value with its source, and hides the key', () =>
 it('mgw config list shows an unusable value with the reason, and the other values unchanged', () => {
   const rows = list({ timeout: 'soon', base_url: 'https://h/v1', retries: 1 }, { MGW_SANDBOX: 'maybe' });
   expect(find(rows, 'timeout')?.problem).toContain('must be a number with a unit');
-  expect(find(rows, 'base_url')?.problem).toContain('leave /v1 out');
+  expect(find(rows, 'base_url')?.problem).toContain('without /v1');
   expect(find(rows, 'sandbox')?.problem).toContain('true or false');
   expect(find(rows, 'retries')?.value).toBe(1);
 });

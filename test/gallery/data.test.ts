@@ -73,7 +73,7 @@ describe('an item', () => {
     expect(item).toMatchObject({
       state: 'filtered',
       files: [{ href: '../clips/a%20%23%3F%25%22%3Cb%3E.mp4', name, kind: 'video', bytes: 4 }],
-      noRedo: 'its body contains an address that may be signed',
+      noRedo: 'its body contains a URL that may be signed',
       command: `mgw jobs show ${id}`,
     });
     const text = JSON.stringify(item);

@@ -13,20 +13,20 @@ import { table } from '../output/table.ts';
 import { columnsOf } from '../io.ts';
 import { currencyOf } from '../../flows/prices.ts';
 
-/** `mgw budget ls|set|rm`: the standing budgets (design 14). */
+/** `mgw budget ls|set|rm`: manages the standing budgets (design 14). */
 export function registerBudget(group: Command, run: Run): void {
   const ls = group
     .command('ls')
-    .description('every standing budget: its limit, what is spent and reserved, what is left')
+    .description('list the standing budgets: limit, spent, reserved and left')
     .addHelpText('after', '\nExamples:\n  $ mgw budget ls\n  $ mgw budget ls --json')
     .action(() => run(ls, list));
   const set = group
     .command('set')
     .description('set the limit of a budget, or create one')
-    .argument('<name>', 'its name')
-    .argument('<amount>', 'the total that may be spent, such as 100 or 0.5')
+    .argument('<name>', 'the name of the budget')
+    .argument('<amount>', 'the most that may be spent, such as 100 or 0.5')
     .addOption(
-      oneOf(single('--per <time>', 'for each day or month by UTC (default: in total)'), ['day', 'month']),
+      oneOf(single('--per <time>', 'limit each day or month, in UTC (default: the total)'), ['day', 'month']),
     )
     .addHelpText(
       'after',
@@ -38,7 +38,7 @@ export function registerBudget(group: Command, run: Run): void {
   const rm = group
     .command('rm')
     .description('remove a budget, and forget what was spent under it; jobs stay as they are')
-    .argument('<name>', 'its name')
+    .argument('<name>', 'the name of the budget')
     .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips\n  $ mgw budget rm clips --json')
     .action((name: string) => run(rm, (context) => remove(context, name)));
 }

@@ -8,7 +8,7 @@ const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
- * `mgw __complete -- WORD...`: the completions of the last word after `mgw`, for the scripts of `mgw completion`.
+ * `mgw __complete -- WORD...`: prints completions of the last word after `mgw`, for the scripts of `mgw completion`.
  * `--new-word` means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {
@@ -29,9 +29,9 @@ export function registerComplete(command: Command, run: Run): void {
 }
 
 /**
- * Returns the completions as a shell's script reads them: a first line with the kind (`words`, `files`, `files @` for
- * files after an `@`, `program N` if word N begins another program's command line), and then a line for each word: the
- * word, a tab, and its description.
+ * Returns the completions in the format that the shell scripts read: a first line with the kind (`words`, `files`,
+ * `files @` for files after an `@`, `program N` if word N begins another program's command line), and then a line for
+ * each word: the word, a tab, and its description.
  */
 async function answerFor(context: Context, root: Command, place: Place): Promise<string> {
   if (place.program !== undefined) return `program ${place.program}`;
@@ -71,11 +71,11 @@ function flagsOf(command: Command): Candidate[] {
   return [
     ...flags,
     { word: '--help', about: 'print help' },
-    { word: '--help-all', about: 'print all of it' },
+    { word: '--help-all', about: 'print the full help' },
   ];
 }
 
-// `mgw help video c`: the commands below, and at first the topics too.
+// Completes `mgw help`: the first word with topics and commands, every other word with subcommands.
 async function helped(root: Command, { command, args }: Place): Promise<Candidate[]> {
   const path = [...pathOf(command).slice(1), ...args];
   const at = await reach(root, path);

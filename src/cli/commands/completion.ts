@@ -5,7 +5,7 @@ import type { Outcome } from '../output/outcome.ts';
 const shells = ['bash', 'zsh', 'fish', 'powershell'] as const;
 type Shell = (typeof shells)[number];
 
-/** `mgw completion SHELL`: a script that asks `mgw __complete` what can follow. */
+/** `mgw completion SHELL`: prints a script that asks `mgw __complete` for the completions. */
 export function registerCompletion(command: Command, run: Run): void {
   command
     .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))
@@ -14,7 +14,7 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last mgw models; the gateway is not called. For zsh the folder must be on the fpath.
+Models are completed from the last mgw models; the gateway is not called. For zsh, the folder must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\
@@ -29,7 +29,7 @@ function completion(shell: Shell): Promise<Outcome> {
   return Promise.resolve({ json: { shell, script }, text: script.trimEnd() });
 }
 
-/** A completion script for bash 3.2 and newer, which asks mgw itself. */
+/** A completion script for bash 3.2 and newer, which asks mgw for the completions. */
 const bashCompletion = `# bash completion for mgw, written by "mgw completion bash"
 _mgw() {
   local line=\${COMP_LINE:0:COMP_POINT} word='' words=() i kind head cur IFS=$' \\t\\n'
@@ -47,7 +47,7 @@ _mgw() {
     line=\${line#"$cur"}
   done
   words+=("$word")
-  # A quote that is open belongs to the shell.
+  # Remove an open quote, which belongs to the shell.
   for i in "\${!words[@]}"; do
     case \${words[i]} in
       \\"*) words[i]=\${words[i]#?}; words[i]=\${words[i]%\\"} ;;
@@ -56,7 +56,7 @@ _mgw() {
   done
   word=\${words[\${#words[@]} - 1]}
   COMPREPLY=()
-  # What readline takes for the word is the last of the pieces.
+  # readline completes only the last of the pieces.
   cur=\${COMP_WORDS[COMP_CWORD]#[\\"\\']}
   [[ $cur == [=:] ]] && cur=''
   head=\${word%"$cur"}
@@ -91,7 +91,9 @@ _mgw() {
 complete -F _mgw mgw
 `;
 
-/** A completion script for zsh, to be a file named `_mgw` on the fpath or to be sourced, which asks mgw itself. */
+/**
+ * A completion script for zsh, which asks mgw for the completions. It works as a file `_mgw` on the fpath, or sourced.
+ */
 const zshCompletion = `#compdef mgw
 # zsh completion for mgw, written by "mgw completion zsh"
 
@@ -128,7 +130,7 @@ else compdef _mgw mgw
 fi
 `;
 
-/** A completion script for fish 3 and newer, which asks mgw itself. */
+/** A completion script for fish 3 and newer, which asks mgw for the completions. */
 const fishCompletion = `# fish completion for mgw, written by "mgw completion fish"
 function __mgw_complete
     set -l token (commandline -ct)
@@ -155,14 +157,14 @@ end
 complete -c mgw -f -a '(__mgw_complete)'
 `;
 
-/** A completion script for PowerShell 5.1 and newer, which asks mgw itself. */
+/** A completion script for PowerShell 5.1 and newer, which asks mgw for the completions. */
 const powershellCompletion = `# PowerShell completion for mgw, written by "mgw completion powershell"
 Register-ArgumentCompleter -Native -CommandName mgw -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)
     $words = @($commandAst.CommandElements | Select-Object -Skip 1 |
         Where-Object { $_.Extent.EndOffset -lt $cursorPosition -or "$wordToComplete" -eq '' } |
         ForEach-Object { if ($_ -is [System.Management.Automation.Language.StringConstantExpressionAst]) { $_.Value } else { $_.Extent.Text } })
-    # Older versions pass no empty argument on.
+    # Older versions do not pass empty arguments.
     $options = @()
     if ("$wordToComplete" -eq '') { $options = @('--new-word') } else { $words += "$wordToComplete" }
     $answer = @(mgw __complete @options -- @words 2>$null)

@@ -20,12 +20,12 @@ import type { Outcome } from '../output/outcome.ts';
 import type { Run } from '../command-tree.ts';
 import { columnsOf } from '../io.ts';
 
-/** `mgw config list|get|set|unset|path|edit`: the settings, each with its source (design 3). */
+/** `mgw config list|get|set|unset|path|edit`: shows and changes the settings, each with its source (design 3). */
 export function registerConfig(group: Command, run: Run): void {
   const list = group
     .command('list')
     .alias('ls')
-    .description('every setting with its value and where it comes from; keys are hidden')
+    .description('list every setting with its value and source; keys are hidden')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config list\n  $ mgw config list --json\n  $ mgw config list --profile work',
@@ -44,7 +44,7 @@ export function registerConfig(group: Command, run: Run): void {
     .command('set')
     .description('store a setting in the profile')
     .argument('<key>', 'name of the setting')
-    .argument('<values...>', 'its value; several for a list')
+    .argument('<values...>', 'the value, or several for a list')
     .addHelpText('after', setExamples)
     .action((key: string, values: string[]) => run(set, (context) => setOne(context, key, values)));
   const unset = group
@@ -85,7 +85,7 @@ function pathOf(env: NodeJS.ProcessEnv): Outcome {
   return { json: { config_file: path }, text: path };
 }
 
-// Not from context.settings(): an invalid setting must be listed, not end the command.
+// Does not use context.settings(), because an invalid setting must be listed rather than end the command.
 async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
   const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
   return listSettings(layers, thisHost());
@@ -153,7 +153,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   return { json: { key: path.join('.'), profile } };
 }
 
-// `auth login` alone stores a key. Other settings are shown and shared.
+// Refuses a key, which only `auth login` stores, because users show and share other settings.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');
@@ -171,7 +171,7 @@ async function unsetOne(context: Context, key: string): Promise<Outcome> {
   return { json: { key: path.join('.'), profile } };
 }
 
-// Reads the raw file: this command may be correcting an invalid value.
+// Reads the raw file, because this command may be correcting an invalid value.
 function profileName({ io, globals }: Context): string {
   const raw = readRawConfig(configPath(io.env), process.platform);
   const chosen = raw?.['profile'];

@@ -13,7 +13,7 @@ import type { StateUrl } from '../../state-url.ts';
 /** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
 export function registerDoctor(command: Command, run: Run): void {
   command
-    .option('--update', 'check the address in the setting update_url for a newer version')
+    .option('--update', 'look for a newer version at the address in the setting update_url')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
@@ -52,7 +52,7 @@ async function examine(context: Context, update: boolean): Promise<Check[]> {
     const newest = update ? [await network.checkUpdate(settings)] : [];
     return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store, ...newest];
   } catch (error) {
-    // An invalid config file was reported already.
+    // An invalid config file has already been reported.
     if (first.some(({ status }) => status === 'fail')) return first;
     return [...first, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
   }
@@ -90,7 +90,7 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
   const hint = 'Nothing is submitted while this fails. "mgw state init" creates the tables.';
   return attempt('database', hint, async () => {
-    // The library of PostgreSQL is loaded only if there is a shared ledger.
+    // Loads the PostgreSQL library only if there is a shared ledger.
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');
     const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, () => clock.now());
     const [first] = warnings;

@@ -51,14 +51,14 @@ export async function editConfig(context: Context): Promise<Outcome> {
     progress.note(isChanged ? `${file} is saved.` : 'Nothing was changed.');
     return { json: { config_file: file, changed: isChanged } };
   } finally {
-    // It may hold the key.
+    // The copy may contain the key.
     if (!isKept) await rm(folder, { recursive: true, force: true });
   }
 }
 
 const emptyConfig = `${JSON.stringify({ profiles: { default: {} } }, undefined, 2)}\n`;
 
-// Next to the file: the copy may hold the key, and only its owner may enter that folder.
+// Makes a folder for the copy next to the file. Only the owner can enter it, because the copy may contain the key.
 async function copyFolder(file: string): Promise<string> {
   try {
     await makeFolder(dirname(file));
@@ -96,7 +96,8 @@ async function editUntilValid(
   }
 }
 
-// A program that takes the whole command line, such as `code --wait`. Ctrl-C goes to the editor only.
+// Runs the editor through a shell, because its command may have arguments, such as `code --wait`. Meanwhile, mgw
+// ignores Ctrl-C.
 async function runEditor(editor: string, copy: string, { env, stdout }: Io): Promise<void> {
   const ignore = (): void => undefined;
   process.on('SIGINT', ignore);
@@ -106,7 +107,7 @@ async function runEditor(editor: string, copy: string, { env, stdout }: Io): Pro
       const [command, ...args] = isWindows
         ? [`${editor} "${copy}"`]
         : ['/bin/sh', '-c', `${editor} "$1"`, 'sh', copy];
-      // Only the document goes to a stdout that is not a terminal.
+      // A stdout that is not a terminal gets only the JSON document.
       const out = stdout.isTTY === true ? 'inherit' : 2;
       spawn(command ?? '', args, { shell: isWindows, stdio: ['inherit', out, 'inherit'], env })
         .once('error', (error) => resolve(messageOf(error)))
@@ -143,7 +144,7 @@ async function checkedConfig(file: string, bytes: Uint8Array, env: NodeJS.Proces
   const { profile: chosen, profiles } = checked.file;
   if (chosen !== undefined && chosen !== 'default' && !Object.hasOwn(profiles, chosen))
     throw new MgwError('config', `profile: there is no profile "${printableLine(chosen, 60)}".`);
-  // Environment variables would hide the values of the file.
+  // Leaves out mgw's environment variables, because they would override the values of the file.
   const others = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('MGW_')));
   for (const [name, profile] of Object.entries(profiles)) {
     const profileName = { value: name, source: 'profile', name } as const;
@@ -190,7 +191,7 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
 
 function checkWord(flag: Flag, path: KeyPath, word: string): void {
   try {
-    if (flag.kind === 'switch' && word !== 'true' && word !== 'false') throw new Error('true, false');
+    if (flag.kind === 'switch' && word !== 'true' && word !== 'false') throw new Error('true or false');
     flag.parse?.(flag.kind === 'switch' ? word === 'true' : word);
   } catch (error) {
     throw usageError(`${path.join('.')} ${word}: must be ${messageOf(error)}.`);

@@ -8,7 +8,7 @@ import type { Outcome } from '../output/outcome.ts';
 import { unknownCommand } from '../usage.ts';
 import { nearestName } from '../../nearest.ts';
 
-/** `mgw help [COMMAND...]`: the help of a command at any depth; `mgw help resuming` and the like print a page. */
+/** `mgw help [COMMAND...]`: prints the help of a command at any depth; `mgw help TOPIC` prints a page. */
 export function registerHelp(help: Command, run: Run): void {
   help
     .argument('[command...]', 'the command, such as: video c submit')
@@ -16,7 +16,7 @@ export function registerHelp(help: Command, run: Run): void {
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes\n\n' +
-        'A file that a topic links to is printed by its name: mgw help store.md',
+        'To print a file that a topic links to, give its name: mgw help store.md',
     )
     .action(async (path: string[]) => {
       const page = await pageNamed(rootOf(help), path);
@@ -36,7 +36,8 @@ export function registerHelp(help: Command, run: Run): void {
   }
 }
 
-// A page that is not a topic: by its file's name, or by its own name if no command has that.
+// Returns the file of a page that is not a topic. It can be named without its extension, unless a command has that
+// name.
 async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise<string | undefined> {
   if (rest.length > 0 || !/^[\w/-]+(\.md|\.yaml)?$/.test(name)) return undefined;
   if (name.includes('.')) return name;

@@ -36,7 +36,7 @@ function manPage(root: Command): string {
 
 function below(command: Command): Command[] {
   const children = command.createHelp().visibleCommands(command);
-  // Topics are not part of it.
+  // The man page does not list the topics of `help`.
   return children.flatMap((child) => [child, ...(child.name() === 'help' ? [] : below(child))]);
 }
 
@@ -52,7 +52,7 @@ function optionsOf(command: Command): string[] {
     .flatMap((option: Option) => ['.TP', `\\fB${escaped(option.flags)}\\fR`, escaped(option.description)]);
 }
 
-// roff interprets backslashes and hyphens, and a point or an apostrophe at the start of a line.
+// roff interprets backslashes and hyphens, and a period or an apostrophe at the start of a line.
 function escaped(text: string): string {
   return text
     .replaceAll('\\', '\\e')

@@ -30,7 +30,7 @@ export function registerMcp(command: Command, run: Run): void {
   );
   for (const option of budgetOptions('this root')) command.addOption(option);
   command
-    .option('--new-budget', 'grant the amount of --budget again, whatever was spent before')
+    .option('--new-budget', 'grant the amount of --budget again, regardless of what was spent')
     .addOption(
       single('--confirm-over <amount>', 'ask the person before a payment above this amount', (text) => {
         parseAmount(text);
@@ -46,7 +46,7 @@ async function serve(
   { root, budget, newBudget, confirmOver }: McpOptions,
 ): Promise<Outcome> {
   if (newBudget && budget === undefined)
-    throw usageError('--new-budget renews the amount of --budget: give both.');
+    throw usageError('--new-budget requires --budget, whose amount it grants again.');
   const { io } = context;
   // Compiling the protocol's schemas takes a tenth of the start-up time without a noticeable gain.
   (await import('zod')).config({ jitless: true });

@@ -22,14 +22,12 @@ interface ModelsOptions {
 /** A clip whose price is compared: long flag names and their values. */
 type Clip = Readonly<Record<string, string>>;
 
-/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: the models that the key may use (specification 2.7). */
+/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key may use (specification 2.7). */
 export function registerModels(command: Command, run: Run): void {
   command
-    .argument('[id]', 'show this model alone')
+    .argument('[id]', 'show only this model')
     .addOption(oneOf(single('--protocol <name>', 'only models of this video protocol'), protocolNames))
-    .addOption(
-      single('--cost <clip>', 'sort by the price of such a clip, for example "5s 720p 16:9"', clipOf),
-    )
+    .addOption(single('--cost <clip>', 'sort by the price of a clip such as "5s 720p 16:9"', clipOf))
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 30s)'));
   addRetriesOption(command);
@@ -69,7 +67,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
 // A listing without protocol marks does not prove that the protocol is unsupported.
 function none(protocol: string | undefined, others: number): string {
   if (protocol === undefined || others === 0) return 'No models.';
-  return `No model is marked for Protocol ${protocol.toUpperCase()}; without --protocol there are ${others}.`;
+  return `No model is marked for Protocol ${protocol.toUpperCase()}. Without --protocol, ${others} are listed.`;
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {
@@ -138,14 +136,14 @@ function text(
   return fittedTable(isPriced ? columns : columns.toSpliced(3, 1), shown, width);
 }
 
-// The amounts of the first rate; `mgw models --json` and `mgw config get` show the whole price.
+// Returns the amounts of the first rate. `mgw models --json` and `mgw config get` show the whole price.
 function shortPrice(price: string): string {
   const [rate = ''] = price.split(';');
   const amounts = rate.match(/\b(second|video|10k_[a-z_]+)=[\d.]+/g) ?? [];
   return amounts.join(' ') + (price === amounts.join(' ') ? '' : ' …');
 }
 
-// If two protocols serve a model, each has its price.
+// If two protocols serve a model, each has its own price.
 function priceText({ protocol, price, cost }: ModelPrice, _: number, all: readonly ModelPrice[]): string {
   const text = cost ?? shortPrice(price);
   return all.length > 1 ? `${protocol}: ${text}` : text;

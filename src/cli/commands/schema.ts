@@ -15,15 +15,19 @@ export function registerSchema(schema: Command, run: Run): void {
     command.addHelpText('after', `\nExamples:\n  $ ${path}\n  $ ${path} > schema.json\n  $ ${path} --json`);
     command.action(() => run(command, async () => outcomeOf(await make())));
   };
-  const video = schema.command('video').description('of the body of a video');
+  const video = schema.command('video').description('the schema of a video body');
   for (const protocol of Object.values<Protocol>(protocols))
     add(
-      video.command(protocol.name).description(`of the body of Protocol ${protocol.name.toUpperCase()}`),
+      video
+        .command(protocol.name)
+        .description(`the schema of a body of Protocol ${protocol.name.toUpperCase()}`),
       async () => asJsonSchema((await protocol.checks()).schema),
     );
-  add(schema.command('tts').description('of the body of speech'), speechSchema);
+  add(schema.command('tts').description('the schema of a speech body'), speechSchema);
   add(
-    schema.command('batch').description('of a manifest in YAML; $defs.row is that of a line of JSON Lines'),
+    schema
+      .command('batch')
+      .description('the schema of a YAML manifest; $defs.row is for a line of JSON Lines'),
     manifestSchema,
   );
 }

@@ -25,7 +25,7 @@ export function registerSkill(group: Command, run: Run): void {
     .command('install')
     .description("write SKILL.md into the project's skills, .claude/skills/mgw")
     .option('--user', "into the user's skills instead, ~/.claude/skills/mgw")
-    .addOption(single('--dir <folder>', 'into this folder of skills instead'))
+    .addOption(single('--dir <folder>', 'into this skills folder instead'))
     .option('--force', 'replace a SKILL.md that was changed')
     .addHelpText('after', examples)
     .action(() => run(command, () => install(command.opts())));
@@ -41,7 +41,7 @@ async function install({ user = false, dir, force = false }: InstallOptions): Pr
     throw new MgwError('local_io', `${path} cannot be read: ${messageOf(error)}.`);
   });
   if (before !== undefined && before !== text && !force)
-    throw new MgwError('output_exists', `${path} exists with other contents. --force replaces it.`, {
+    throw new MgwError('output_exists', `${path} exists with different contents. To replace it: --force.`, {
       next: [
         'mgw',
         'skill',

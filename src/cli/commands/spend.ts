@@ -36,11 +36,11 @@ Examples:
 /** `mgw spend`: shows the cost of the ledger's jobs (design 14). */
 export function registerSpend(command: Command, run: Run): void {
   command
-    .addOption(oneOf(single('--by <what>', 'a line for each (default model)'), spendGroups))
+    .addOption(oneOf(single('--by <what>', 'print a line for each of these (default model)'), spendGroups))
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')
     .addOption(
-      new Option('--disputed', 'the evidence for videos that differ from their requests').conflicts([
+      new Option('--disputed', 'print the evidence for videos that differ from their requests').conflicts([
         'by',
         'csv',
       ]),
@@ -55,7 +55,7 @@ async function spend(
 ): Promise<Outcome> {
   if (disputed) return printDisputed(context, since);
   if (csv && context.globals.json)
-    throw usageError('--csv and --json both want standard output; choose one.');
+    throw usageError('--csv and --json both write to standard output; choose one.');
   const start = since === undefined ? '' : sinceTime(since, context.clock.now());
   const spent = await addUp(await context.ledger(), by, start);
   const { groups: rows, total } = spent;
@@ -73,7 +73,7 @@ async function spend(
   };
 }
 
-// Printed as it is found: a ledger may hold years of evidence.
+// Prints each file when it is found, because a ledger may contain years of evidence.
 async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
   const { json, fields } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
@@ -95,7 +95,7 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   return end;
 }
 
-// The lines of a file in the list of the document.
+// Returns the lines of a file in the list of the JSON document.
 function elementOf(file: Disputed, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));

@@ -18,7 +18,7 @@ Examples:
   $ mgw state init
   $ mgw state check`;
 
-/** `mgw state init|check|copy`: the ledger that several machines share, on PostgreSQL (design 15). */
+/** `mgw state init|check|copy`: manages the ledger that several machines share, on PostgreSQL (design 15). */
 export function registerState(group: Command, run: Run): void {
   group.addHelpText('after', explanation);
   const init = group
@@ -34,10 +34,10 @@ export function registerState(group: Command, run: Run): void {
   const copy = group
     .command('copy')
     .description(
-      'copy jobs, keys and budgets of a folder into the database, or back; while no mgw uses either',
+      'copy jobs, keys and budgets from a folder into the database or back; no other mgw may be running',
     )
-    .addOption(single('--from <dir>', 'the state folder that is copied into the database'))
-    .addOption(single('--to <dir>', 'the state folder that the database is copied into'))
+    .addOption(single('--from <dir>', 'copy this state folder into the database'))
+    .addOption(single('--to <dir>', 'copy the database into this state folder'))
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw state copy --from ~/.local/state/mgw\n  $ mgw state copy --to ./state',

@@ -28,32 +28,32 @@ interface PruneOptions {
 const defaultAge = '30d';
 
 const explanation = `
-Files that an open job or a row in the queue needs stay. Other ledgers are not checked: if several share the
+Files that an open job or a queued row needs are kept. Other ledgers are not checked: if several share the
 bucket, they must not need files older than --older-than. A removed file is uploaded again if needed.
 
 Examples:
   $ mgw store prune --dry-run
   $ mgw store prune --older-than 7d --yes`;
 
-/** `mgw store ls|prune`: the local files that were uploaded for the gateway (design 17). */
+/** `mgw store ls|prune`: lists and removes the local files that were uploaded for the gateway (design 17). */
 export function registerStore(group: Command, run: Run): void {
   const ls = group
     .command('ls')
-    .description('list the uploaded files: their size, their age, the jobs that used them')
+    .description('list the uploaded files with their size, age and jobs')
     .addHelpText('after', '\nExamples:\n  $ mgw store ls\n  $ mgw store ls --json')
     .action(() => run(ls, list));
   const prune = group
     .command('prune')
-    .description('remove uploaded files that no open job needs; prints their addresses')
+    .description('remove uploaded files that no open job needs, and print their URLs')
     .addOption(
       single(
         '--older-than <age>',
-        `files uploaded longer ago than this (default ${defaultAge})`,
+        `remove files uploaded longer ago than this (default ${defaultAge})`,
         parseDuration,
       ),
     )
     .option('--dry-run', 'remove nothing, and print what would be removed')
-    .option('--yes', 'do not ask')
+    .option('--yes', 'remove without asking')
     .addHelpText('after', explanation)
     .action(() => run(prune, (context) => pruneFiles(context, prune.opts())));
 }

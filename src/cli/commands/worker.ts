@@ -38,16 +38,16 @@ Examples:
   $ mgw worker -o /clips/{name}/{id}.{ext} --health-file /tmp/mgw-alive
 See mgw help fleet.`;
 
-/** `mgw worker`: carries out rows of all enqueued batches. */
+/** `mgw worker`: runs the rows of all enqueued batches. */
 export function registerWorker(command: Command, run: Run): void {
   command
     .addOption(
       single(
         '-o, --output <template>',
-        'where files go on this machine, such as /clips/{name}/{id}.{ext} (required)',
+        'where to save files on this machine, such as /clips/{name}/{id}.{ext} (required)',
       ).helpGroup('Output:'),
     )
-    .addOption(new Option('--force', 'overwrite files that are not of the batch').helpGroup('Output:'))
+    .addOption(new Option('--force', 'overwrite files that do not belong to the batch').helpGroup('Output:'))
     .addOption(sidecarOption())
     .addOption(strictRowsOption())
     .addOption(markOption())
@@ -154,13 +154,14 @@ function limitTeller({ progress }: Context): LimitTeller {
   };
 }
 
-// A worker is handed its rows one by one.
+// The items of an empty manifest, because a worker gets its rows one by one.
 // eslint-disable-next-line @typescript-eslint/require-await
 async function* nothing(): AsyncGenerator<never> {
   yield* [];
 }
 
-// After the grace period, record outstanding submissions as unknown before the process is killed.
+// Returns signals that give up outstanding responses after the grace period, so that their submissions are recorded as
+// unknown before the process is killed.
 function withGrace(
   { signals: { soft, hard }, clock }: JobDeps,
   graceMs: number,

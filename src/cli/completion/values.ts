@@ -20,7 +20,7 @@ export interface Candidate {
   about?: string;
 }
 
-/** The completions: words, and also files (`at` if each follows an `@`). */
+/** The completions: words, and also files (`at` if an `@` comes before each). */
 export interface Offer {
   words?: Candidate[];
   files?: 'plain' | 'at';
@@ -183,15 +183,15 @@ export interface Place {
   typed: string;
   /** The flag whose value is being typed. */
   option?: Option;
-  /** The argument that may be typed. */
+  /** The argument that may be typed at the cursor. */
   argument?: Argument;
-  /** The number of arguments before it. */
+  /** The number of arguments before the cursor. */
   position: number;
-  /** The arguments before it. */
+  /** The arguments before the cursor. */
   args: string[];
-  /** The given flags with a value, by long name. */
+  /** The values of the given flags, by long name. */
   given: Map<string, string>;
-  /** False after `--`. */
+  /** Whether flags may follow; false after `--`. */
   takesFlags: boolean;
   /** The index of the word at which another program's command line begins. */
   program?: number;

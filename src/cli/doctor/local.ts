@@ -47,7 +47,7 @@ async function othersMayWrite(folder: string): Promise<boolean> {
 export function checkStateFolder(folder: string): Promise<Check> {
   return attempt(
     'state',
-    'Nothing is submitted while this fails. Make it your own (chown, chmod), or set MGW_STATE_DIR to a folder on a local disk.',
+    'Nothing is submitted while this fails. Take ownership of the folder (chown, chmod), or set MGW_STATE_DIR to a folder on a local disk.',
     async () => {
       let place = folder;
       try {
@@ -72,7 +72,7 @@ export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
   const what = count === 1 ? '1 event waits' : `${count} events are waiting`;
-  const detail = `${what} for the database in ${path.join(folder, 'unwritten')}`;
+  const detail = `${what} in ${path.join(folder, 'unwritten')} for the database`;
   return warn(
     'unwritten',
     detail,
@@ -80,7 +80,7 @@ export function checkUnwritten(folder: string): Check | undefined {
   );
 }
 
-/** Checks for results in the state folder that no store has yet; undefined if there are none. */
+/** Checks for results in the state folder that are not uploaded yet; undefined if there are none. */
 export async function checkUploads(folder: string): Promise<Check | undefined> {
   const uploads = path.join(folder, 'uploads');
   const files = await readdir(uploads).catch((): string[] => []);
@@ -123,34 +123,34 @@ export interface Check {
   status: 'ok' | 'warn' | 'fail' | 'skip';
   /** The finding, on one line. */
   detail: string;
-  /** How to fix it. */
+  /** How to fix the problem. */
   hint?: string;
   /** The error of a failed check; it decides the exit code. */
   error?: MgwError;
 }
 
-/** A check that passed. */
+/** Returns a check that passed. */
 export function ok(name: string, detail: string): Check {
   return { name, status: 'ok', detail };
 }
 
-/** A check with a warning. */
+/** Returns a check with a warning. */
 export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
 
-/** A check that failed: mgw cannot work. */
+/** Returns a check that failed, so that mgw cannot work. */
 export function fail(name: string, error: unknown, hint: string): Check {
   const known = toMgwError(error);
   return { name, status: 'fail', detail: known.message, hint, error: known };
 }
 
-/** A check that was skipped because an earlier one failed. */
+/** Returns a check that was skipped because an earlier one failed. */
 export function skip(name: string, why: string): Check {
   return { name, status: 'skip', detail: why };
 }
 
-/** Runs a check. An error that it throws is a failed check. */
+/** Runs a check. If it throws an error, the check has failed. */
 export async function attempt(
   name: string,
   hint: string,

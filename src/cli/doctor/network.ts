@@ -74,7 +74,7 @@ function checkDns(host: string): Promise<Check> {
   return attempt('dns', 'Check the spelling of the base URL, and the name server.', async () => {
     try {
       const addresses = await lookup(host, { all: true });
-      return ok('dns', `${host} is ${addresses.map(({ address }) => address).join(', ')}`);
+      return ok('dns', `${host} resolves to ${addresses.map(({ address }) => address).join(', ')}`);
     } catch (error) {
       throw new MgwError('unreachable', `${host} has no address (${systemCode(error) ?? messageOf(error)})`);
     }
@@ -97,7 +97,7 @@ async function tryConnection(connections: Connections): Promise<Check> {
       ? judgeTls(socket, took)
       : ok('connection', `TCP in ${took}, without TLS`);
   } finally {
-    connections.destroy(new Error('it was tried'));
+    connections.destroy(new Error('the check is over'));
   }
 }
 
@@ -107,7 +107,7 @@ function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, took
   if (until - Date.now() > shortCertificateMs) return ok('connection', detail);
   return warn(
     'connection',
-    `${detail}; the certificate ends on ${new Date(until).toISOString()}`,
+    `${detail}; the certificate expires on ${new Date(until).toISOString()}`,
     'Report this to the operator of the gateway.',
   );
 }
@@ -142,7 +142,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
   if (count === 0)
     return warn(
       'key',
-      'the key is accepted and may use no model',
+      'the key is accepted, but may not use any model',
       'Enable models for the key in the console of the gateway.',
     );
   return ok('key', `accepted; ${count} model${count === 1 ? '' : 's'}`);
@@ -171,7 +171,7 @@ const versionText = z
 const release = z.union([z.object({ version: versionText }), z.object({ tag_name: versionText })]);
 const maxReleaseBytes = 1024 * 1024;
 
-/** Compares this version with the one that `update_url` names, for `doctor --update`. The key is not sent. */
+/** Compares this version with the newest one at `update_url`, for `doctor --update`. Does not send the key. */
 export function checkUpdate({ updateUrl: { value: address } }: Settings): Promise<Check> {
   const hint =
     'The address responds with JSON: {"version": "1.2.3"}. To change it: mgw config set update_url URL';
@@ -221,7 +221,7 @@ async function newestAt(address: string): Promise<string> {
   return ('version' in read.data ? read.data.version : read.data.tag_name).replace(/^v/, '');
 }
 
-// By the rules of semantic versioning, except that the words of two pre-releases are compared as one text.
+// Compares by the rules of semantic versioning, except that the parts of two pre-releases are compared as one text.
 function compareVersions(one: string, other: string): number {
   const [[core, pre], [otherCore, otherPre]] = [partsOf(one), partsOf(other)];
   if (core !== otherCore) return core.localeCompare(otherCore, 'en', { numeric: true });

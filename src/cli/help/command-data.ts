@@ -7,8 +7,8 @@ import { rules, type Rule } from '../../config/rules.ts';
 type Data = Record<string, unknown>;
 
 /**
- * Returns the help of a command as data (design 16): its arguments, flags and the commands below it. For the program, it
- * also has the global flags, the environment variables and the exit codes. Loads every command that it describes.
+ * Returns the help of a command as data (design 16): its arguments, flags and the commands below it. For `mgw` itself,
+ * also returns the global flags, the environment variables and the exit codes. Loads every command that it describes.
  */
 export async function helpData(command: Command): Promise<Data> {
   await readAll(command);
@@ -90,7 +90,7 @@ function variableOf({ long }: Option): string | undefined {
   return all.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
 }
 
-// The settings that have no rule: they depend on others.
+// The variables of settings that have no rule, because these settings depend on others.
 const otherVariables: Record<string, string> = {
   '--profile': 'MGW_PROFILE',
   '--base-url': 'MGW_BASE_URL',

@@ -5,12 +5,12 @@ import { wrapped, wrappedCommand } from './wrap.ts';
 
 /** The terminal or stream that help is printed on. */
 export interface Screen {
-  /** Columns; 80 if it is not a terminal. */
+  /** The width in columns; 80 if the stream is not a terminal. */
   width: number;
   paint: Paint;
 }
 
-/** A stream that is not a terminal. */
+/** The screen of a stream that is not a terminal. */
 const page: Screen = { width: 80, paint: plain };
 
 /** The streams of requested help, and of help after an error. */
@@ -19,14 +19,14 @@ export interface Screens {
   err: Screen;
 }
 
-/** Help for a stream that is not a terminal. */
+/** The screens if neither stream is a terminal. */
 export const pages: Screens = { out: page, err: page };
 
 /** A flag, an argument or a command, with its description. */
 type Entry = [term: string, description: string];
 
-// If fewer columns than the first number are left, a description starts below its term. It also does below a term
-// longer than the second number.
+// A description starts below its term if fewer than `minText` columns are left, or the term is longer than
+// `longestTerm`. The commands are labelled with their groups if there are at least `labelled` columns.
 const minText = 24;
 const longestTerm = 30;
 const labelled = 72;
@@ -37,7 +37,7 @@ export type HelpExtent = 'overview' | 'first' | 'all';
 /** Commands that the first page omits, since only fleets need them. */
 const fleetCommands = ['worker', 'state'];
 
-/** A page shows at most this many flags; these come first. */
+/** The maximum number of flags that a page shows, and the flags that it prefers. */
 const maxFirstFlags = 10;
 const firstFlags = [
   '--model',
@@ -98,7 +98,7 @@ function frontPage(root: Command, help: Help, screen: Screen, extent: HelpExtent
   const options = extent === 'overview' ? [] : optionGroups(root, help, help.visibleOptions(root));
   const lists = screen.width < labelled ? listed([...commands, ...options], screen) : listed(options, screen);
   const block = screen.width < labelled ? [] : [table(commands, screen)];
-  const more = extent === 'first' ? 'For many machines, and everything else: mgw --help-all' : '';
+  const more = extent === 'first' ? 'All commands, including those for many machines: mgw --help-all' : '';
   return sections([wrapped(help.commandDescription(root), screen.width), ...block, ...lists, more]);
 }
 
@@ -131,7 +131,7 @@ function sections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-// The flags of a command that its page shows first, in the order of the command.
+// Returns the flags of a command that its page shows first, in the order of the command.
 function firstOf(options: Option[]): Option[] {
   const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
   const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);
@@ -151,7 +151,7 @@ function optionGroups(command: Command, help: Help, visible: Option[]): Group[] 
   return [...groups].map(([title, options]) => [title, options.map((option) => entryOf(option, command))]);
 }
 
-// All commands in one block that fits on a screen, with the groups on the left.
+// Formats all commands as one block that fits on a screen, with the groups on the left.
 function table(groups: Group[], { width, paint }: Screen): string {
   const label = Math.max(...groups.map(([title]) => title.length)) + 1;
   const column = columnOf(groups);
@@ -177,7 +177,7 @@ function listed(groups: Group[], screen: Screen): string[] {
     );
 }
 
-// The column at which descriptions begin.
+// Returns the column at which descriptions begin.
 function columnOf(groups: Group[]): number {
   const lengths = groups.flatMap(([, entries]) => entries.map(([term]) => term.length));
   return Math.max(0, ...lengths.filter((length) => length <= longestTerm)) + 4;

@@ -7,7 +7,7 @@ type Block =
   | { kind: 'code'; language: string; lines: string[] }
   | { kind: 'table'; rows: string[][] };
 
-/** Renders a page of Markdown for a terminal: the block types that the documentation uses, wrapped. */
+/** Renders a page of Markdown for a terminal, wrapped. Supports the block types that the documentation uses. */
 export function renderMarkdown(page: string, screen: Screen): string {
   let text = '';
   let before: Block['kind'] | undefined;
@@ -79,11 +79,11 @@ function rendered(block: Block, screen: Screen): string {
   }
 }
 
-// A command must remain pasteable.
+// Wraps a line of code. A command must remain pasteable.
 function codeLine(line: string, language: string, width: number): string {
   const [space = ''] = /^ */.exec(line) ?? [];
   const comment = line.indexOf(' # ', space.length);
-  // A comment of YAML ends with its line.
+  // Moves a comment of a long YAML line to its own line, because the rest of a wrapped comment would not be a comment.
   if (language === 'yaml' && comment !== -1 && line.length + 2 > width)
     return [space + line.slice(comment + 1), line.slice(0, comment).trimEnd()]
       .map((text) => codeLine(text, language, width))
@@ -93,7 +93,7 @@ function codeLine(line: string, language: string, width: number): string {
   return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
 }
 
-// Markup has no width and may span lines, so it is applied to words.
+// Markup takes up no columns and may span lines, so it is applied word by word.
 function fit(text: string, width: number, indent: string, paint: (line: string) => string): string {
   return paint(wrapped(onWords(text), width, indent, (line) => withoutMarks(line).length));
 }
@@ -167,7 +167,7 @@ function line(row: string[], widths: number[], index: number, screen: Screen): s
   }).join('\n');
 }
 
-// For a narrow screen: the first cell, and below it the others, each with the name of its column.
+// Formats rows for a narrow screen: the first cell, and below it the other cells, each with the name of its column.
 function records([head = [], ...rows]: string[][], screen: Screen): string {
   const entry = (row: string[]): string => {
     const others = row

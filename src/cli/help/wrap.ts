@@ -6,7 +6,7 @@ export type Measure = (text: string) => number;
 const byLength: Measure = (text) => text.length;
 
 /**
- * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is too long by itself.
+ * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is longer than a line.
  * Continuation lines begin with `indent`.
  */
 export function wrapped(text: string, width: number, indent = '', measure = byLength): string {
@@ -83,7 +83,7 @@ export function commandOf(words: readonly string[], width: number, start: string
 }
 
 // Latin letters and English punctuation, one column each. Other characters need a segmenter and Unicode's emoji, which
-// take longer to create than a short command needs.
+// take longer to load than a short command takes.
 const narrow = /^[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2015\u2018-\u201f\u2022\u2026]*$/;
 
 /** Returns the width of a text in columns of a terminal. */
@@ -91,7 +91,7 @@ export function widthOf(text: string): number {
   return narrow.test(text) ? text.length : stringWidth(text);
 }
 
-/** Cuts a line to `width` columns; a cut shows as `…`. */
+/** Cuts a line to `width` columns, and marks a cut with `…`. */
 export function cutToWidth(line: string, width: number): string {
   return widthOf(line) <= width ? line : `${head(line, width - 1, widthOf)}…`;
 }

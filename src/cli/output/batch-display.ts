@@ -25,7 +25,7 @@ export class BatchDisplay {
   #spinner: Ora | undefined;
   #pulse: NodeJS.Timeout | undefined;
   #isOver = false;
-  /** When the last row ended, ms since the start. */
+  /** The time at which the last row ended, ms since the start. */
   #lastEndMs: number | undefined;
 
   /** `money` describes the amount spent so far, or is ''. */
@@ -68,7 +68,7 @@ export class BatchDisplay {
   }
 
   /**
-   * Reports that a row has ended; `text` is its line, if it needs one. A row that succeeded only gets a line in a log.
+   * Reports that a row has ended. `text` is the line to print, if any. On a terminal, a row that succeeded has no line.
    */
   ended({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);
@@ -105,7 +105,7 @@ export class BatchDisplay {
     this.#options.stderr.write(`${printableLine(text)}\n`);
   }
 
-  // ora redraws about ten times a second.
+  // Only sets the text, which ora redraws about ten times a second.
   #draw(): void {
     if (this.#spinner !== undefined) this.#spinner.text = this.#block();
   }
@@ -128,8 +128,8 @@ export class BatchDisplay {
     return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
   }
 
-  // Rows end in waves, one wave for all that run at the same time. Before the first wave has ended the rate says
-  // little. Between two ends the estimate counts down.
+  // Estimates the remaining time. Rows that run at the same time end in a wave, and the rate says little before the
+  // first wave has ended. Between the ends of two rows, the estimate counts down.
   #left(ms: number): string {
     const { chosen, ended } = this.#tally;
     if (ended === 0 || ended >= chosen || ended < this.#rows.size) return '';
@@ -151,7 +151,7 @@ export interface Results {
 
 /**
  * Opens the file of `--results`, which only the owner can read; appends to existing lines. `redact` removes the key
- * from a line. No URL in it is signed.
+ * from a line. Signatures are removed from URLs.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {

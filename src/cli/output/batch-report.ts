@@ -46,7 +46,7 @@ export class BatchReport {
   #spent: Decimal | undefined;
   #unpriced = 0;
   #paidRows = 0;
-  /** Rows whose file differs from the request. */
+  /** The number of rows with a file that differs from the request. */
   #differing = 0;
 
   /** @param currency the name of the currency */
@@ -136,7 +136,7 @@ export class BatchReport {
     const undone = this.#undone
       .sort((one, other) => one.line - other.line)
       .map((row) => (row.isOverBudget ? { ...row, next: withBudget(row.next, budget) } : row));
-    // The error names the amount that the budget lacks.
+    // Leaves out rows over the budget, because the error names the amount that the budget lacks.
     const shown = stopped?.budget === undefined ? undone : undone.filter((row) => !row.isOverBudget);
     if (this.#differing > 0)
       context.progress.note(
@@ -211,7 +211,8 @@ export class BatchReport {
     this.#undone.push({ line: row.line, id, label: labelOf(planned), ...undone, why });
   }
 
-  // One command for all rows that failed or were changed, one for those that a run continues, and one for each doubt.
+  // Returns one command for all rows that failed or were changed, one for all rows that another run continues, and one
+  // for each row in doubt.
   #commands(undone: readonly Undone[]): string[] {
     const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
     const retried = (['failed', 'changed', 'stale'] as const).filter(has);
@@ -226,7 +227,7 @@ export class BatchReport {
     return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
   }
 
-  // The maximum `--budget` that the rest of the batch needs; undefined unless this budget stopped the run.
+  // Returns the `--budget` that the rest of the batch needs at most; undefined unless that budget stopped the run.
   #neededBudget({ costs }: Plan, stopped: MgwError | undefined): string | undefined {
     const { name, limit, spent, reserved, exceeded_by: excess } = stopped?.budget ?? {};
     if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;

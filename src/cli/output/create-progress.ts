@@ -19,7 +19,7 @@ import type { Ora } from 'ora';
 import type * as TextWidth from '../help/wrap.ts';
 import { wrapped, type Measure } from '../help/wrap.ts';
 
-/** A terminal with room gets a spinner and a bar; anything else gets plain lines without control codes. */
+/** Creates the progress display: a spinner and a bar on a terminal, otherwise plain lines without control codes. */
 export function createProgress(options: ProgressOptions): Progress {
   return isInteractive(options) && !options.quiet ? terminalProgress(options) : lineProgress(options);
 }
@@ -31,7 +31,7 @@ export function isInteractive({ stderr, env }: ProgressOptions): boolean {
 
 const heartbeatMs = 60_000;
 
-/** Plain lines: one for each change of state, and a heartbeat after a minute without one. */
+/** Prints plain lines: one for each change of state, and a heartbeat after a minute without a line. */
 function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progress {
   const jobs = new Map<string, Waiting>();
   let pulse: NodeJS.Timeout | undefined;
@@ -101,18 +101,18 @@ function beginText({ what = 'downloading', total }: Transfer): string {
   return total === undefined ? what : `${what} ${size(total)}`;
 }
 
-// There may be hundreds: print a line for each tenth of them.
+// Whether to print a line: one for each tenth, because there may be hundreds of things to count.
 function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }
 
-// A shorter wait needs no spinner.
+// A call that takes less time is not shown.
 const callShownAfterMs = 100;
 const redrawMs = 500;
 // The spinner, a space, and one free column so that no terminal wraps.
 const besideText = 3;
 
-/** A line that is redrawn: a spinner with the current wait and its duration, then a bar. */
+/** Draws a single line: a spinner with the current wait and its duration, or the bar of a transfer. */
 export function terminalProgress(options: ProgressOptions): Progress {
   const { stderr, clock } = options;
   const columns = (): number => stderr.columns ?? 80;
@@ -153,7 +153,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
     },
     calling: (what) => {
       if (hasGivenWay) return () => undefined;
-      // Load it now, so that it can be drawn at once later.
+      // Loads the spinner now, so that it can be drawn immediately later.
       line.prepare();
       return shownLate(what, calls, show);
     },
@@ -174,11 +174,12 @@ export function terminalProgress(options: ProgressOptions): Progress {
   };
 }
 
-// A note may come before the widths of characters are loaded: assume that characters beyond Latin are wide.
+// A note may be printed before the widths of characters are loaded, so characters beyond Latin count as wide.
 const atMostWide: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
-// A transfer comes before a waiting job, and that before a call; the longest text first.
+// Returns texts of decreasing length about the transfer if there is one, else about the waiting jobs, else about the
+// latest call.
 function linesOf(
   moving: Transfer | Count | undefined,
   jobs: readonly Waiting[],
@@ -204,7 +205,7 @@ function shownLate(what: string, calls: Set<string>, show: () => void): () => vo
   };
 }
 
-// The first text that fits; the later ones say less.
+// Returns the first text that fits. Later texts are shorter and say less.
 function fitting(lines: readonly string[], room: number, { widthOf, cutToWidth }: Widths): string {
   const plain = lines.map((line) => printableLine(line));
   return plain.find((line) => widthOf(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
@@ -215,14 +216,14 @@ type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
   prepare(): void;
-  /** `atOnce` draws it now and not when the next frame is due. */
+  /** If `atOnce`, draws immediately instead of when the next frame is due. */
   show(atOnce: boolean): void;
   above(text: string): void;
   aside<T>(action: () => Promise<T>): Promise<T>;
   hide(): void;
 }
 
-// ora is loaded when there is something to show. Start it only if there still is.
+// Loads ora when there is something to show, and starts it only if there still is.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';

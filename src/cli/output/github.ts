@@ -7,7 +7,7 @@ import type { JobFile } from '../../job.ts';
 import { printable, printableLine } from '../../printable.ts';
 import { withoutSignatures } from '../../redact.ts';
 
-/** The parts of an outcome that are reported to a workflow. */
+/** The dependencies for reporting to a workflow. */
 interface WorkflowDeps {
   env: NodeJS.ProcessEnv;
   redact: (text: string) => string;
@@ -24,8 +24,8 @@ interface JobView {
 
 /**
  * Reports the outcome of a command that ran jobs to a GitHub workflow: its outputs (`job`, `state`, `file`, `exit_code`
- * …) and a table in the step's summary, if the runner names files for these. Never throws: the command has done its
- * work.
+ * …) and a table in the step's summary, if the runner names files for these. Never throws, because the command has
+ * already done its work.
  */
 export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
   const { json } = outcome;
@@ -105,13 +105,13 @@ export function markdownTable(
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
 }
 
-/** Adds a part to the summary of the step, if there is one. Never throws. */
+/** Adds a section to the summary of the step, if the runner names a file for it. Never throws. */
 export async function appendSummary(
   title: string,
   lines: (cell: Cell) => readonly string[],
   deps: WorkflowDeps,
 ): Promise<void> {
-  // A secret is recognized only before it is escaped.
+  // Redacts before escaping, because an escaped secret is not recognized.
   const cell: Cell = (text) =>
     printableLine(withoutSignatures(deps.redact(text)), 1000).replace(/[|\\`<>&*_~[\]]/g, '\\$&');
   await appendTo('GITHUB_STEP_SUMMARY', [`### ${title}`, '', ...lines(cell), '', ''].join('\n'), deps);
@@ -129,7 +129,9 @@ async function appendTo(
   );
 }
 
-/** Formats an error as an annotation of a workflow. If the job goes on and can be resumed, it is a warning. */
+/**
+ * Formats an error as an annotation of a workflow. The annotation is a warning if the job continues and can be resumed.
+ */
 export function annotation(error: MgwError): string {
   const { code, exitCode, message, next } = error;
   const goesOn: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];

@@ -11,7 +11,7 @@ import type { Writable } from 'node:stream';
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
   const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
-  // Many gateways already put it into the message.
+  // Many gateways include the request id in the message.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
   // A command inside a message must remain pasteable.
@@ -36,7 +36,7 @@ function costOf(error: MgwError): string {
     never: '',
   }[error.retry];
   if (error.exitCode === exitCodes.usage) return 'Nothing was sent.';
-  // Of a batch: the row that was refused cost nothing.
+  // In a batch, the refused row itself cost nothing.
   if (error.code === 'budget' && error.charged === 'yes') return `The rows before it were charged.${retry}`;
   return `${charged}${retry}`;
 }
@@ -68,7 +68,7 @@ export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', widthOf);
 }
 
-/** Describes a time in the past, such as `5 minutes ago`. */
+/** Describes a time in the past, such as `5m ago`. */
 export function ago(iso: string, now: number): string {
   const seconds = Math.max(0, Math.round((now - Date.parse(iso)) / 1000));
   if (seconds < 90) return `${seconds}s ago`;
@@ -87,7 +87,7 @@ const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33, cyan: 36 };
 /** A stream that may be a terminal. */
 type Terminal = Writable & { isTTY?: boolean; columns?: number };
 
-/** No colours. */
+/** Returns text without colours. */
 export const plain: Paint = (_, text) => text;
 
 /**

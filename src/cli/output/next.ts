@@ -9,9 +9,9 @@ import { shellWord } from './human.ts';
 export interface Hint {
   /** The command line as it was typed, without `mgw`. */
   argv: readonly string[];
-  /** The help of the command that was typed. */
+  /** The command line that prints the help of the typed command. */
   help: string[];
-  /** The job of the error. */
+  /** The job that the error is about. */
   job?: { id: string; protocol: JobKind };
   /** The names of all protocols, if the error lists some. */
   protocolNames: readonly string[];

@@ -13,9 +13,9 @@ export interface Outcome {
   text?: string;
   /** The error, if the command failed. */
   error?: MgwError;
-  /** Records that it was printed; not called if printing failed. Only paid outcomes have it. */
+  /** Records that the outcome was printed. Not called if printing failed. Only outcomes of paid commands have it. */
   printed?: () => Promise<void>;
-  /** Whether it was charged, if a repetition pays again. Reported if the outcome itself cannot be printed. */
+  /** Whether the command was charged, if repeating it pays again. Reported if the outcome cannot be printed. */
   paid?: Charged;
   /** True for a command that ran jobs, whose outcome is reported to a workflow. */
   isRun?: boolean;
@@ -50,7 +50,7 @@ export function jsonDocument(outcome: Outcome, fields?: readonly string[]): stri
 
 function withFields(json: Record<string, unknown>, fields: readonly string[]): Record<string, unknown> {
   const kept = Object.entries(json).flatMap(([name, value]): [string, unknown][] => {
-    // The handle of a job that could not be recorded is nowhere else.
+    // Always keeps `handle`: the handle of a job that could not be recorded is shown nowhere else.
     if (fields.includes(name) || name === 'handle') return [[name, value]];
     if (typeof value !== 'object' || value === null) return [];
     return [[name, Array.isArray(value) ? value.map((one) => picked(one, fields)) : picked(value, fields)]];
@@ -64,8 +64,8 @@ function picked(value: unknown, fields: readonly string[]): unknown {
 }
 
 /**
- * Returns the names of `--fields` if no member of the document has one of them. None if one has, since many members are
- * optional, or if a list in it is empty.
+ * Returns the names of `--fields` as unknown if the document has none of them. If it has any of them, the others may be
+ * optional. If a list is empty, the members of its entries are not known.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -128,18 +128,18 @@ export async function severalOutcomes(
   return { ...whole, error: inOne(interrupted[0], interrupted), exitCode: interrupted[0].exitCode };
 }
 
-/** Whether a signal ended it. */
+/** Whether an error reports an interruption by a signal. */
 export function isInterruption({ exitCode }: MgwError): boolean {
   return exitCode === exitCodes.interrupted || exitCode === exitCodes.terminated;
 }
 
-// The command of one of them, with the ids of all.
+// Returns the first interruption, with a next command for the jobs of all of them.
 function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
   const ids = all.flatMap(({ job }) => (job === undefined ? [] : [job.id]));
   const at = first.next?.indexOf(first.job?.id ?? '') ?? -1;
   if (all.length === 1 || first.next === undefined || at < 1) return first;
   const next = ['mgw', 'jobs', ...first.next.slice(at - 1, at), ...ids, ...first.next.slice(at + 1)];
-  return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs go on.`);
+  return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs continue.`);
 }
 
 function joined(outcomes: readonly Outcome[]): Outcome {

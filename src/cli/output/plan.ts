@@ -20,7 +20,7 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
 }
 
 /**
- * Builds the error of invalid rows: exit 2.
+ * Builds the error for invalid rows (exit 2).
  * @param command the command as typed, which `next` repeats with `--ignore-columns` if unknown columns are the only problem
  */
 export function refusal({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
@@ -58,7 +58,7 @@ function sumOf(costs: readonly ModelCost[]): string {
 /** A row in the JSON document. */
 export type RowView = Record<string, unknown> & { line: number };
 
-/** Compares rows by their lines, since rows that wait for others are planned last. */
+/** Compares rows by line, because rows that wait for others are planned last. */
 export function byLine(one: RowView, other: RowView): number {
   return one.line - other.line;
 }
@@ -91,7 +91,7 @@ export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Glo
   return [stateTable(plan), ...(lines.length > 0 ? [lines.join('\n')] : [])].join('\n\n');
 }
 
-/** Returns the command that ends the doubt about a row; undefined if there is no doubt, or the job is unknown. */
+/** Returns the command that resolves a row in doubt; undefined if the row is not in doubt, or has no job. */
 export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): string[] | undefined {
   if (state !== 'unknown' || job === undefined) return undefined;
   const [mgw = 'mgw', ...rest] = resolveCommand(job);

@@ -6,7 +6,9 @@ import { type JobState, isFinal } from '../../job.ts';
 export interface Progress {
   /** Prints a permanent line. */
   note(text: string): void;
-  /** Shows the last state of a job that is waited for: a spinner on a terminal, otherwise a line for each change. */
+  /**
+   * Shows the last state of a job that mgw waits for: with a spinner on a terminal, otherwise a line for each change.
+   */
   waiting(job: Waiting): void;
   /** Ends the display of a job. */
   ended(id: string): void;
@@ -18,19 +20,19 @@ export interface Progress {
   counting(count: Count): void;
   /** Uses the terminal, for instance to write data, while the spinner is hidden. */
   aside<T>(action: () => Promise<T>): Promise<T>;
-  /** Only shows notes from now on, since something else draws. */
+  /** Shows only notes from now on, because something else draws on the terminal. */
   giveWay(): void;
   /** Removes the spinner from the terminal, and ends the heartbeat. */
   stop(): void;
 }
 
-/** A job that is waited for. */
+/** A job that mgw waits for. */
 export interface Waiting {
   id: string;
   /** Its state in mgw's terms, and the gateway's own word if that says more. */
   state: JobState;
   native?: string;
-  /** 0 to 100, if the gateway gave one. */
+  /** The progress from 0 to 100; absent if the gateway gave none. */
   percent?: number;
   /** The estimated end, from earlier jobs of its model, ms since 1970. */
   expectedAt?: number;
@@ -41,7 +43,7 @@ export interface Transfer {
   /** The activity; default `downloading`. */
   what?: string;
   bytes: number;
-  /** Absent if unknown. */
+  /** The total size; absent if unknown. */
   total?: number;
   bytesPerSecond?: number;
 }
@@ -63,7 +65,7 @@ export interface ProgressOptions {
   clock: Pick<Clock, 'now' | 'monotonic'>;
 }
 
-/** Describes the jobs that are waited for: the single job and its state, or the number in each state. */
+/** Describes the jobs that mgw waits for: a single job and its state, or the number of jobs in each state. */
 export function waitingText(jobs: readonly Waiting[]): string {
   const [first] = jobs;
   if (first !== undefined && jobs.length === 1) return `${jobText(first)}${percentText(first)}`;
@@ -72,7 +74,10 @@ export function waitingText(jobs: readonly Waiting[]): string {
   return `${jobs.length} jobs: ${[...counts].map(([state, count]) => `${count} ${state}`).join(', ')}`;
 }
 
-/** {@link waitingText} in several lengths, the longest first. The id is dropped first, state and percent never. */
+/**
+ * Returns {@link waitingText} in several lengths, the longest first. Drops the id first, and never the state and
+ * percent.
+ */
 export function waitingLines(jobs: readonly Waiting[], after: string, left: string): string[] {
   const full = `${waitingText(jobs)}${after}`;
   const [first, ...others] = jobs;
@@ -95,7 +100,7 @@ function percentText({ percent }: Waiting): string {
   return percent === undefined ? '' : ` ${Math.round(percent)}%`;
 }
 
-// The estimate from earlier jobs is approximate.
+// How late a job must be to count as longer than usual, because the estimate from earlier jobs is approximate.
 const lateMs = 10_000;
 
 /** Describes when the single job may be ready; '' if unknown. `now` in ms since 1970. */
@@ -113,7 +118,9 @@ export function transferText({ what = 'downloading', bytes, total, bytesPerSecon
 
 const barLength = 24;
 
-/** A transfer in several lengths, the longest first: with a bar if its size is known, then percent and bytes. */
+/**
+ * Describes a transfer in several lengths, the longest first: with a bar if its size is known, then percent and bytes.
+ */
 export function transferLines(transfer: Transfer, after: string): string[] {
   const { what = 'downloading', bytes, total, bytesPerSecond } = transfer;
   if (!total) return [`${transferText(transfer)}${after}`, transferText(transfer), `${what} ${size(bytes)}`];

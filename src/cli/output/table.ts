@@ -11,9 +11,9 @@ const empty = '-';
 const longestWord = 24;
 
 /**
- * Formats a table with a header: makes cells printable, pads columns, and uses no colour. If it is wider than `width`
- * columns of a terminal, its widest columns are made narrower, and what is in them is wrapped. If that would break
- * words, each row becomes a record: its first cell, and below it the others with their heads.
+ * Formats a table with a header: makes cells printable, pads columns, and uses no colour. If the table is wider than
+ * `width` columns of a terminal, narrows its widest columns and wraps their cells. If that would break words, formats
+ * each row as a record: the first cell, and below it the other cells with their headers.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {
   const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, longestCell)));
@@ -48,7 +48,7 @@ function narrow(widths: number[], cells: readonly string[][], room: number): boo
   return true;
 }
 
-// Heads and values side by side, as many as fit into a line.
+// Puts as many headers and values on a line as fit.
 function recordOf(head: readonly string[], [title = '', ...cells]: readonly string[], width: number): string {
   const lines: string[] = [];
   for (const [index, cell] of cells.entries()) {
@@ -94,7 +94,7 @@ interface Measured {
 
 /**
  * Formats a table of at most `width` columns of a terminal: cuts cells, then leaves columns out, empty ones first. If
- * that is not enough, it is a {@link table} that breaks no words. Without a width every column is shown.
+ * that is not enough, falls back to {@link table}, which breaks no words. Without a width, shows every column.
  */
 export function fittedTable<Row>(
   columns: readonly Column<Row>[],
@@ -145,7 +145,7 @@ function leftOutNext(columns: readonly Measured[]): Measured | undefined {
   );
 }
 
-// Cut the widest column first, so that a short one is not cut because of a long one.
+// Cuts the widest column first, so that a narrow column is not cut because of a wide one.
 function shrink(columns: readonly Measured[], width: number): void {
   let excess = columns.reduce((sum, column) => sum + gap + column.width, -gap) - width;
   while (excess > 0) {

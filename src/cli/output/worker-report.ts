@@ -26,9 +26,9 @@ export class WorkerReport implements WorkerWatcher {
   readonly #currency: string;
   readonly #strict: boolean;
   readonly #rows: Record<string, unknown>[] = [];
-  /** Rows that are done, and whose file differs from what they ask for. */
+  /** The number of done rows with a file that differs from the request. */
   #differing = 0;
-  /** The rows that this worker has returned to the queue and not taken again, with their states then. */
+  /** The rows that this worker has returned to the queue and not taken again, with the states that they had then. */
   readonly #givenBack = new Map<string, RowState>();
   #healthAt = -Infinity;
 
@@ -86,7 +86,7 @@ export class WorkerReport implements WorkerWatcher {
     if (globals.json && result['exit_code'] !== exitCodes.ok)
       this.#rows.push({ ...result, is_given_back: isGivenBack });
     const next = state === 'done' || isGivenBack ? '' : ` → ${report.toType(end, state)}`;
-    const line = `${name}/${report.lineOf(end, state)}${isGivenBack ? ' (given back)' : ''}${next}`;
+    const line = `${name}/${report.lineOf(end, state)}${isGivenBack ? ' (returned to the queue)' : ''}${next}`;
     this.#display.ended(end.planned, state, this.#context.redact(line));
     if (globals.json || end.files.length === 0) return;
     let written = Promise.resolve();
@@ -138,7 +138,7 @@ export class WorkerReport implements WorkerWatcher {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
-    const back = this.#givenBack.size > 0 ? `; ${this.#givenBack.size} given back` : '';
+    const back = this.#givenBack.size > 0 ? `; ${this.#givenBack.size} returned to the queue` : '';
     const saved = `${files} ${files === 1 ? 'file' : 'files'} saved`;
     this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
     if (this.#differing > 0)
@@ -159,7 +159,7 @@ export class WorkerReport implements WorkerWatcher {
     await this.#results?.close();
   }
 
-  // A row that is taken again counts once.
+  // Undoes the count of a returned row, so that a row that is taken again counts only once.
   #forget(batch: string, id: string): void {
     const state = this.#givenBack.get(`${batch}/${id}`);
     if (state === undefined) return;

@@ -16,7 +16,7 @@ export interface BigDeps {
   relativesOf: (item: GalleryItem) => number;
 }
 
-/** One item, as large as the screen allows, with everything that is known about it. */
+/** The view of a single item, as large as the screen allows, with all its details. */
 export class BigView {
   readonly element = make('dialog', { class: 'big', 'aria-label': 'Job' });
   readonly #deps: BigDeps;
@@ -48,7 +48,7 @@ export class BigView {
     }));
   }
 
-  /** Shows an item; undefined closes the view. */
+  /** Shows an item. Undefined closes the view. */
   show(item: GalleryItem | undefined, place = ''): void {
     if (item === this.#item && this.element.open === (item !== undefined)) return;
     this.#keepNote();
@@ -64,7 +64,7 @@ export class BigView {
     this.element.querySelector<HTMLElement>('.stage')?.focus();
   }
 
-  /** Shows the current rating and note of the item. */
+  /** Updates the rating and note, if the view shows this item. */
   update(id: string): void {
     if (this.#item?.id !== id) return;
     const { rating, note = '', again = false } = this.#deps.marks.of(id);
@@ -83,7 +83,7 @@ export class BigView {
     if (this.#item !== undefined) marks.set(this.#item.id, { again: !marks.of(this.#item.id).again });
   }
 
-  // Saves the typed note in whichever way the view is closed.
+  // Called whenever the view shows another item or closes, so that a typed note is saved in any case.
   #keepNote(): void {
     if (this.#item === undefined || this.#note === undefined) return;
     const note = this.#note.value.trim();
@@ -152,7 +152,7 @@ function button(text: string, title: string, onclick: () => void): HTMLButtonEle
   return make('button', { type: 'button', title, onclick }, text);
 }
 
-/** A command to type, and a button that copies it. */
+/** Creates a box with a command, and a button that copies it. */
 export function commandBox(command: string): HTMLElement {
   const copy = button('Copy', 'copy the command', () => {
     navigator.clipboard?.writeText(command).then(
@@ -236,12 +236,12 @@ function playerOf(file: GalleryFile): Player {
   return { element: make('div', { class: 'hearing' }, wave, media), media };
 }
 
-// Each of several players shows the name of its file.
+// Adds the name of the file to a player.
 function captioned(element: HTMLElement, name: string): HTMLElement {
   return make('figure', { class: 'one' }, element, make('figcaption', {}, foreign(name)));
 }
 
 function unplayable({ href, name }: GalleryFile): HTMLElement {
   const link = make('a', { href, download: name }, foreign(name));
-  return make('p', { class: 'lack' }, 'No browser plays a file of this kind: ', link);
+  return make('p', { class: 'lack' }, 'Browsers cannot play this kind of file: ', link);
 }

@@ -5,9 +5,9 @@ import { release } from './posters.ts';
 import { factsOf, nameOf, promptOf } from './select.ts';
 import { waveform } from './sound.ts';
 
-/** The maximum number of items that play at once. Each needs a decoder. */
+/** The maximum number of items that play at once, because each needs a decoder. */
 export const maxCompared = 9;
-/** The maximum lead of one player over another, s. */
+/** The maximum lead of one player over another in seconds. */
 const tolerance = 0.04;
 
 interface Pane {
@@ -17,12 +17,12 @@ interface Pane {
   stars: Stars;
 }
 
-/** Plays several items side by side, in step with the slowest. */
+/** Plays several items side by side, in sync with the slowest. */
 export class CompareView {
   readonly element = make('dialog', { class: 'compare', 'aria-label': 'Side by side' });
   readonly #marks: Marks;
   #panes: Pane[] = [];
-  /** The pane that keys rate and whose sound is on. */
+  /** The index of the pane that keys rate and whose sound is on. */
   #current = 0;
   #shown = '';
   #isPlaying = false;
@@ -55,7 +55,7 @@ export class CompareView {
 
   readonly #close: HTMLButtonElement;
 
-  /** Shows items; an empty list closes the view. */
+  /** Shows items. An empty list closes the view. */
   show(items: readonly GalleryItem[]): void {
     const shown = items.map(({ id }) => id).join();
     if (shown === this.#shown) return;
@@ -78,7 +78,7 @@ export class CompareView {
     this.#start();
   }
 
-  /** Shows the current rating and note of an item. */
+  /** Updates the rating of an item, and whether it is marked to be made again. */
   update(id: string): void {
     const pane = this.#panes.find(({ item }) => item.id === id);
     const { rating, again = false } = this.#marks.of(id);
@@ -108,7 +108,11 @@ export class CompareView {
       });
     const shown =
       file === undefined || media === undefined
-        ? make('p', { class: 'lack' }, foreign(item.reason ?? 'There is nothing that a browser can play.'))
+        ? make(
+            'p',
+            { class: 'lack' },
+            foreign(item.reason ?? 'This job has no file that a browser can play.'),
+          )
         : file.kind === 'audio'
           ? make('div', { class: 'heard' }, waveform(file.peaks), media)
           : media;
@@ -150,7 +154,7 @@ export class CompareView {
     this.#said({ again: !this.#marks.of(id).again });
   }
 
-  // No player starts before all are ready, because a late one would lag from the first frame.
+  // Starts no player before all are ready, because a late player would lag from the first frame.
   #start(): void {
     const shown = this.#shown;
     const all = this.#panes.flatMap(({ media }) => (media === undefined ? [] : [ready(media)]));
@@ -184,8 +188,8 @@ export class CompareView {
     this.#tell(time);
   }
 
-  // Players that are ahead slow down or wait. Seeking in the late ones would delay them further, since they would have to
-  // decode what they could not keep up with before.
+  // Slows down or pauses the players that are ahead. Seeking in the late players would delay them further, because they
+  // would have to decode what they could not keep up with before.
   #keepStep(): void {
     if (!this.#isPlaying) return;
     const running = this.#panes.flatMap(({ media }) => (media && isRunning(media) ? [media] : []));

@@ -1,10 +1,8 @@
-/**
- * The properties of an element: attributes, a listener for each `on…`, and `true` or `false` for boolean attributes.
- */
+/** The properties of an element: attributes, listeners (`on…`), and `true` or `false` for boolean attributes. */
 type Attributes = Record<string, string | number | boolean | undefined | ((event: Event) => void)>;
 
 /**
- * Creates an element. Texts become text nodes and attributes are set one by one, so that no prompt or file name is ever
+ * Creates an element. Adds text as text nodes and sets attributes one by one, so that no prompt or file name is ever
  * parsed as HTML.
  */
 export function make<K extends keyof HTMLElementTagNameMap>(
@@ -22,7 +20,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Creates a text with an unknown writing direction. */
+/** Creates an element for a text whose writing direction is unknown. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }
@@ -33,17 +31,17 @@ export function mark(element: Element, name: string, value: string | boolean): v
   else element.setAttribute(name, value === true ? '' : value);
 }
 
-/** Whether the element takes typed text. */
+/** Whether the user types into an element, or chooses with its keys. */
 function isTypedInto(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target instanceof HTMLInputElement) return target.type !== 'checkbox' && target.type !== 'range';
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** The actions of keys. */
+/** The actions of keys, by the name of the key. */
 type Keys = Record<string, () => unknown>;
 
-/** Listens to the keys of an element, except while text is typed or a modifier is held. */
+/** Listens to the keys of an element, except while the user types text or holds a modifier. */
 export function onKeys(element: EventTarget, keysNow: () => Keys): void {
   element.addEventListener('keydown', (event) => {
     const key = event as KeyboardEvent;
@@ -68,7 +66,10 @@ function isItsOwn({ key, target }: KeyboardEvent): boolean {
   return target instanceof HTMLInputElement && target.type === 'range' && key.startsWith('Arrow');
 }
 
-/** Creates five stars that show and set a rating. A click on the current rating removes it. `isQuiet`: not in the tab order. */
+/**
+ * Creates five stars that show and set a rating. A click on the current rating removes it. If `isQuiet`, the stars are
+ * not in the tab order.
+ */
 export function stars(set: (rating: number | undefined) => void, isQuiet = false): Stars {
   let shown: number | undefined;
   const buttons = [1, 2, 3, 4, 5].map((rating) =>

@@ -11,7 +11,7 @@ const gap = 14;
 const aboutHeight = 132;
 const rowHeight = 92;
 
-/** The items as tiles or as rows. Only those on the screen and a few around them are in the document. */
+/** Shows the items as tiles or as rows. Only the items on the screen and a few around them are in the document. */
 export class Grid {
   readonly element = make('div', { class: 'items', role: 'list', 'aria-label': 'Jobs' });
   readonly #deps: TileDeps;
@@ -23,7 +23,7 @@ export class Grid {
   #columns = 1;
   #height = rowHeight;
   #width = 0;
-  /** The index of the item that has the focus, or had it last. */
+  /** The index of the item that has, or last had, the focus. */
   #current = 0;
   #isDrawing = false;
 
@@ -57,12 +57,12 @@ export class Grid {
     this.#measure();
   }
 
-  /** Shows the current rating and note of an item. */
+  /** Updates the marks of an item. */
   update(id: string): void {
     this.#tiles.get(id)?.show(this.#getMark(id), this.#isCompared(id));
   }
 
-  /** Starts or stops the current item in its tile. */
+  /** Starts or stops playing the current item in its tile. */
   toggle(): void {
     this.#tiles.get(this.current?.id ?? '')?.toggle();
   }
@@ -73,7 +73,7 @@ export class Grid {
     this.focus(this.#items[Math.min(this.#items.length - 1, Math.max(0, to))]?.id ?? '');
   }
 
-  /** Brings an item into view and gives it the focus. */
+  /** Scrolls an item into view and focuses it. */
   focus(id: string): void {
     const place = this.#items.findIndex((item) => item.id === id);
     if (place < 0) return;
@@ -125,12 +125,12 @@ export class Grid {
     const first = Math.max(0, Math.floor(top / step) - spareRows) * this.#columns;
     const last = (Math.ceil((top + innerHeight) / step) + spareRows) * this.#columns;
     const seen = new Map(this.#items.slice(first, last).map((item, index) => [item.id, first + index]));
-    // The focused tile stays, because the keys of a removed tile would have no effect.
+    // Keeps the focused tile, because keys on a removed tile would have no effect.
     const current = this.current;
     if (current !== undefined && this.element.contains(document.activeElement))
       seen.set(current.id, this.#current);
     for (const [id, tile] of this.#tiles) if (!seen.has(id)) this.#drop(id, tile);
-    // From the last to the first: each is inserted before its successor.
+    // From the last to the first, because each tile is inserted before its successor.
     let next: Element | null = null;
     for (const [id, place] of [...seen].sort(([, one], [, other]) => other - one))
       next = this.#put(id, place, next) ?? next;

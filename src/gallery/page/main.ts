@@ -9,7 +9,7 @@ import { chosen, hashOf, relatives, type View, viewOf, nameOf, ratingsText, redo
 import { SoundPlayer } from './sound.ts';
 import { Toolbar } from './toolbar.ts';
 
-/** Exports the ratings, and a manifest of the jobs to make again. */
+/** The dialog that exports the ratings, and a manifest of the jobs to make again. */
 class ExportView {
   readonly element = make('dialog', { class: 'export', 'aria-label': 'Export' });
   readonly #data: GalleryData;
@@ -29,7 +29,7 @@ class ExportView {
   #ratings(): HTMLElement {
     const ratings = this.#marks.exported();
     const said = `${ratings.length} ${ratings.length === 1 ? 'job has' : 'jobs have'} a rating or a note.`;
-    const saved = this.#data.save === undefined ? '' : ' They are in the ledger already.';
+    const saved = this.#data.save === undefined ? '' : ' They are already in the ledger.';
     const save = make('button', { type: 'button' }, 'Save ratings.json');
     save.disabled = ratings.length === 0;
     save.addEventListener('click', () => download('ratings.json', 'application/json', ratingsText(ratings)));
@@ -38,10 +38,10 @@ class ExportView {
 
   #redo(): HTMLElement {
     const options = [
-      ['0', 'nothing else'],
-      ['1', 'what is rated 1'],
-      ['2', 'what is rated 2 or less'],
-      ['3', 'what is rated 3 or less'],
+      ['0', 'no others'],
+      ['1', 'those rated 1'],
+      ['2', 'those rated 2 or less'],
+      ['3', 'those rated 3 or less'],
     ].map(([value, text]) => make('option', { value }, text));
     const most = make('select', { 'aria-label': 'Rated' }, ...options);
     const seeds = make('input', { type: 'checkbox' });
@@ -52,7 +52,7 @@ class ExportView {
       const rows = redoRows(this.#data.items, this.#marks.of, Number(most.value), seeds.checked);
       lines = rows.lines;
       const left = rows.without.map((item) => `${nameOf(item)} (${item.noRedo ?? ''})`).join(', ');
-      told.textContent = `${lines.length} to make again.${left && ` There can be no row of: ${left}.`}`;
+      told.textContent = `${lines.length} to make again.${left && ` Cannot be made again: ${left}.`}`;
       save.disabled = lines.length === 0;
     };
     for (const input of [most, seeds]) input.addEventListener('change', count);
@@ -63,7 +63,7 @@ class ExportView {
     return make(
       'section',
       {},
-      make('p', {}, 'Make again what is marked with x, and ', most, '.'),
+      make('p', {}, 'Make again the jobs marked with x, and ', most, '.'),
       make('label', {}, seeds, ' with the same seeds'),
       told,
       save,
@@ -78,7 +78,7 @@ const marks = new Marks(data);
 const picked = new Set<string>();
 let view = viewOf(location.hash);
 let shown: GalleryItem[] = [];
-/** True if the back button closes the open view. */
+/** Whether the browser's back button closes the open view. */
 let canGoBack = false;
 
 const toolbar = new Toolbar(data.items, {
@@ -124,7 +124,7 @@ function idsOf(list: readonly GalleryItem[]): string {
     .join(',');
 }
 
-// Opening a view adds a step to the browser's history. Changing a filter does not.
+// Adds an entry to the browser's history when a view opens, but not when a filter changes.
 function go(change: Partial<View>): void {
   const next = { ...view, ...change };
   const hash = `#${hashOf(next)}`;
@@ -136,8 +136,8 @@ function go(change: Partial<View>): void {
   show(next);
 }
 
-// A view that was opened in this page is closed by going back in the history, so that the browser's back button does
-// not open it again.
+// Closes a view that was opened in this page by going back in the history. Otherwise the browser's back button would
+// open it again.
 function leave(change: Partial<View>): void {
   const isOwn = canGoBack;
   canGoBack = false;
@@ -178,7 +178,7 @@ function toggleCompare(id: string): void {
   toolbar.show(view, shown.length, data.items.length, picked.size);
 }
 
-// Scrolls the item that the key acts on into view.
+// Returns an action on the current item that first scrolls the item into view.
 const withCurrent = (act: (item: GalleryItem) => void) => () => {
   if (grid.current === undefined) return;
   grid.focus(grid.current.id);

@@ -2,7 +2,7 @@ import type { ExportedRating, GalleryData, GalleryItem } from '../data.ts';
 import type { Mark } from './select.ts';
 
 interface Kept extends Mark {
-  /** ISO 8601 in UTC. */
+  /** The time of the last change, ISO 8601 in UTC. */
   at: string;
 }
 
@@ -10,16 +10,16 @@ const prefix = 'mgw:';
 
 /**
  * The user's ratings and notes. They are stored in the browser, separately for each job, so that two pages or windows
- * lose nothing. If the page is served, they are also in the ledger. The latest one counts.
+ * do not overwrite each other's. If mgw serves the page, they are also stored in the ledger. The latest one counts.
  */
 export class Marks {
   readonly #items: Map<string, GalleryItem>;
   readonly #save: GalleryData['save'];
   readonly #kept = new Map<string, Kept>();
   readonly #listeners: ((id: string) => void)[] = [];
-  /** Ratings are sent one after the other, so that the last one wins. */
+  /** Resolves when all ratings are sent. They are sent one after the other, so that the last one wins. */
   #sent: Promise<void> = Promise.resolve();
-  /** Called if a rating could not be stored. */
+  /** Called with a message if a rating could not be stored. */
   onTrouble: (text: string) => void = () => undefined;
 
   constructor({ items, save }: GalleryData) {
@@ -34,7 +34,7 @@ export class Marks {
     });
   }
 
-  /** Returns the rating and note of an item. Always the same function. */
+  /** Returns the marks of an item. A property, so that it can be passed as a function. */
   readonly of = (id: string): Mark => {
     const item = this.#items.get(id);
     const kept = this.#kept.get(id);
@@ -43,7 +43,7 @@ export class Marks {
     return { rating: item?.rating, note: item?.note, again: kept.again };
   };
 
-  /** Changes the rating or note of an item. */
+  /** Changes the marks of an item. */
   set(id: string, change: Mark): void {
     const before = this.of(id);
     const { rating, note, again } = { ...before, ...change };
@@ -79,7 +79,7 @@ export class Marks {
       const kept: unknown = JSON.parse(localStorage.getItem(prefix + id) ?? 'null');
       if (isKept(kept)) this.#kept.set(id, kept);
     } catch {
-      // A browser without storage throws when something is stored.
+      // Ignored: a browser without storage throws again on writing, which is reported.
     }
   }
 
@@ -87,7 +87,7 @@ export class Marks {
     try {
       localStorage.setItem(prefix + id, JSON.stringify(kept));
     } catch {
-      this.onTrouble('This browser keeps nothing of this page: export the ratings before you close it.');
+      this.onTrouble('This browser cannot store ratings for this page. Export them before you close it.');
     }
   }
 
@@ -101,13 +101,13 @@ export class Marks {
       if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
     } catch {
       this.onTrouble(
-        'The rating is kept in this browser only: mgw could not be reached. Export the ratings.',
+        'Could not reach mgw, so the rating is stored in this browser only. Export the ratings.',
       );
     }
   }
 }
 
-// Other versions of the page may have written it.
+// Checks a stored mark, because another version of the page may have written it.
 function isKept(value: unknown): value is Kept {
   if (typeof value !== 'object' || value === null || !('at' in value)) return false;
   const { at, rating, note } = value as Record<keyof Kept, unknown>;

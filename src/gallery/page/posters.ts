@@ -1,6 +1,6 @@
-/** The number of posters made concurrently. Each needs a decoder. */
+/** The maximum number of posters made concurrently, because each needs a decoder. */
 const atOnce = 3;
-/** The maximum number of cached posters; the least recently seen are removed. */
+/** The maximum number of cached posters. The least recently used are removed. */
 const maxKept = 400;
 const width = 480;
 const patienceMs = 15_000;
@@ -11,15 +11,18 @@ interface Wanted {
 }
 
 /**
- * Makes posters of videos, a few at a time, from a frame of the video itself. If the page is a file, a picture may be drawn but not
- * read, so it is only drawn.
+ * Makes posters of videos, a few at a time, from a frame of the video. Posters are only drawn and never read, because a
+ * page that is a file may not read its pictures.
  */
 export class Posters {
   readonly #kept = new Map<string, ImageBitmap>();
   readonly #queue: Wanted[] = [];
   #busy = 0;
 
-  /** Requests a poster. `done` is called once, unless the request is cancelled. @returns a function that cancels it */
+  /**
+   * Requests a poster. `done` is called once, unless the request is cancelled. @returns a function that cancels the
+   * request
+   */
   request(href: string, done: Wanted['done']): () => void {
     const kept = this.#kept.get(href);
     if (kept !== undefined) {
@@ -40,7 +43,7 @@ export class Posters {
 
   #next(): void {
     if (this.#busy >= atOnce) return;
-    // Tiles are created from the last to the first, and the latest ones are visible.
+    // Takes the latest request first, because tiles are created from the last to the first and the latest are visible.
     const wanted = this.#queue.pop();
     if (wanted === undefined) return;
     this.#busy += 1;

@@ -1,6 +1,6 @@
 import type { ExportedRating, GalleryItem } from '../data.ts';
 
-/** The filters and the view, as they are in the page's URL. An empty text filters nothing. */
+/** The filters and the view, as stored in the page's URL. An empty filter matches everything. */
 export interface View {
   text: string;
   state: string;
@@ -12,7 +12,7 @@ export interface View {
   layout: string;
   /** The id of the job in the big view. */
   open: string;
-  /** Ids of the jobs that play side by side, separated by commas. */
+  /** The ids of the jobs that play side by side, separated by commas. */
   compare: string;
 }
 
@@ -20,7 +20,7 @@ export interface View {
 export interface Mark {
   rating?: number;
   note?: string;
-  /** To be made again. */
+  /** Whether to make the result again. */
   again?: boolean;
 }
 
@@ -38,20 +38,20 @@ export const plainView: View = {
   compare: '',
 };
 
-/** Parses the view in a URL, `#text=boat&rating=4`. */
+/** Parses the view in the fragment of a URL, such as `#text=boat&rating=4`. */
 export function viewOf(hash: string): View {
   const given = new URLSearchParams(hash.replace(/^#/, ''));
   const members = Object.entries(plainView).map(([name, value]) => [name, given.get(name) ?? String(value)]);
   return Object.fromEntries(members) as View;
 }
 
-/** Returns the URL of a view: its differences from {@link plainView}. */
+/** Returns the URL fragment of a view: its differences from {@link plainView}. */
 export function hashOf(view: View): string {
   const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
   return String(new URLSearchParams(members as [string, string][]));
 }
 
-/** The filters by rating, by their values. */
+/** The filters by rating, keyed by their value in the URL. */
 export const ratings: Record<string, [label: string, fits: (mark: Mark) => boolean]> = {
   none: ['not rated', ({ rating }) => rating === undefined],
   '5': ['5 stars', ({ rating }) => rating === 5],
@@ -64,7 +64,7 @@ export const ratings: Record<string, [label: string, fits: (mark: Mark) => boole
 
 type Order = (one: GalleryItem, other: GalleryItem, getMark: (id: string) => Mark) => number;
 
-/** The orders, by their values; items are given newest first. */
+/** The sort orders, keyed by their value in the URL. The items are already sorted newest first. */
 export const orders: Record<string, [label: string, order: Order | undefined]> = {
   newest: ['newest first', undefined],
   oldest: ['oldest first', (one, other) => compare(one.id, other.id)],
@@ -73,7 +73,7 @@ export const orders: Record<string, [label: string, order: Order | undefined]> =
   model: ['by model', (one, other) => compare(one.model ?? '', other.model ?? '')],
   best: ['best first', (one, other, of) => (of(other.id).rating ?? 0) - (of(one.id).rating ?? 0)],
   worst: ['worst first', (one, other, of) => (of(one.id).rating ?? 9) - (of(other.id).rating ?? 9)],
-  price: ['dearest first', (one, other) => Number(other.price ?? 0) - Number(one.price ?? 0)],
+  price: ['most expensive first', (one, other) => Number(other.price ?? 0) - Number(one.price ?? 0)],
 };
 
 const words = new Intl.Collator('en', { numeric: true });
@@ -82,7 +82,7 @@ function compare(one: string, other: string): number {
   return words.compare(one, other);
 }
 
-/** Returns the items of a view, in its order. */
+/** Returns the items that match a view, in its order. */
 export function chosen(
   items: readonly GalleryItem[],
   view: View,
@@ -121,7 +121,7 @@ export function promptOf({ prompt, redo }: GalleryItem): string {
   return typeof said === 'string' ? said : '';
 }
 
-/** Returns the name of an item: its row, its key or its id. */
+/** Returns the name of an item: its row in a batch, its key, or its id. */
 export function nameOf({ id, key }: GalleryItem): string {
   if (key === undefined) return id;
   const [, row, take] = key.split('/');
@@ -129,7 +129,8 @@ export function nameOf({ id, key }: GalleryItem): string {
 }
 
 /**
- * Returns the items to compare: first the item itself, then the takes of its prompt, and the same row of other batches.
+ * Returns the items to compare: the item itself, followed by the items with the same prompt, or with the same row id in
+ * any batch.
  */
 export function relatives(item: GalleryItem, items: readonly GalleryItem[]): GalleryItem[] {
   const [prompt, row] = [promptOf(item), item.key?.split('/')[1]];
@@ -148,7 +149,7 @@ export function mismatchesOf({ files }: GalleryItem): string[] {
   return [...new Set(files.flatMap(({ mismatches = [] }) => mismatches))];
 }
 
-/** Formats a length in seconds for a person. */
+/** Formats a duration for display; a plain number is in seconds. */
 export function lengthText(duration: string): string {
   return /^\d+(\.\d+)?$/.test(duration) ? `${duration} s` : duration;
 }
@@ -158,10 +159,10 @@ export function priceText({ price, currency = '', charge }: GalleryItem): string
   if (charge === undefined) return undefined;
   const amount = price === undefined ? 'price unknown' : `${price} ${currency}`.trim();
   if (charge === 'spent') return amount;
-  return charge === 'failed' ? `${amount}, or given back` : `${amount}, if it was charged`;
+  return charge === 'failed' ? `${amount}, or refunded` : `${amount}, if it was charged`;
 }
 
-/** Returns the facts of an item, for one line. */
+/** Returns the facts about an item to show on one line. */
 export function factsOf(item: GalleryItem): string[] {
   const { model, seed, duration, resolution } = item;
   const facts = [
@@ -186,7 +187,7 @@ interface RedoRows {
 }
 
 /**
- * Returns the rows that make the marked items again, and those that are rated `atMost` or less (0: none).
+ * Returns the rows that make items again: the marked items, and the items rated `atMost` or less (0 for none).
  * @param hasSeeds False leaves the seeds out, because with the same seed a model may make the same result.
  */
 export function redoRows(
@@ -216,7 +217,7 @@ function without(row: Record<string, unknown>, name: string): Record<string, unk
   return Object.fromEntries(Object.entries(row).filter(([each]) => each !== name));
 }
 
-/** The content of `ratings.json`. */
+/** Returns the content of `ratings.json`. */
 export function ratingsText(ratings: readonly ExportedRating[]): string {
   return `${JSON.stringify({ ratings }, undefined, 2)}\n`;
 }

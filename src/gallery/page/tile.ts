@@ -20,9 +20,9 @@ export interface Tile {
   /** The element that gets the focus. */
   focus: HTMLElement;
   show(mark: Mark, isCompared: boolean): void;
-  /** Starts or stops the item. */
+  /** Starts or stops playing the item. */
   toggle(): void;
-  /** Releases its resources. */
+  /** Releases the resources of the tile. */
   remove(): void;
 }
 
@@ -36,7 +36,7 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
   const rating = stars((given) => deps.rate(id, given), true);
   const again = toggle('again', 'Again', 'Make again (x)', () => deps.toggleAgain(id));
   const compared = toggle('compared', 'Compare', 'Compare (c)', () => deps.toggleCompare(id));
-  const note = make('span', { class: 'has-note', title: 'There is a note.' }, 'note');
+  const note = make('span', { class: 'has-note', title: 'This job has a note.' }, 'note');
   const open = make('button', {
     type: 'button',
     class: 'open',
@@ -60,7 +60,7 @@ export function tileOf(item: GalleryItem, deps: TileDeps): Tile {
     ),
   );
   media.listen(element, open);
-  // A click on a star or a tool leaves the keys to the tile.
+  // Focuses the tile after a click on a star or a tool, so that keys still act on the tile.
   element.addEventListener('pointerdown', (event) => {
     if ((event.target as Element).closest('.star, .tool') === null) return;
     event.preventDefault();
@@ -140,7 +140,7 @@ function still(element: HTMLElement): TileMedia {
 function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
-  // A tile that is only scrolled past is not decoded.
+  // Requests the poster after a pause, so that a tile that is only scrolled past is not decoded.
   let giveUp = (): void => clearTimeout(wanted);
   const wanted = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {

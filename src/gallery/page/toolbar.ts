@@ -9,7 +9,7 @@ export interface ToolbarDeps {
   exportAll: () => void;
 }
 
-/** The bar above the items: search, filters, order, layout. */
+/** The bar above the items with the search, the filters, the order and the layout. */
 export class Toolbar {
   readonly element: HTMLElement;
   readonly #search: HTMLInputElement;
@@ -29,7 +29,7 @@ export class Toolbar {
     this.#layouts = ['grid', 'list'].map((layout) =>
       make('button', { type: 'button', onclick: () => deps.change({ layout }) }, layout),
     );
-    this.#compare = button('Compare', 'Play what was picked with c side by side', deps.compare);
+    this.#compare = button('Compare', 'Play the jobs picked with c side by side', deps.compare);
     const { text, state, model, protocol, tag, rating } = plainView;
     const filters = { text, state, model, protocol, tag, rating };
     this.#clear = button('Clear', 'Show everything', () => deps.change(filters));
@@ -47,11 +47,11 @@ export class Toolbar {
       ),
       make('div', { class: 'layouts', role: 'group', 'aria-label': 'Layout' }, ...this.#layouts),
       this.#compare,
-      button('Export', 'Ratings, and what to make again', deps.exportAll),
+      button('Export', 'Export ratings, and the jobs to make again', deps.exportAll),
     );
   }
 
-  /** Shows a view and the number of its items. */
+  /** Updates the bar for a view. `shown`, `all` and `picked` are numbers of items. */
   show(view: View, shown: number, all: number, picked: number): void {
     if (this.#search.value !== view.text) this.#search.value = view.text;
     for (const [name, select] of this.#selects) select.value = view[name];
@@ -102,7 +102,7 @@ export class Toolbar {
       ...choices,
     );
     this.#selects.set(name, select);
-    // A filter with nothing to choose from is hidden.
+    // Hides a filter with nothing to choose from.
     select.hidden = options.length < 3 && name !== 'sort';
     return select;
   }

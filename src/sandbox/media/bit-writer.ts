@@ -1,4 +1,4 @@
-/** Writes bits, most significant first, into a buffer that grows: the base of both the video and the audio. */
+/** Writes bits, most significant first, to a buffer that grows as needed. */
 export class BitWriter {
   #bytes = new Uint8Array(1024);
   #length = 0;

@@ -7,12 +7,12 @@ import type { Colour } from './scene.ts';
  * Chroma DC coefficients weigh double (8.5.11), hence 6 less.
  */
 const LUMA_QP = 28;
-/** `chroma_qp_index_offset` that goes with {@link LUMA_QP}. */
+/** The `chroma_qp_index_offset` that matches {@link LUMA_QP}. */
 const CHROMA_QP_OFFSET = -6;
 
-/** `mb_type` of the first Intra_16x16 type in each kind of slice (H.264 tables 7-11 and 7-13). */
+/** The first `mb_type` of Intra_16x16 in an I slice (H.264 table 7-11). */
 const INTRA_16X16_IN_I = 1;
-/** Like {@link INTRA_16X16_IN_I}, after the five inter types of a P slice. */
+/** The first `mb_type` of Intra_16x16 in a P slice, after its five inter types (H.264 table 7-13). */
 const INTRA_16X16_IN_P = 6;
 
 const LUMA_MODES = { above: 0, left: 1, none: 2 };
@@ -59,7 +59,7 @@ function distance(a: Colour, b: Colour): number {
   return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
 }
 
-/** The difference of one component, which begins at bit `shift`, from that of another colour. */
+/** Returns how much one component, which begins at bit `shift`, differs from that of another colour. */
 function step(colour: Colour, from: Colour, shift: number): number {
   return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }
@@ -90,7 +90,7 @@ function writeSingleCoefficient(bits: BitWriter, level: number, tokens: Tokens):
   bits.bits(NO_ZEROS_BEFORE, 1);
 }
 
-/** The first level after no trailing ones, with suffixLength 0 (H.264 9.2.2.1); it cannot be +-1. */
+/** Writes the first level if there are no trailing ones, with suffixLength 0 (H.264 9.2.2.1). The level is not +-1. */
 function writeLevel(bits: BitWriter, level: number): void {
   const code = level > 0 ? 2 * level - 4 : -2 * level - 3;
   if (code < 14) bits.bits(1, code + 1);
@@ -108,7 +108,8 @@ const NAL = { slice: 0x61, idrSlice: 0x65, sequenceParameters: 0x67, picturePara
 const SLICE_TYPE = { i: 7, p: 5 };
 const FRAME_NUM_BITS = 4;
 
-// H.264 table A-1: level_idc, macroblocks a second, macroblocks a picture. From 3.0, for its bit rate.
+// H.264 table A-1: level_idc, macroblocks a second, macroblocks a picture. Starts at level 3.0, because lower levels
+// allow too low a bit rate.
 const LEVELS = [
   [30, 40_500, 1620],
   [31, 108_000, 3600],
@@ -127,7 +128,7 @@ export interface VideoFormat {
   fps: number;
 }
 
-/** The lowest `level_idc` that allows a format. Throws RangeError if no level does. */
+/** Returns the lowest `level_idc` that allows a format. Throws RangeError if no level does. */
 export function levelFor({ width, height, fps }: VideoFormat): number {
   const [columns, rows] = [Math.ceil(width / MACROBLOCK), Math.ceil(height / MACROBLOCK)];
   const blocks = columns * rows;
@@ -136,11 +137,11 @@ export function levelFor({ width, height, fps }: VideoFormat): number {
       blocks <= perPicture && blocks * fps <= perSecond && Math.max(columns, rows) ** 2 <= 8 * perPicture,
   );
   if (level === undefined)
-    throw new RangeError(`No H.264 level holds ${width}x${height} at ${fps} pictures/s`);
+    throw new RangeError(`No H.264 level allows ${width}x${height} at ${fps} pictures/s`);
   return level[0];
 }
 
-/** The sequence parameter set as a NAL unit (H.264 7.3.2.1.1). */
+/** Returns the sequence parameter set as a NAL unit (H.264 7.3.2.1.1). */
 export function sequenceParameterSet(format: VideoFormat): Uint8Array {
   const [columns, rows] = [Math.ceil(format.width / MACROBLOCK), Math.ceil(format.height / MACROBLOCK)];
   const bits = new BitWriter();
@@ -166,7 +167,7 @@ function writeCropping(bits: BitWriter, right: number, bottom: number): void {
   for (const offset of [0, right / 2, 0, bottom / 2]) bits.ue(offset);
 }
 
-/** VUI (H.264 annex E): colours, exact timing, and that no picture waits for another to be displayed. */
+/** Writes the VUI (H.264 annex E): the colours, exact timing, and that pictures are displayed in coding order. */
 function writeUsability(bits: BitWriter, fps: number): void {
   bits.bits(0b00, 2); // no aspect ratio (square pixels), no overscan
   bits.bits(1, 1).bits(5, 3).bits(0, 1); // video_signal_type: unspecified format, studio range
@@ -184,7 +185,10 @@ function writeUsability(bits: BitWriter, fps: number): void {
   for (const limit of [0, 0, 10, 10, 0, 1]) bits.ue(limit); // ... no reordering, one frame buffered
 }
 
-/** The picture parameter set as a NAL unit (H.264 7.3.2.2): CAVLC, one slice group, deblocking under control. */
+/**
+ * Returns the picture parameter set as a NAL unit (H.264 7.3.2.2): CAVLC, one slice group, deblocking controlled by the
+ * slices.
+ */
 export function pictureParameterSet(): Uint8Array {
   const bits = new BitWriter();
   bits.ue(0).ue(0).bits(0b00, 2).ue(0).ue(0).ue(0).bits(0b000, 3);
@@ -197,7 +201,8 @@ export function pictureParameterSet(): Uint8Array {
 }
 
 /**
- * Encodes a picture independently of others. `ordinal` counts such pictures: two in a row must differ in `idr_pic_id`.
+ * Encodes a picture independently of others. `ordinal` counts such pictures, because two in a row must differ in
+ * `idr_pic_id`.
  */
 export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number): Uint8Array {
   const bits = new BitWriter();
@@ -210,7 +215,10 @@ export function encodeIdr(picture: Uint32Array, columns: number, ordinal: number
   return nalUnit(NAL.idrSlice, bits);
 }
 
-/** A picture as the blocks that differ from the previous one. `distance` counts the pictures since the last IDR. */
+/**
+ * Encodes only the blocks of a picture that differ from the previous picture. `distance` counts the pictures since the
+ * last IDR.
+ */
 export function encodeDifference(
   picture: Uint32Array,
   previous: Uint32Array,
@@ -235,7 +243,7 @@ export function encodeDifference(
   return nalUnit(NAL.slice, bits);
 }
 
-/** Without the deblocking filter blocks stay flat, which the prediction relies on. */
+/** Turns the deblocking filter off, so that blocks stay flat. The prediction relies on that. */
 function writeSliceQuality(bits: BitWriter): void {
   bits.se(0).ue(1);
 }
@@ -252,7 +260,7 @@ function writeBlock(
   writeFlatMacroblock(bits, type, picture[index] ?? 0, left, above);
 }
 
-/** Ends the payload and makes it a NAL unit, in which no start code can appear by chance (H.264 7.4.1). */
+/** Ends the payload, and converts it to a NAL unit in which no start code can appear by chance (H.264 7.4.1). */
 function nalUnit(header: number, bits: BitWriter): Uint8Array {
   const payload = bits.bits(1, 1).align().toBytes();
   const escaped = new Uint8Array(1 + payload.length + Math.ceil(payload.length / 2));

@@ -1,11 +1,14 @@
 import { BitWriter } from './bit-writer.ts';
 import type { Melody } from './scene.ts';
 
-/** The form of an MPEG Layer III stream at a sample rate: ISO 11172-3 (1), 13818-3 (2) and its half (2.5). */
+/**
+ * The header fields of an MPEG Layer III stream at a sample rate. The versions are MPEG 1 (ISO 11172-3), MPEG 2 (ISO
+ * 13818-3), and MPEG 2.5 with half its sample rates.
+ */
 interface Layout {
   versionBits: number;
   rateIndex: number;
-  /** Granules of 576 samples in a frame. */
+  /** The number of granules, of 576 samples each, in a frame. */
   granules: number;
   bitRateIndex: number;
 }
@@ -35,8 +38,8 @@ const LAYOUTS: ReadonlyMap<number, Layout> = new Map(
 );
 
 /**
- * A melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of about 0.4 s that are whole frames.
- * Throws RangeError for a sample rate that MP3 does not support.
+ * Yields a melody as a mono MP3 stream of constant 64 kbit/s without tags, in fragments of whole frames, about 0.4 s
+ * each. Throws RangeError for a sample rate that MP3 does not support.
  */
 export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const perFragment = Math.max(1, Math.round((FRAGMENT_SECONDS * sampleRate) / mp3FrameSamples(sampleRate)));
@@ -50,7 +53,7 @@ export function* mp3Fragments(melody: Melody, sampleRate: number): Generator<Uin
   if (fragment.length > 0) yield Buffer.concat(fragment);
 }
 
-/** The frames of {@link mp3Fragments}. Each is self-contained (no bit reservoir). */
+/** Yields the frames of {@link mp3Fragments} one by one. Each frame is self-contained (no bit reservoir). */
 export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const layout = layoutFor(sampleRate);
   const frameSamples = mp3FrameSamples(sampleRate);
@@ -64,7 +67,9 @@ export function* mp3Frames(melody: Melody, sampleRate: number): Generator<Uint8A
   }
 }
 
-/** Samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not support. */
+/**
+ * Returns the number of samples in a frame at a sample rate. Throws RangeError for a rate that MP3 does not support.
+ */
 export function mp3FrameSamples(sampleRate: number): number {
   return layoutFor(sampleRate).granules * SAMPLES_PER_GRANULE;
 }
@@ -75,20 +80,23 @@ function layoutFor(sampleRate: number): Layout {
   return layout;
 }
 
-/** If bytes per frame are not a whole number, some frames are a byte longer to keep to the bit rate. */
+/**
+ * Whether a frame is padded. If the bit rate gives no whole number of bytes per frame, some frames are a byte longer.
+ */
 function isPadded(size: number, frameSamples: number, sampleRate: number): boolean {
   return size > Math.floor((frameSamples * BIT_RATE) / 8 / sampleRate);
 }
 
-/** The frequency line to sound in a granule, and its sign; undefined for silence. */
+/** The frequency line that sounds in a granule, and its sign. */
 interface Tone {
   line: number;
   negative: boolean;
 }
 
 /**
- * A line that sounds in every granule adds up, over the overlapping windows, to a pure tone of constant loudness if its
- * sign stays the same (even lines) or alternates (odd lines). The pitch is then that of the line's lower edge.
+ * Returns the tone of each granule of a frame; undefined for silence. The windows of the granules overlap. A line that
+ * sounds in every granule gives a pure tone of constant loudness if its sign stays the same (even lines) or alternates
+ * (odd lines). The pitch of the tone is the lower edge of the line.
  */
 function tones(melody: Melody, layout: Layout, sampleRate: number, frame: number): (Tone | undefined)[] {
   return Array.from({ length: layout.granules }, (_, offset) => {
@@ -120,7 +128,7 @@ function encodeFrame(
   return bits.toBytes();
 }
 
-/** 210 is full scale; four steps halve or double. */
+/** The loudness: 210 is full scale, and four steps halve or double it. */
 const GLOBAL_GAIN = 199;
 
 function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefined): void {
@@ -132,8 +140,8 @@ function writeGranuleInfo(bits: BitWriter, layout: Layout, tone: Tone | undefine
 }
 
 /**
- * Lines in groups of four: table B uses four inverted bits for each group, and then a sign for each value that is not
- * 0.
+ * Writes the lines in groups of four. Table B uses four inverted bits for each group, followed by a sign for each value
+ * that is not 0.
  */
 function writeSpectrum(bits: BitWriter, { line, negative }: Tone): void {
   for (let first = 3; first < line; first += 4) bits.bits(0b1111, 4);

@@ -1,4 +1,4 @@
-/** One coded picture, without its length prefix; `key` if decoding can start at it. */
+/** One coded picture, without its length prefix. `key` is true if decoding can start at this picture. */
 export interface VideoSample {
   data: Uint8Array;
   key: boolean;
@@ -38,7 +38,7 @@ interface Track {
   entry: Uint8Array;
 }
 
-/** Consecutive samples of one track: a second of it. */
+/** One second of a track: consecutive samples. */
 interface Chunk {
   track: Track;
   samples: readonly Uint8Array[];
@@ -46,18 +46,19 @@ interface Chunk {
 }
 
 const LENGTH_PREFIX = 4;
-/** Ticks per picture: a common choice of muxers, so that other rates could share the scale. */
+/** Ticks per picture. Many muxers use this number. */
 const TICKS = 512;
 const MATRIX = [0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000];
 
 /**
- * An MP4 file that can start playing before it has arrived in full: `ftyp`, `moov`, then `mdat` to the end, in which
+ * Returns an MP4 file that can be played while it is still being downloaded: `ftyp`, `moov`, then `mdat`, in which
  * picture and sound alternate every second.
  */
 export function muxMp4(film: Film): Uint8Array {
   const tracks = film.audio ? [videoTrack(film), audioTrack(film.audio)] : [videoTrack(film)];
   const head = box('ftyp', 'isom', u32(512), 'isom', 'iso2', 'avc1', 'mp41');
-  // The position of the data depends on the size of the preceding boxes, which does not depend on that position.
+  // The offset of the data depends on the size of the boxes before it. That size does not depend on the offsets in the
+  // boxes, so 0 serves to measure it.
   const dataStart = head.length + movie(tracks, chunksOf(tracks, 0)).length + 8;
   const chunks = chunksOf(tracks, dataStart);
   return concat([head, movie(tracks, chunks), box('mdat', ...chunks.flatMap(({ samples }) => samples))]);
@@ -159,7 +160,7 @@ function media(track: Track, chunks: readonly Chunk[]): Uint8Array {
 function sampleTable({ samples, keys, ticks, entry }: Track, chunks: readonly Chunk[]): Uint8Array {
   const sizes = samples.map(({ length }) => length);
   const counts = chunks.map((chunk) => chunk.samples.length);
-  // An entry for each chunk that has another number of samples than the one before.
+  // One entry for each chunk whose number of samples differs from that of the chunk before.
   const runs = counts.flatMap((count, index) => (count === counts[index - 1] ? [] : [index + 1, count, 1]));
   return box(
     'stbl',
@@ -196,7 +197,7 @@ function videoEntry({
   );
 }
 
-/** `mp4a` with the object type of MPEG-1 audio, mono (ISO 14496-1 7.2.6): MP3 inside MP4. */
+/** Returns the `mp4a` entry for MP3 inside MP4: object type MPEG-1 audio, mono (ISO 14496-1 7.2.6). */
 function audioEntry(sampleRate: number): Uint8Array {
   const mpeg1Audio = 0x6b;
   const audioStream = 0x15;
@@ -206,7 +207,7 @@ function audioEntry(sampleRate: number): Uint8Array {
   return box('mp4a', ...format, fullBox('esds', 0, stream));
 }
 
-/** Shorter than 128 bytes. */
+/** Returns a descriptor. Its body must be shorter than 128 bytes. */
 function descriptor(tag: number, ...parts: Uint8Array[]): Uint8Array {
   const body = concat(parts);
   return concat([new Uint8Array([tag, body.length]), body]);

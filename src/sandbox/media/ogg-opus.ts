@@ -2,14 +2,14 @@ import type { Melody } from './scene.ts';
 
 const PRE_SKIP = 312;
 const PACKETS_PER_PAGE = 20;
-/** The gain for players, in 1/256 dB: the packets are softer than the other formats. */
+/** The gain that players apply, in 1/256 dB, because the packets are quieter than the other formats. */
 const OUTPUT_GAIN = 10 * 256;
 const SERIAL = 1;
 const PAGE = { first: 2, last: 4, middle: 0 };
 
 /**
- * A melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. `sampleRate` is the original rate that the
- * header names.
+ * Yields a melody as an Ogg Opus stream, in fragments of whole pages of 0.4 s. The header names `sampleRate` as the
+ * original rate.
  */
 export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const end = PRE_SKIP + Math.round(melody.seconds * OPUS_RATE);
@@ -32,7 +32,7 @@ export function* oggOpusFragments(melody: Melody, sampleRate: number): Generator
   }
 }
 
-/** RFC 7845 5.1. */
+/** Returns the identification header (RFC 7845 5.1). */
 function identification(sampleRate: number): Uint8Array {
   const head = Buffer.alloc(19);
   head.write('OpusHead', 0);
@@ -44,7 +44,7 @@ function identification(sampleRate: number): Uint8Array {
   return head;
 }
 
-/** RFC 7845 5.2: a vendor, and no comments. */
+/** Returns the comment header, with a vendor and no comments (RFC 7845 5.2). */
 function comments(): Uint8Array {
   const vendor = 'sandbox';
   const tags = Buffer.alloc(16 + vendor.length);
@@ -59,11 +59,11 @@ interface Page {
   /** The number of samples up to the end of this page. */
   granule: number;
   sequence: number;
-  /** Each shorter than 255 bytes. */
+  /** Each packet is shorter than 255 bytes. */
   packets: readonly Uint8Array[];
 }
 
-/** RFC 3533 6. */
+/** Returns a page of the Ogg stream (RFC 3533 6). */
 function page({ type, granule, sequence, packets }: Page): Uint8Array {
   const head = Buffer.alloc(27 + packets.length);
   head.write('OggS', 0);
@@ -78,7 +78,7 @@ function page({ type, granule, sequence, packets }: Page): Uint8Array {
   return whole;
 }
 
-/** The CRC-32 of Ogg: polynomial 04c11db7, most significant bit first, nothing inverted. */
+/** Returns Ogg's CRC-32: polynomial 04c11db7, most significant bit first, nothing inverted. */
 function checksum(bytes: Uint8Array): number {
   let crc = 0;
   for (const byte of bytes) {
@@ -90,27 +90,27 @@ function checksum(bytes: Uint8Array): number {
 
 /** Opus always counts samples at 48 kHz. */
 const OPUS_RATE = 48_000;
-/** Samples in a packet: 20 ms. */
+/** The number of samples in a packet, which lasts 20 ms. */
 const PACKET_SAMPLES = 960;
 
-/** The first byte of each packet (RFC 6716 3.1): CELT alone, 4 kHz wide, 20 ms, mono, one frame. */
+/** The first byte of each packet (RFC 6716 3.1): CELT only, 4 kHz bandwidth, 20 ms, mono, one frame. */
 const FRAME_OF_4_KHZ = 0x98;
-/** 20 ms of silence. */
+/** A packet of 20 ms of silence. */
 const SILENCE = Uint8Array.of(FRAME_OF_4_KHZ, 0xff, 0xfe);
 
 /**
- * The probability, in 256ths, that a band's energy is the expected one, by band: the even numbers of the table
- * `e_prob_model` in RFC 6716 for 20 ms without prediction from the previous frame, up to 4 kHz.
+ * For each band up to 4 kHz, the probability in 256ths that its energy is as expected. From the table `e_prob_model` of
+ * RFC 6716, for 20 ms without prediction from the previous frame (every second number).
  */
 const AS_EXPECTED = [22, 63, 74, 84, 92, 103, 96, 96, 101, 107, 113, 118, 125];
-/** With fewer bits, the decoder would expect another, shorter code for the energy of a band. */
+/** The minimum number of bits left for the energy of a band. With fewer bits, the decoder expects a shorter code. */
 const BITS_FOR_ENERGY = 15;
 const HIGHEST_GAIN = 7;
 
 /**
- * A self-contained packet of 20 ms at a pitch in hertz (0 for silence). It has hardly any bits for the shape of the
- * spectrum, so the decoder fills it with noise of the energy that is expected of a voice. Its pitch filter (RFC 6716
- * 4.3.7.1) turns that into a tone.
+ * Returns a self-contained packet of 20 ms at a pitch in hertz (0 for silence). The packet has too few bits for the
+ * shape of the spectrum, so the decoder fills the bands with noise. The decoder's pitch filter (RFC 6716 4.3.7.1) turns
+ * the noise into a tone.
  */
 function opusPacket(pitch: number): Uint8Array {
   if (pitch === 0) return SILENCE;
@@ -127,7 +127,7 @@ function opusPacket(pitch: number): Uint8Array {
   return Uint8Array.of(FRAME_OF_4_KHZ, ...encoder.finish(size));
 }
 
-/** RFC 6716 4.3.7.1; `period` in samples, 15 to 1022. */
+/** Writes the pitch filter (RFC 6716 4.3.7.1). `period` is in samples, 15 to 1022. */
 function writePitchFilter(encoder: RangeEncoder, period: number): void {
   const octave = Math.floor(Math.log2((period + 1) / 16));
   encoder.bit(true, 1).symbol(octave, octave + 1, 6);
@@ -136,8 +136,8 @@ function writePitchFilter(encoder: RangeEncoder, period: number): void {
 }
 
 /**
- * Writes symbols by their frequencies from the front of a packet, and raw bits from its back, as Opus does (RFC 6716
- * 5.1). A decoder that reads beyond them gets zeros.
+ * Writes range-coded symbols from the front of a packet, and raw bits from its back, as Opus does (RFC 6716 5.1). A
+ * decoder that reads beyond them gets zeros.
  */
 class RangeEncoder {
   #range = 2 ** 31;
@@ -155,7 +155,7 @@ class RangeEncoder {
     return 1 + this.#shifts * 8 + Math.clz32(this.#range) + this.#rawBits;
   }
 
-  /** Writes a symbol with the frequencies from `low` to `high` (not included) of `total`. */
+  /** Writes a symbol that has the frequencies from `low` up to, but not including, `high` of `total`. */
   symbol(low: number, high: number, total: number): this {
     const step = Math.floor(this.#range / total);
     if (low > 0) this.#low += this.#range - step * (total - low);
@@ -177,7 +177,7 @@ class RangeEncoder {
     return this;
   }
 
-  /** Ends the encoder, and returns the packet in `size` bytes, which must have room for `bits`. */
+  /** Ends the encoding, and returns the packet. `size` is its length in bytes, which must have room for `bits`. */
   finish(size: number): Uint8Array {
     this.#end();
     const packet = new Uint8Array(size);
@@ -187,7 +187,7 @@ class RangeEncoder {
     return packet;
   }
 
-  /** As few bits as distinguish the symbols from any others, whatever follows. */
+  /** Writes as few bits as are needed for the decoder to read the same symbols, whatever follows. */
   #end(): void {
     let bits = Math.clz32(this.#range);
     let unit = 2 ** (31 - bits);

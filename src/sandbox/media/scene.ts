@@ -1,8 +1,8 @@
-/** A moving picture in blocks of one colour each, `columns` x `rows`, row after row. */
+/** A moving picture made of `columns` x `rows` blocks, each of a single colour, in row order. */
 export interface Scene {
   readonly columns: number;
   readonly rows: number;
-  /** The colours of picture `frame` (from 0), in a new array. */
+  /** Returns the colours of picture `frame` (counted from 0), in a new array. */
   paint(frame: number): Uint32Array;
 }
 
@@ -28,8 +28,8 @@ const SHAPES: readonly Shape[] = [
 ];
 
 /**
- * A mosaic whose hues, grain and direction come from the prompt, a shape that bounces over it in the opposite
- * hue, and a bar along the bottom that grows from left to right with the time played.
+ * Returns a mosaic whose hues, grain and direction depend on the prompt, a shape in the opposite hue that bounces over
+ * the mosaic, and a bar along the bottom that grows from left to right as the video plays.
  */
 export function sceneFor(options: SceneOptions): Scene {
   const { columns, rows, frames, fps } = options;
@@ -51,7 +51,10 @@ export function sceneFor(options: SceneOptions): Scene {
   return { columns, rows, paint };
 }
 
-/** The number of tiles, not their size, is constant as pictures grow: so 4K needs few more bytes than 720p. */
+/**
+ * Returns the colours of the mosaic. The number of tiles is the same for every size, so 4K needs few more bytes than
+ * 720p.
+ */
 function mosaic(columns: number, rows: number, hue: number, random: Random): Uint32Array {
   const tile = Math.max(1, Math.round(Math.min(columns, rows) / 22));
   const across = Math.ceil(columns / tile);
@@ -92,7 +95,7 @@ function bouncingShape(columns: number, rows: number, colour: Colour, random: Ra
   };
 }
 
-/** Moves back and forth between two walls, in 1.2 to 3.2 s each way, from a start between them. */
+/** Returns a path that bounces between two walls, 1.2 to 3.2 s each way, from a random start. */
 function bounce(length: number, radius: number, random: Random): Path {
   const crossing = 1.2 + random() * 2;
   const start = random() * 2;
@@ -100,14 +103,19 @@ function bounce(length: number, radius: number, random: Random): Path {
   return (seconds) => radius + room * Math.abs(((((start + seconds / crossing) % 2) + 2) % 2) - 1);
 }
 
-/** A 32-bit hash of a text (FNV-1a over its UTF-8 bytes): the seed that makes media differ by their prompt. */
+/**
+ * Returns a 32-bit hash of a text (FNV-1a over its UTF-8 bytes). As a seed, it makes the media of each prompt
+ * different.
+ */
 export function hashText(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
   return hash >>> 0;
 }
 
-/** A repeatable source of numbers in [0, 1) (mulberry32): the same seed gives the same media on every machine. */
+/**
+ * Returns a repeatable source of numbers in [0, 1) (mulberry32). The same seed gives the same media on every machine.
+ */
 export function seededRandom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -126,7 +134,7 @@ export function packColour(y: number, cb: number, cr: number): Colour {
   return (y << 16) | (cb << 8) | cr;
 }
 
-/** The colour of a hue in degrees, with saturation and lightness in 0..1 (clamped to that range). */
+/** Returns the colour of a hue in degrees. Saturation and lightness are clamped to 0..1. */
 export function hslColour(hue: number, saturation: number, lightness: number): Colour {
   const light = Math.min(1, Math.max(0, lightness));
   const chroma = Math.min(1, Math.max(0, saturation)) * Math.min(light, 1 - light);
@@ -148,7 +156,7 @@ function fromRgb(red: number, green: number, blue: number): Colour {
 export interface Melody {
   /** The duration in seconds. */
   readonly seconds: number;
-  /** The pitch at a time, in hertz; 0 in a rest and after the end. Fastest if the times are in order. */
+  /** Returns the pitch at a time, in hertz; 0 in a rest and after the end. Fastest if called with ascending times. */
   pitchAt(seconds: number): number;
 }
 
@@ -157,12 +165,15 @@ const LOWEST_HERTZ = 220;
 /** Semitones of two pentatonic octaves, in which no two notes sound wrong together. */
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 
-/** The duration of a spoken character in milliseconds: a syllable in Chinese and Korean, about as long in Japanese. */
+/** The duration of a character in milliseconds. A character of Chinese, Japanese or Korean counts as a syllable. */
 const LETTER_MS = 60;
 const SYLLABLE_MS = 200;
 const SYLLABLE = /[\p{Script=Han}\p{Script=Hangul}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 
-/** The melody of a text: 60 ms for each character (code point), 200 ms if it is a syllable; at least half a second. */
+/**
+ * Returns the melody of a text: 60 ms for each character (code point), or 200 ms if it is a syllable; at least half a
+ * second.
+ */
 export function melodyOf(text: string): Melody {
   const characters = Array.from(text);
   const pitches = Float64Array.from(characters, pitchOf);
@@ -180,7 +191,7 @@ export function melodyOf(text: string): Melody {
   };
 }
 
-/** A tune of `seconds` in notes of a quarter of a second, chosen by `random` (0 to 1). */
+/** Returns a tune of `seconds` in notes of a quarter of a second, chosen by `random` (0 to 1). */
 export function tuneOf(random: () => number, seconds: number): Melody {
   const notes = Array.from({ length: Math.ceil(seconds * 4) }, () =>
     noteOf(Math.floor(random() * SCALE.length)),

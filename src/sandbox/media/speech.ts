@@ -11,7 +11,7 @@ const FORMATS = {
   ogg_opus: oggOpusFragments,
 } satisfies Record<string, Fragments>;
 
-/** A container and coding of speech, in the spelling of `audio_params.format`. */
+/** An audio format for speech, spelled as in `audio_params.format`. */
 export type SpeechFormat = keyof typeof FORMATS;
 
 /** The text to speak, the format, and the sample rate in hertz. */
@@ -21,14 +21,14 @@ export interface SpeechOptions {
   sampleRate: number;
 }
 
-/** Whether a word from a request names a format that can be rendered. */
+/** Whether the sandbox can render a format that a request names. */
 export function isSpeechFormat(format: string): format is SpeechFormat {
   return Object.hasOwn(FORMATS, format);
 }
 
 /**
- * Soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s. Fragments
- * are made one at a time, so that hours of speech need little memory. The same options give the same bytes. `pcm` is
+ * Yields soft tones in place of speech, 60 ms for each character and at least 0.5 s, in fragments of about 0.4 s. Makes
+ * one fragment at a time, so that hours of speech need little memory. The same options give the same bytes. `pcm` is
  * signed 16-bit little-endian mono. Every fragment of `wav` has its own header, as in the real service. Fragments of
  * `mp3` and `ogg_opus` are whole frames and pages. Throws RangeError, at the first fragment, for a sample rate that is
  * not a positive integer or that MP3 does not support.
@@ -39,18 +39,18 @@ export function* speechChunks({ text, format, sampleRate }: SpeechOptions): Gene
   yield* FORMATS[format](melodyOf(text), sampleRate);
 }
 
-/** All fragments of {@link speechChunks}, joined unchanged. */
+/** Returns all fragments of {@link speechChunks}, concatenated unchanged. */
 export function renderSpeech(options: SpeechOptions): Uint8Array {
   return Buffer.concat([...speechChunks(options)]);
 }
 
 const PEAK = 0.15 * 0x7fff;
-/** The time in which a tone fades in or out, so that it does not click. */
+/** The time in which a tone fades in or out, to avoid a click. */
 const FADE_SECONDS = 0.008;
 const FRAGMENT_SECONDS = 0.4;
 const WAV_HEADER_BYTES = 44;
 
-/** A melody as signed 16-bit little-endian mono samples, `sampleRate` per second, in fragments of 0.4 s. */
+/** Yields a melody as signed 16-bit little-endian mono samples, `sampleRate` per second, in fragments of 0.4 s. */
 function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   const total = Math.round(melody.seconds * sampleRate);
   const perFragment = Math.max(1, Math.round(FRAGMENT_SECONDS * sampleRate));
@@ -63,7 +63,7 @@ function* pcmFragments(melody: Melody, sampleRate: number): Generator<Uint8Array
   }
 }
 
-/** One wave whose pitch changes but whose phase never jumps. */
+/** Returns the samples of a wave whose pitch changes but whose phase never jumps. */
 function oscillator(melody: Melody, sampleRate: number): (index: number) => number {
   const step = 1 / (FADE_SECONDS * sampleRate);
   let phase = 0;
@@ -79,7 +79,7 @@ function oscillator(melody: Melody, sampleRate: number): (index: number) => numb
   };
 }
 
-/** Like {@link pcmFragments}, but each fragment is a complete WAV file. Joined, they are not a valid file. */
+/** Like {@link pcmFragments}, but each fragment is a complete WAV file. Their concatenation is not a valid file. */
 function* wavFragments(melody: Melody, sampleRate: number): Generator<Uint8Array> {
   for (const samples of pcmFragments(melody, sampleRate)) {
     const file = new Uint8Array(WAV_HEADER_BYTES + samples.length);

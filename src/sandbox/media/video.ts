@@ -9,27 +9,27 @@ import { tuneOf, hashText, type Scene, sceneFor, seededRandom } from './scene.ts
 import { mp3Frames, mp3FrameSamples } from './mp3.ts';
 import { type AudioTrack, type VideoSample, muxMp4 } from './mp4.ts';
 
-/** The content and size of a video: `seconds` may be a fraction, sizes are even numbers of pixels. */
+/** The content and size of a video. `seconds` may be a fraction; `width` and `height` are even numbers of pixels. */
 export interface VideoOptions {
   prompt: string;
   seconds: number;
   width: number;
   height: number;
   fps?: 24;
-  /** Whether it has sound. */
+  /** Whether the video has sound. */
   audio?: boolean;
 }
 
 const SECONDS_BETWEEN_KEYS = 2;
 const AUDIO_RATE = 48_000;
-/** All pictures are in memory at once, because no model makes long films. */
+/** The maximum duration. All pictures are in memory at once, because no model makes long films. */
 const LONGEST_SECONDS = 600;
 
 /**
- * A playable MP4 (H.264 Constrained Baseline, with `audio` MP3) of exactly `seconds * fps` pictures, at least one. The
- * same options give the same bytes; another prompt gives other colours, another motion and another tune. Throws
- * RangeError for a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive or
- * above ten minutes.
+ * Returns a playable MP4 (H.264 Constrained Baseline, and MP3 if `audio`) of exactly `seconds * fps` pictures, at least
+ * one. The same options give the same bytes. A different prompt gives different colours, motion and sound. Throws
+ * RangeError for a size that is odd, not positive or beyond every H.264 level, and for a duration that is not positive
+ * or exceeds ten minutes.
  */
 export function renderVideo(options: VideoOptions): Uint8Array {
   const { prompt, seconds, width, height, fps = 24, audio = false } = options;
@@ -48,7 +48,7 @@ export function renderVideo(options: VideoOptions): Uint8Array {
   });
 }
 
-/** No frame of sound extends beyond the last picture. */
+/** Returns the sound of a video. No frame of it extends beyond the last picture. */
 function soundOf(prompt: string, seconds: number): AudioTrack {
   const frameSamples = mp3FrameSamples(AUDIO_RATE);
   const frames = [...mp3Frames(tuneOf(seededRandom(hashText(prompt)), seconds), AUDIO_RATE)];
@@ -74,7 +74,7 @@ function encode(scene: Scene, frames: number, keyInterval: number): VideoSample[
   });
 }
 
-/** The size in pixels; both numbers are even. */
+/** A size in even numbers of pixels. */
 interface VideoSize {
   width: number;
   height: number;
@@ -84,13 +84,13 @@ const SHORT_SIDES_OF_K: Readonly<Record<string, number>> = { '2k': 1440, '4k': 2
 const DEFAULT_SHORT_SIDE = 720;
 const DEFAULT_RATIO = [16, 9] as const;
 const LARGEST_SHORT_SIDE = 2160;
-/** A "ratio" beyond this is a typing error, and the picture would have no sensible size. */
+/** A ratio beyond this is probably a typing error, and would give a picture of no sensible size. */
 const STEEPEST_RATIO = 4;
 
 /**
- * Returns the size for a resolution and an aspect ratio in the spelling of requests (specification 2.1, 2.3, 2.5).
- * `720p`, `768P`, `2K` and so on, in either letter case, name the short side (2K is 1440), and `W:H` the ratio. An
- * unknown resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
+ * Returns the size for a resolution and an aspect ratio, spelled as in requests (specification 2.1, 2.3, 2.5). `720p`,
+ * `768P`, `2K` and so on, in either letter case, name the short side (2K is 1440), and `W:H` the ratio. An unknown
+ * resolution counts as 720p; an unknown ratio, or `adaptive`, counts as 16:9.
  */
 export function videoSize(resolution: string, aspectRatio: string): VideoSize {
   const short = shortSide(resolution.trim().toLowerCase());

@@ -9,7 +9,7 @@ import { canFetch } from '../store/service.ts';
 type Body = Record<string, unknown>;
 type Rule = (value: unknown) => boolean;
 
-/** Fields of Tencent-like clouds that this gateway never accepts, at any depth (specification 2.3). */
+/** Fields of Tencent-like clouds that this gateway does not accept at any depth (specification 2.3). */
 const FORBIDDEN = [
   'SubAppId',
   'FileId',
@@ -31,8 +31,8 @@ const FIELDS = [
 const FILE_FIELDS = ['Type', 'Url', 'Category', 'Usage'];
 
 /**
- * `OutputConfig` (specification 2.3). Letter case counts; if the specification leaves a range open, the sandbox has
- * its own.
+ * The allowed values of `OutputConfig` (specification 2.3). They are case-sensitive. If the specification leaves a
+ * range open, the sandbox has its own.
  */
 const OUTPUT: Readonly<Record<string, Rule>> = {
   StorageMode: (value) => value === 'Temporary',
@@ -42,7 +42,7 @@ const OUTPUT: Readonly<Record<string, Rule>> = {
   AudioGeneration: (value) => value === 'Enabled' || value === 'Disabled',
 };
 
-/** Reads the body of `CreateAigcVideoTask`. Throws Refused with `Response.Error` if the gateway refuses it. */
+/** Reads the body of `CreateAigcVideoTask`. Throws RefusedCall with `Response.Error` if the gateway refuses it. */
 export function orderB(call: Call, body: Body): Order {
   const refuse = refuser(call);
   refuseForbidden(refuse, body);
@@ -83,7 +83,7 @@ function refuser(call: Call): Refuse {
   };
 }
 
-/** Checks the strings of `ExtInfo` too: a forbidden field stays forbidden when it is serialised. */
+/** Also checks the JSON inside strings such as `ExtInfo`, in which the fields are forbidden too. */
 function refuseForbidden(refuse: Refuse, value: unknown): void {
   if (typeof value === 'string' && /^\s*[[{]/.test(value)) refuseForbidden(refuse, parseBounded(value));
   if (typeof value !== 'object' || value === null) return;
@@ -156,21 +156,21 @@ function readOutput(refuse: Refuse, output: unknown = {}): Body {
 }
 
 /**
- * Whether usage is requested. `ExtInfo` is a string that holds an object; for the model with extension parameters its
- * `ExtVideoParameters` is again a string that holds an object (specification 2.3).
+ * Whether the request asks for usage. `ExtInfo` is a string that contains a JSON object. For a model with extension
+ * parameters, its `ExtVideoParameters` is again a string that contains a JSON object (specification 2.3).
  */
 function readExtInfo(refuse: Refuse, { extended }: Model, extInfo: unknown): boolean {
   if (extInfo === undefined) return false;
   const outer = typeof extInfo === 'string' ? parseBounded(extInfo) : undefined;
   if (!isObject(outer))
-    return refuse('InvalidParameterValue', 'ExtInfo must be a string that holds a JSON object.');
+    return refuse('InvalidParameterValue', 'ExtInfo must be a string that contains a JSON object.');
   if (!extended) return false;
   const { ExtVideoParameters: inner } = outer;
   const parameters = typeof inner === 'string' ? parseBounded(inner) : undefined;
   if (!isObject(parameters)) {
     return refuse(
       'InvalidParameterValue',
-      'ExtInfo.ExtVideoParameters must be a string that holds a JSON object.',
+      'ExtInfo.ExtVideoParameters must be a string that contains a JSON object.',
     );
   }
   const { ReturnUsage = false } = parameters;

@@ -9,16 +9,16 @@ type Body = Record<string, unknown>;
 
 /** The assets of a request, by their role (specification 2.5). */
 interface Assets {
-  /** First and last frame. */
+  /** The images that may be the first or last frame. */
   frames: string[];
-  /** The frames except the last: `image` and `input_reference`, which may also be references. */
+  /** The frames except the last frame: `image` and `input_reference`, which may also be references. */
   sources: string[];
   images: string[];
   videos: string[];
   audios: string[];
 }
 
-/** The values of a request's fields, before the limits of its model are applied. */
+/** The values that a request asks for, before the limits of its model are applied. */
 interface Wish {
   prompt: string;
   seconds: number;
@@ -35,7 +35,7 @@ const RATIOS = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4
 const MODES = ['', 't2v', 'i2v', 'r2v'];
 const NATIVE_MODES = ['t2va', 'i2va', 'fl2va', 'l2va', 'ref2va'];
 
-/** Reads a submission to Protocol C (specification 2.5, 7, 8). Throws Refused if the gateway refuses it. */
+/** Reads a submission to Protocol C (specification 2.5, 7, 8). Throws RefusedCall if the gateway refuses it. */
 export function orderC(call: Call, model: Model, body: Body): Order {
   const wish = readWish(model, body);
   if (!model.selfHosted) refuseOutOfRange(wish);
@@ -111,7 +111,7 @@ function allOf({ frames, images, videos, audios }: Assets): string[] {
   return [...frames, ...images, ...videos, ...audios];
 }
 
-/** The official model refuses values outside its limits (specification 8). */
+/** Refuses values outside the limits of the official model (specification 8). */
 function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): void {
   if (seconds < 4 || seconds > 15) refuse('invalid_duration', 'duration must be 4 to 15 seconds');
   if (!['768P', '2K'].includes(resolution)) refuse('invalid_resolution', 'resolution must be 768P or 2K');
@@ -119,15 +119,15 @@ function refuseOutOfRange({ seconds, resolution, ratio, mode, assets }: Wish): v
   if (!MODES.includes(mode)) refuse('invalid_request', 'generation_mode must be t2v, i2v or r2v');
   if (assets.images.length > 9) refuse('invalid_image_count', 'at most 9 reference images');
   if (assets.videos.length > 3) refuse('invalid_request', 'at most 3 reference videos');
-  if (assets.audios.length > 3) refuse('invalid_request', 'at most 3 reference audios');
+  if (assets.audios.length > 3) refuse('invalid_request', 'at most 3 reference audio files');
   if (mode === 'i2v' && assets.frames.length + assets.images.length === 0)
     refuse('invalid_image_count', 'i2v needs an image');
   if (mode === 'r2v' && allOf(assets).length === 0) refuse('invalid_request', 'r2v needs a reference');
 }
 
 /**
- * The images that are billed as references. Without a mode the assets decide: next to another reference, an image is a
- * reference too. A last frame never is.
+ * Returns the number of images that are billed as references. Without a mode, an image counts as a reference if the
+ * request has another reference. A last frame never counts.
  */
 function referenceImagesOf({ mode, assets: { sources, images, videos, audios } }: Wish): number {
   const refers = mode === '' ? images.length + videos.length + audios.length > 0 : isReferenceMode(mode);
@@ -138,13 +138,15 @@ function isReferenceMode(mode: string): boolean {
   return mode === 'r2v' || mode === 'ref2va';
 }
 
-/** A self-hosted upstream ignores values that it does not support (specification 7, 8). */
+/**
+ * Returns the values that a self-hosted upstream uses. It ignores values that it does not support (specification 7, 8).
+ */
 function upstreamValues({ seconds, ratio }: Wish): Pick<Wish, 'seconds' | 'resolution' | 'ratio'> {
   const known = RATIOS.includes(ratio) ? ratio : '16:9';
   return { seconds: Math.min(Math.max(seconds, 5), 15), resolution: '720p', ratio: known };
 }
 
-/** The reasons why an accepted task fails upstream. */
+/** Returns the failure of an accepted task that the upstream rejects; undefined if the upstream accepts it. */
 function problemOf(
   { gateway }: Call,
   { selfHosted }: Model,
@@ -156,7 +158,7 @@ function problemOf(
   if (Array.from(prompt).length > LONGEST_PROMPT)
     return failure('rejected', 'prompt is longer than 30000 characters');
   if (images.length > 9) return failure('rejected', 'at most 9 reference images');
-  if (audios.length > 3) return failure('rejected', 'at most 3 reference audios');
+  if (audios.length > 3) return failure('rejected', 'at most 3 reference audio files');
   if (![...MODES, ...NATIVE_MODES].includes(mode)) return failure('rejected', `unknown mode ${mode}`);
   if (isReferenceMode(mode) && frames.length + images.length + audios.length === 0)
     return failure('rejected', `${mode} needs a reference`);

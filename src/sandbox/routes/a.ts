@@ -29,7 +29,7 @@ const SUBMIT = /^\/v1beta\/models\/([^/:]+)(?::|%3[Aa])predictLongRunning$/;
 const OPERATION = /^\/v1beta\/models\/([^/]+)\/operations\/([^/]+)$/;
 const FILE = /^\/v1beta\/files\/([^/:]+)(?::|%3[Aa])download$/;
 
-/** The upstream keeps result files for two days. */
+/** How long the upstream keeps result files: two days. */
 const FILE_LIFE_MS = 2 * 24 * 3600 * 1000;
 
 /** Protocol A (specification 4.1). */
@@ -107,12 +107,12 @@ function download(call: Call, file: string): Reply {
   return serveVideo(call, task, finishedAt, Number(sample));
 }
 
-/** Samples that can be downloaded: none of a failed task, and no filtered ones. */
+/** Returns the number of samples that can be downloaded: those that are not filtered, and 0 if the task has failed. */
 function deliveredOf({ samples, outcome }: Task): number {
   return outcome.end === 'succeeds' ? samples - outcome.filtered : 0;
 }
 
-/** Results inside the operation are fetched together with it. */
+/** Records that the results were fetched, because the operation contains them. */
 function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): void {
   for (const sample of samples) {
     const total = videoOf(task, sample).length;
@@ -121,7 +121,7 @@ function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): 
   }
 }
 
-/** Queries and downloads require the key of the submission (specification 5); any other is refused with HTTP 403. */
+/** Finds a task. Throws RefusedCall (HTTP 403) for any key but that of the submission (specification 5). */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'a', id);
   if (task !== undefined && task.key !== call.key) {
@@ -166,7 +166,7 @@ const PARAMETERS: Readonly<Record<string, Rule>> = {
 
 const IMAGE_TYPES = ['image/png', 'image/jpeg', 'image/webp'];
 
-/** Reads a submission to Protocol A. Throws Refused with the model's error for any unsupported field or value. */
+/** Reads a submission to Protocol A. Throws RefusedCall with the model's error for any unsupported field or value. */
 function orderA(call: Call, model: Model, body: Body): Order {
   onlyKnown('', body, ['instances', 'parameters']);
   const prompt = readInstance(model, body.instances);
@@ -195,10 +195,11 @@ function orderA(call: Call, model: Model, body: Body): Order {
 function readInstance(model: Model, instances: unknown): string {
   if (!Array.isArray(instances)) refuse('instances must be an array');
   const [instance, ...others] = instances as unknown[];
-  if (!isObject(instance) || others.length > 0) refuse('instances must hold exactly one object');
+  if (!isObject(instance) || others.length > 0) refuse('instances must contain exactly one object');
   onlyKnown('instances[0].', instance, ['prompt', 'image']);
   const { prompt, image } = instance;
-  if (typeof prompt !== 'string' || prompt.trim() === '') refuse('instances[0].prompt must be a text');
+  if (typeof prompt !== 'string' || prompt.trim() === '')
+    refuse('instances[0].prompt must be a non-empty string');
   if (image !== undefined) checkImage(model, image);
   return prompt;
 }
@@ -215,7 +216,7 @@ function checkImage(model: Model, image: unknown): void {
   }
 }
 
-/** Standard Base64 with padding, not empty. */
+/** Whether a text is standard Base64 with padding, and not empty. */
 function isBase64(text: string): boolean {
   return text.length > 0 && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }

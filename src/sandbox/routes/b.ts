@@ -21,7 +21,7 @@ const CREATE = 'CreateAigcVideoTask';
 const DESCRIBE = 'DescribeTaskDetail';
 const VERSION = '2018-07-17';
 
-/** A task can be queried for three days; then its mapping has expired (specification 3.2). */
+/** How long a task can be queried: three days, after which its mapping has expired (specification 3.2). */
 const TASK_LIFE_MS = 3 * 24 * 3600 * 1000;
 
 /** Protocol B: one path for both operations (specification 4.2). */
@@ -41,10 +41,10 @@ function act(call: Call): Reply {
   if (version === undefined) return refuse('MissingParameter', 'The header X-TC-Version is missing.');
   if (action !== CREATE && action !== DESCRIBE) return refuse('InvalidAction', 'The action does not exist.');
   if (version !== VERSION) return refuse('NoSuchVersion', `X-TC-Version must be ${VERSION}.`);
-  if (query.size > 0) return refuse('InvalidRequest', 'The address takes no query.');
+  if (query.size > 0) return refuse('InvalidRequest', 'The URL must not have a query.');
   const body = declaresJson(call) ? jsonObject(call) : undefined;
   if (body === undefined)
-    return refuse('InvalidRequest', 'The body must be a JSON object, declared as such.');
+    return refuse('InvalidRequest', 'The body must be a JSON object with the content type application/json.');
   return action === CREATE ? create(call, body) : describe(call, body);
 }
 
@@ -88,7 +88,7 @@ function detail(call: Call, task: Task, progress: Progress): object {
       SessionId: '',
       SessionContext: '',
     },
-    // The upstream lists its other kinds of task too, each as null.
+    // The upstream also lists its other kinds of task, each as null.
     ProcedureTask: null,
     AigcImageTask: null,
   };
@@ -133,14 +133,14 @@ function time(ms: number): string {
 const ADDRESS_LIFE_MS = 24 * 3600 * 1000;
 
 /**
- * The host of Protocol B's result files, a separate origin. It accepts signed URLs only, and must never get a key
- * (specification 4.2). A key is refused with HTTP 400, and is a finding.
+ * The host of Protocol B's result files, a separate origin. It accepts signed URLs only, and must never receive a key
+ * (specification 4.2). A request with a key gets HTTP 400, and is recorded as a finding.
  */
 export const fileHost: readonly Route[] = [
   { method: 'GET', pattern: /^\/(.+)\.mp4$/, area: 'b', kind: 'download', auth: 'none', handle: serve },
 ];
 
-/** Returns a new signed URL of a finished task's file, and when it expires, in milliseconds since 1970. */
+/** Returns a new signed URL of a finished task's file, and the time at which it expires, in milliseconds since 1970. */
 function signedUrl(gateway: Gateway, task: Task): { url: string; expiresAt: number } {
   const expiresAt = gateway.now() + ADDRESS_LIFE_MS;
   const url = `${gateway.fileUrl}/${task.id}.mp4?t=${expiresAt}&sign=${sign(task, String(expiresAt))}`;
@@ -163,7 +163,7 @@ function serve(call: Call, id: string): Reply {
   return serveVideo(call, task, finishedAt);
 }
 
-/** Signs with fields of the task's file, which only this user can read and all processes share. */
+/** The secret consists of fields of the task's file, which all processes share and only this user can read. */
 function sign({ id, key, createdAt }: Task, expiry: string): string {
   return createHmac('sha256', `${key} ${createdAt}`).update(`${id} ${expiry}`).digest('hex');
 }

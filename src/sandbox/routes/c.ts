@@ -18,7 +18,7 @@ import { type Progress, type Task, acceptOrder, findTask, progressOf } from '../
 
 const C = { area: 'c', auth: 'bearer' } as const;
 
-/** Protocol C (specification 4.3), and the query path that such gateways offer as well. */
+/** Protocol C (specification 4.3), and the paths below `/v1/videos` that such gateways offer as well. */
 export const protocolC: readonly Route[] = [
   { ...C, method: 'POST', pattern: /^\/v1\/video\/generations$/, kind: 'submit', handle: submit },
   { ...C, method: 'POST', pattern: /^\/v1\/videos$/, kind: 'submit', handle: submit },
@@ -126,7 +126,7 @@ const VIDEO_WORDS = {
   failed: 'failed',
 } as const;
 
-/** A task is visible to the key that submitted it only: for any other key it does not exist. */
+/** Finds a task. Undefined for any key but that of the submission, for which the task does not exist. */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'c', id);
   return task?.key === call.key ? task : undefined;
@@ -158,7 +158,7 @@ function failCode({ outcome }: Task): string {
   }[outcome.reason];
 }
 
-/** The upstream's own response, which such gateways include in theirs. */
+/** Returns the upstream's own response, which such gateways include in their response. */
 function upstreamView(task: Task, progress: Progress): object {
   const { resolution, ratio, model } = task;
   const error =

@@ -48,7 +48,7 @@ function invalid(message: string, param: string | null): Reply {
   return json(400, { error: { message, type: 'invalid_request_error', param, code: null } });
 }
 
-/** All text of an input: a string, or messages whose content is text or parts of it. */
+/** Returns all text of an input, which is a string, or messages whose content is a string or a list of parts. */
 function inputText(input: unknown): string | undefined {
   if (typeof input === 'string') return input === '' ? undefined : input;
   if (!Array.isArray(input) || input.length === 0) return undefined;
@@ -67,7 +67,7 @@ function whole(call: Call, answer: Answer): Reply {
   return json(200, responseObject(answer, call.requestId, Math.floor(call.gateway.now() / 1000)));
 }
 
-/** Server-sent events. A cut omits the events after its position, and always the last one. */
+/** Returns the answer as server-sent events. A cut omits the events after its position, and always the last event. */
 function streamed(call: Call, answer: Answer, cut: FaultHit | undefined): Reply {
   const events = eventsOf(answer, call.requestId, Math.floor(call.gateway.now() / 1000));
   const kept = cut ? events.slice(0, Math.floor(((events.length - 1) * cut.percent) / 100)) : events;
@@ -98,7 +98,10 @@ interface Answer {
   usage: { input_tokens: number; output_tokens: number; total_tokens: number };
 }
 
-/** An answer that repeats the input, in at most `most` words. Words in the input request other endings. */
+/**
+ * Returns an answer that repeats the input, in at most `most` words. Special words in the input cause a failure or a
+ * refusal.
+ */
 function answerTo(model: string, input: string, most: number): Answer {
   const refused = input.includes('[response-refuses]');
   const failed = input.includes('[response-fails]');
@@ -115,7 +118,7 @@ function answerTo(model: string, input: string, most: number): Answer {
   };
 }
 
-/** A finished response, as the endpoint shows it. */
+/** Returns a finished response in the endpoint's format. */
 function responseObject(answer: Answer, id: string, createdAt: number): Record<string, unknown> {
   const { status, usage } = answer;
   return {
@@ -132,7 +135,7 @@ function responseObject(answer: Answer, id: string, createdAt: number): Record<s
   };
 }
 
-/** A response in progress. */
+/** Returns a response that is in progress. */
 function responseHead({ model }: Answer, id: string, createdAt: number): Record<string, unknown> {
   return {
     id: `resp_${id}`,
@@ -154,13 +157,13 @@ function responseHead({ model }: Answer, id: string, createdAt: number): Record<
   };
 }
 
-/** The single item of the output; without content it is still in progress. */
+/** Returns the only item of the output. Without content, the item is still in progress. */
 function messageItem({ status }: Answer, id: string, content: object[]): Record<string, unknown> {
   const state = content.length === 0 ? 'in_progress' : status;
   return { id: `msg_${id}`, type: 'message', role: 'assistant', status: state, content };
 }
 
-/** The single part of the message. */
+/** Returns the only content part of the message. */
 function contentPart({ refused }: Answer, text: string): Record<string, unknown> {
   return refused
     ? { type: 'refusal', refusal: text }
@@ -171,10 +174,10 @@ function countWords(text: string): number {
   return text.split(/\s+/).filter((word) => word !== '').length;
 }
 
-/** One server-sent event, without its number. */
+/** One server-sent event, without its sequence number. */
 type Event = Record<string, unknown> & { type: string };
 
-/** The events of a streamed response in order; the last one contains the outcome. */
+/** Returns the events of a streamed response in order. The last event contains the outcome. */
 function eventsOf(answer: Answer, id: string, createdAt: number): Event[] {
   const head = responseHead(answer, id, createdAt);
   const events: Event[] = [

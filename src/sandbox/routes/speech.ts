@@ -42,7 +42,7 @@ export const speechRoutes: readonly Route[] = [
   },
 ];
 
-/** The available voices; a request without `speaker` gets the first one. */
+/** Returns the available voices. A request without `speaker` gets the first one. */
 export function voicesOf({ gateway }: Call): string[] {
   return [...VOICES, ...gateway.voices];
 }
@@ -58,7 +58,7 @@ function speak(call: Call): Reply {
   return refusal(call, headers) ?? begun(call, headers);
 }
 
-/** The HTTP error of an invalid call, whatever its text; undefined if it is valid. */
+/** Returns the HTTP error for an invalid call, before its text is checked; undefined if the call is valid. */
 function refusal(call: Call, headers: Record<string, string>): Reply | undefined {
   const refuse = (status: number, code: number, message: string): Reply =>
     json(status, { code, message }, headers);
@@ -77,11 +77,11 @@ function refusal(call: Call, headers: Record<string, string>): Reply | undefined
     return refuse(403, 45_000_000, 'speaker permission denied: the voice is not authorised for this key');
   const voices = voicesOf(call);
   if (speaker !== undefined && !voices.includes(speaker as string))
-    return refuse(400, 45_000_001, `[Invalid argument] speaker not found: there are ${voices.join(', ')}`);
+    return refuse(400, 45_000_001, `[Invalid argument] speaker not found; available: ${voices.join(', ')}`);
   return text.includes('[no-balance]') ? insufficientQuota(call.requestId) : undefined;
 }
 
-/** The stream: errors about the text are inside it, under HTTP 200 (specification 7). */
+/** Returns the stream. Errors about the text are inside the stream, under HTTP 200 (specification 7). */
 function begun(call: Call, headers: Record<string, string>): Reply {
   const body = jsonObject(call) ?? {};
   const params = paramsOf(body);
@@ -112,7 +112,7 @@ function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {
 
 const UNREADABLE = 'No readable text!';
 
-/** The text to speak, or the message of the error. */
+/** Returns the text, format and sample rate of the speech, or the message of the error. */
 function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
   const audio = isObject(params.audio_params) ? params.audio_params : {};
   const { format = 'mp3', sample_rate: sampleRate = 24_000 } = audio;
@@ -126,7 +126,7 @@ function optionsOf(params: Record<string, unknown>): SpeechOptions | string {
 
 const MAGIC = /\[[a-z-]+\]/g;
 
-/** How the stream ends: by words in the text, else by a fault, else successfully. */
+/** Returns how the stream ends. Special words in the text decide, else a fault; otherwise the stream succeeds. */
 function endOf({ gateway }: Call, text: string): SpeechEnd {
   if (text.includes('[speech-error]')) return { kind: 'error', percent: 0 };
   if (text.includes('[speech-breaks]')) return { kind: 'error', percent: 50 };
@@ -145,7 +145,7 @@ function bill(call: Call, speech: { task: string; body: unknown; text: string; c
   chargeFor(call, { ...speech, area: 'tts', model: MODEL, amount, at: call.gateway.now() });
 }
 
-/** Characters are code points that are not white space; not bytes (specification 8). */
+/** Returns the number of billable characters: code points, not bytes, that are not white space (specification 8). */
 function billable(text: string): number {
   return Array.from(text.replace(/\s+/gu, '')).length;
 }
@@ -162,22 +162,22 @@ function logId(call: Call): string {
   return call.requestId.toUpperCase();
 }
 
-/** How a stream of speech ends; percentages are of its audio. */
+/** How a stream of speech ends. `percent` is the share of the audio that is sent before. */
 type SpeechEnd =
   | { kind: 'well' }
-  /** An error frame in place of the remaining frames. */
+  /** An error frame replaces the remaining frames. */
   | { kind: 'error'; percent: number }
-  /** No more frames, but a regular end of the body. */
+  /** The remaining frames are missing, but the body ends regularly. */
   | { kind: 'cut'; percent: number }
   /** The connection breaks. */
   | { kind: 'reset'; percent: number }
-  /** The end frame without any audio. */
+  /** The end frame is sent without any audio. */
   | { kind: 'silent' };
 
 /**
- * The body of a speech response (specification 2.6, 4.4): some frames are adjacent and others separated, in chunks that
- * are cut at awkward places. `usage` is in the end frame if it was requested. Throws in the middle if the connection is
- * to break.
+ * Returns the body of a speech response (specification 2.6, 4.4). Some frames follow each other directly, others have
+ * separators, and chunks are cut at awkward places. `usage` is in the end frame if it was requested. Throws in the
+ * middle if the connection must break.
  */
 function speechStream(
   options: SpeechOptions,
@@ -189,7 +189,7 @@ function speechStream(
 
 function* pieces(options: SpeechOptions, end: SpeechEnd, usage: number | undefined): Generator<Uint8Array> {
   yield* awkwardly(frames(options, end, usage));
-  if (end.kind === 'reset') throw new Error('the connection is to break here');
+  if (end.kind === 'reset') throw new Error('the connection must break here');
 }
 
 function* frames(options: SpeechOptions, end: SpeechEnd, usage: number | undefined): Generator<string> {
@@ -221,14 +221,14 @@ function count(options: SpeechOptions): number {
 }
 
 function frameText(frame: object): string {
-  // Such services escape the slash, and some characters outside ASCII.
+  // Such services escape slashes, and some characters outside ASCII.
   return JSON.stringify(frame)
     .replaceAll('/', '\\/')
     .replace(/[\u00c0-\u024f]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 const GAPS = ['\n', '', '\r\n', '', '\n\n', ' '];
-/** The sizes of successive chunks in bytes: they cut frames, escapes and characters, and also join frames. */
+/** The sizes of successive chunks in bytes. They cut frames, escapes and characters in two, and also combine frames. */
 const CHUNKS = [40, 1, 3, 2000, 7, 64, 32_768, 500];
 
 function* awkwardly(texts: Iterable<string>): Generator<Uint8Array> {

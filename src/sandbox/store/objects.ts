@@ -7,19 +7,19 @@ import { isObject, listFolder, parseJson, writeWhole } from '../state.ts';
 export interface ObjectHead {
   bucket: string;
   key: string;
-  /** The headers that are returned with the object: its media type and its metadata. */
+  /** The headers to return with the object: its media type and metadata. */
   headers: Record<string, string>;
   bytes: number;
-  /** Includes the quotation marks. */
+  /** The entity tag, including its quotation marks. */
   etag: string;
-  /** Ms since 1970. */
+  /** The time of the last change, in ms since 1970. */
   modified: number;
 }
 
-/** A multipart upload that was started and neither completed nor aborted. */
+/** A multipart upload that is neither completed nor aborted. */
 export interface Upload extends Pick<ObjectHead, 'bucket' | 'key' | 'headers'> {
   id: string;
-  /** Ms since 1970. */
+  /** The time at which the upload began, in ms since 1970. */
   begun: number;
 }
 
@@ -42,7 +42,7 @@ export class Objects {
     return isHead(found?.head) ? { head: found.head, content: found.content } : undefined;
   }
 
-  /** Returns the objects of a bucket whose keys begin with a prefix, by key. */
+  /** Returns the objects of a bucket whose keys begin with a prefix, sorted by key. */
   list(bucket: string, prefix: string): ObjectHead[] {
     const folder = join(this.#objects, bucket);
     const heads = listFolder(folder).map((name) => readParts(join(folder, name))?.head);
@@ -81,7 +81,7 @@ export class Objects {
     return id;
   }
 
-  /** Returns an upload of that object; undefined if it does not exist. */
+  /** Returns an upload to an object; undefined if it does not exist. */
   upload(id: string, bucket: string, key: string): Upload | undefined {
     return this.uploads(bucket).find((upload) => upload.id === id && upload.key === key);
   }

@@ -6,14 +6,14 @@ import { type Request, parseRange } from '../listener.ts';
 import { Objects, type Upload } from './objects.ts';
 import { checkSignature, decode, pairsOf, type Refusal } from './signature.ts';
 
-/** The path below which the sandbox is an S3-compatible service; any bucket exists. */
+/** The path below which the sandbox is an S3-compatible service. Buckets need not be created. */
 export const storePath = '/s3';
 
 /** A request with a valid signature. */
 interface StoreCall {
   method: string;
   bucket: string;
-  /** '' for the bucket itself. */
+  /** The key of the object; '' for the bucket itself. */
   key: string;
   query: Map<string, string>;
   headers: Request['message']['headers'];
@@ -46,7 +46,7 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
       return { status: 500, headers: {}, body: '', cutAt: -1 };
     const { bucket, key } = placeOf(path);
     if (!/^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/.test(bucket))
-      return errorReply({ status: 400, code: 'InvalidBucketName', message: 'The bucket has no valid name.' });
+      return errorReply({ status: 400, code: 'InvalidBucketName', message: 'The bucket name is invalid.' });
     const objects = new Objects(gateway.stateDir);
     return operate({
       ...{ method, bucket, key, query: new Map(pairsOf(query)) },
@@ -60,8 +60,8 @@ export async function answerStore(gateway: Gateway, request: Request): Promise<R
 }
 
 /**
- * Whether an upstream could fetch an asset. For assets in the sandbox's own storage, checks the signature and the
- * object.
+ * Whether an upstream could fetch an asset. An asset in the sandbox's own storage must have a valid signature, and the
+ * object must exist.
  */
 export function canFetch({ url, stateDir, now }: Gateway, asset: string): boolean {
   const { pathname: path, search, host, hostname, port } = new URL(asset);
@@ -77,7 +77,7 @@ function placeOf(path: string): { bucket: string; key: string } {
   return { bucket, key: decode(key) };
 }
 
-// SDKs send a stream in chunks, each after its length, followed by checksums.
+// Decodes a body in chunks, as SDKs send a stream: each chunk follows its length, and checksums follow the last chunk.
 function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefined {
   if (!String(headers['x-amz-content-sha256']).startsWith('STREAMING-')) return body;
   const chunks: Buffer[] = [];
@@ -97,7 +97,7 @@ function contentOf(headers: StoreCall['headers'], body: Buffer): Buffer | undefi
 function operate(call: StoreCall): Reply {
   const { method, bucket, key, query, headers, objects } = call;
   if (key === '') return bucketReply(call);
-  // Otherwise a copy would be stored as an empty object.
+  // Without this check, a copy would be stored as an empty object.
   if (headers['x-amz-copy-source'] !== undefined) return unknownOperation();
   const id = query.get('uploadId');
   if (id !== undefined) {
@@ -148,7 +148,7 @@ function bucketReply({ method, bucket, query, objects }: StoreCall): Reply {
   const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
   const max = Number(query.get('max-keys') ?? 1000);
   const delimiter = query.get('delimiter') ?? '';
-  // A key is listed as a whole, or as its folder below the prefix.
+  // Returns the key, or the key's folder below the prefix if there is a delimiter.
   const shownAs = (key: string): string => {
     const end = delimiter === '' ? -1 : key.indexOf(delimiter, prefix.length);
     return end < 0 ? key : key.slice(0, end + delimiter.length);

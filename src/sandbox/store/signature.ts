@@ -34,7 +34,7 @@ interface Signature {
   signature: string;
   /** The signed payload hash: the SHA-256 of the body, or `UNSIGNED-PAYLOAD`. */
   payload: string;
-  /** Ms since 1970; undefined for a call. */
+  /** The time at which a presigned URL expires, in ms since 1970; undefined for a call. */
   expiresAt?: number;
 }
 
@@ -44,7 +44,7 @@ export function checkSignature(request: SignedRequest, now: number): Refusal | u
   const found = inQuery(pairs) ?? inHeader(request.headers);
   if (found === undefined) return denied('AccessDenied', 'The request is not signed.');
   if (found.credential[0] !== storeAccount.AWS_ACCESS_KEY_ID)
-    return denied('InvalidAccessKeyId', 'The access key is not that of the sandbox.');
+    return denied('InvalidAccessKeyId', "The access key is not the sandbox's.");
   const expected = Buffer.from(sign(request, pairs, found));
   const given = Buffer.from(found.signature);
   if (given.length !== expected.length || !timingSafeEqual(given, expected))
@@ -68,7 +68,7 @@ export function pairsOf(query: string): [string, string][] {
   });
 }
 
-/** Decodes a percent-encoded text; an invalid one stays unchanged. */
+/** Decodes a percent-encoded text. Returns an invalid one unchanged. */
 export function decode(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -129,7 +129,7 @@ describe('auth login', () => {
       stdin: 'key',
     });
     expect(code).toBe(2);
-    expect(stderr).toContain('leave /v1 out');
+    expect(stderr).toContain('without /v1');
   });
 
   it('accepts no key on the command line', async () => {

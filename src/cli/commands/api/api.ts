@@ -21,7 +21,7 @@ Examples:
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
 A POST may cost money: it is not recorded, and is retried only if it was certainly not handled.`;
 
-/** `mgw api METHOD PATH`: a raw call with the key, the proxy and the redaction of every other command. */
+/** `mgw api METHOD PATH`: makes a raw call with the key, the proxy and the redaction of every other command. */
 export function registerApi(command: Command, run: Run): void {
   command
     .argument('<method>', 'GET or POST')
@@ -65,7 +65,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     // The cost of a raw call is unknown, so none is made under a budget.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // A raw call has no job that could continue.
+    // The first signal gives up the response, because a raw call has no job that could be resumed.
     signals: { soft: signal, hard: signal },
   };
   try {
@@ -88,7 +88,7 @@ function givenUp(signal: AbortSignal, method: string): MgwError {
     : interrupted(signal, 'no', 'Interrupted.');
 }
 
-// A POST was handled, but its response is lost. A GET can be repeated.
+// Returns the error for a lost response. A POST was handled, but a GET can be repeated.
 function notWhole(error: unknown, method: string): unknown {
   const post = method === 'POST';
   if (error instanceof MgwError && error.code === 'local_io' && post)
@@ -104,7 +104,6 @@ async function keyless(context: Context): Promise<GatewayClient> {
   return createClient({ baseUrl: (await context.gateway()).baseUrl, key: '', userAgent: `mgw/${version}` });
 }
 
-/** The options of `mgw api`. */
 interface ApiOptions {
   body?: string;
   header?: string[];
@@ -112,7 +111,7 @@ interface ApiOptions {
   include?: boolean;
 }
 
-/** How the key is sent; undefined if it is not sent. */
+/** How the key is sent; `none` if it is not sent. */
 type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 
 /** How the key is sent, for each word of `--auth`. */
@@ -141,7 +140,7 @@ async function apiRequest(
 
 /**
  * Returns a path below the base URL, percent-encoded, with its query. An absolute URL must have the origin of the base
- * URL: the key is sent nowhere else.
+ * URL, because the key is sent nowhere else.
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
@@ -170,8 +169,8 @@ function headersOf(lines: readonly string[]): Record<string, string> {
     const shown = printableLine(line.split(':')[0] ?? '', 60);
     if (name === '') throw usageError(`--header: write it as 'Name: value', not ${shown}`);
     if (taken.test(name))
-      throw usageError(`--header ${shown}: the key is sent by --auth, from the configuration.`);
-    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets it itself.`);
+      throw usageError(`--header ${shown}: mgw sends the configured key; --auth says how.`);
+    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets this header itself.`);
     if (/[^\t\x20-\x7e]/.test(value)) throw usageError(`--header ${shown}: its value must be plain ASCII.`);
     if (Object.hasOwn(headers, name.toLowerCase())) throw usageError(`--header ${shown} is given twice.`);
     headers[name.toLowerCase()] = value.trim();

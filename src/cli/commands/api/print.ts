@@ -17,7 +17,6 @@ import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const maxTextBytes = 64 * 1024 * 1024;
 
-/** How a response is printed. */
 interface PrintOptions {
   io: Io;
   /** Prints status and headers before the body. */
@@ -27,21 +26,21 @@ interface PrintOptions {
 }
 
 /**
- * Writes a response to standard output as it arrives, byte by byte; text without the key.
- * @throws TransportError if the body is cut.
+ * Writes a response to standard output as it arrives: text without the key, anything else unchanged.
+ * @throws TransportError if the body is cut off.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
   const { io, include, redact } = options;
   const { reply, stream } = answer;
   if (include) await write(io.stdout, `${headOf(reply, redact)}\n\n`);
   const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
-  // A terminal gets only text: the gateway chooses the type.
+  // A terminal gets only printable text, whatever content type the gateway claims.
   const isClean = stream !== undefined && !isText(reply) && io.stdout.isTTY !== true;
   const filter = isWorkflow(io.env) && !isClean ? commandFilter() : undefined;
   for await (const chunk of shown(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
     const text = filter?.(Buffer.from(chunk).toString('latin1'));
     await write(io.stdout, text === undefined ? chunk : Buffer.from(text, 'latin1'));
-    // `mgw api … | head`: the rest is not read.
+    // `mgw api … | head`: does not read the rest.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
@@ -51,8 +50,8 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Text without the key, each line once it is complete. One character per byte, so that text in any encoding passes
- * unchanged.
+ * Yields text without the key, each line as soon as it is complete. Decodes one character per byte, so that text in any
+ * encoding stays unchanged.
  */
 export async function* withoutKey(
   chunks: Chunks,
@@ -67,7 +66,7 @@ export async function* withoutKey(
       held = held.slice(end);
     }
   } catch (error) {
-    // Show what arrived before the connection broke.
+    // Shows what arrived before the connection broke.
     if (held !== '') yield Buffer.from(redact(held), 'latin1');
     throw error;
   }
@@ -92,7 +91,7 @@ async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGener
 
 /**
  * Returns a response as a JSON document, with its body as JSON or else as text.
- * @throws TransportError if the body is cut.
+ * @throws TransportError if the body is cut off.
  */
 export async function answerView(
   answer: ApiAnswer,
@@ -128,7 +127,7 @@ const maxRefusalBytes = 16 * 1024 * 1024;
 interface ApiAnswer {
   reply: Reply;
   stream?: StreamedReply;
-  /** What the response to a POST proves. */
+  /** What the response to a POST proves about the charge. */
   verdict?: SubmitVerdict;
 }
 
@@ -182,7 +181,7 @@ async function apiGet(
   return { reply, stream };
 }
 
-/** Returns why a response is an error; undefined if it is not. */
+/** Returns the error of a response; undefined if the response is a success. */
 export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
@@ -198,6 +197,7 @@ export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
 }
 
 function wordsOf({ status, headers }: Reply, message: string): string {
-  if (status < 400) return `HTTP ${status}: the gateway redirects to ${headers['location'] ?? 'nowhere'}`;
+  if (status < 400)
+    return `HTTP ${status}: the gateway redirects to ${headers['location'] ?? 'an unknown address'}`;
   return message.startsWith('HTTP ') ? message : `HTTP ${status}: ${message}`;
 }

@@ -11,8 +11,8 @@ import { table } from '../../output/table.ts';
 import { columnsOf } from '../../io.ts';
 
 /**
- * `mgw auth login|status|logout`: which key is used, and for which gateway. No flag takes a key, since a process list
- * shows flags.
+ * `mgw auth login|status|logout`: manages the key and its gateway. No flag takes a key, since a process list shows
+ * flags.
  */
 export function registerAuth(auth: Command, run: Run): void {
   list(auth, run, {
@@ -31,7 +31,7 @@ export function registerAuth(auth: Command, run: Run): void {
   });
 }
 
-/** `mgw auth status`: which gateway and which key are in use, where they come from, and whether the key is accepted. */
+/** `mgw auth status`: shows which gateway and which key are in use, their sources, and whether the key is accepted. */
 function registerStatus(command: Command, run: Run): void {
   command
     .addHelpText(
@@ -85,7 +85,7 @@ function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Undefined if the gateway's response does not say.
+// Whether the gateway accepts the key; undefined if its response does not show that.
 function isAccepted({ value, error }: Tried<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;

@@ -21,7 +21,7 @@ import { asSentence } from '../../../http/failures.ts';
 /** `mgw auth login`: saves a gateway's address and a key that it accepts. */
 export function registerLogin(command: Command, run: Run): void {
   command
-    .option('--no-verify', 'store them without checking them at the gateway')
+    .option('--no-verify', 'store the address and the key without checking them')
     .addHelpText(
       'after',
       '\nPrompts on a terminal for what is missing, and does not echo the key. In a script the key is read from ' +
@@ -56,7 +56,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// On the command line an address needs no scheme either.
+// Adds a missing scheme to the address on the command line, as to a typed address.
 async function loginLayers(context: Context): Promise<OwnLayers> {
   const layers = await ownLayers(context);
   const { baseUrl } = layers.flags;
@@ -65,7 +65,7 @@ async function loginLayers(context: Context): Promise<OwnLayers> {
     : { ...layers, flags: { ...layers.flags, baseUrl: withScheme(baseUrl) } };
 }
 
-// The address to save; undefined if the configured one stays.
+// Returns the address to save; undefined to keep the configured one.
 async function addressFor(context: Context, layers: OwnLayers, verify: boolean): Promise<string | undefined> {
   const { globals, io, progress } = context;
   const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;
@@ -168,7 +168,7 @@ const whatFailed: Partial<Record<ErrorCode, string>> = {
 
 function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwError {
   const what = whatFailed[error.code] ?? 'did not list its models';
-  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was stored; --no-verify stores it unchecked.`;
+  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was stored; --no-verify stores the key unchecked.`;
   const named = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
   return error.with({ next: ['mgw', 'auth', 'login', ...named] }, text);
 }
@@ -208,7 +208,7 @@ async function removeKey(context: Context): Promise<Outcome> {
   return { json: { profile, removed } };
 }
 
-/** The setting layers and the config file for a change of the chosen profile, which may not exist yet. */
+/** Returns the setting layers and the config file for changing the chosen profile, which may not exist yet. */
 async function ownLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
   const file = await readConfig(io.env);
   const profileName = namedProfile(globals.profile, io.env, file);
@@ -217,5 +217,5 @@ async function ownLayers({ io, globals }: Context): Promise<Layers & { file: Con
   return { flags: globals, env: io.env, profileName, profile: profile ?? {}, file };
 }
 
-/** The environment variables that hold a key, in order of precedence. */
+/** The environment variables that set a key, in order of precedence. */
 const keyVariables = ['MGW_API_KEY', 'MGW_API_KEY_FILE'] as const;

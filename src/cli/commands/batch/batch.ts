@@ -8,7 +8,7 @@ Examples:
   $ mgw help batch
 See mgw help batch for the file, its fields and the states of rows.`;
 
-/** `mgw batch plan|run|enqueue|status|ls|join|retry`. */
+/** `mgw batch plan|run|enqueue|status|ls|join|retry`: runs many jobs from one file. */
 export function registerBatch(batch: Command, run: Run): void {
   batch.addHelpText('after', more);
   list(batch, run, {
@@ -25,11 +25,11 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
-      about: 'the state of every row, from the local records; exit 0 if all are done, else 11',
+      about: 'show the state of every row from local records; exit 0 if all are done, else 11',
       load: async () => (await import('./status.ts')).registerBatchStatus,
     },
     ls: {
-      about: 'the batches that were run here, with their rows and what they cost',
+      about: 'list the batches that were run here, with their rows and cost',
       load: async () => (await import('./ls.ts')).registerBatchLs,
     },
     join: {

@@ -34,9 +34,9 @@ Examples:
   $ mgw batch enqueue clips --again
 See mgw help fleet.`;
 
-/** `mgw batch enqueue FILE`: hands the rows to `mgw worker`, on any machine of the same state. */
+/** `mgw batch enqueue FILE`: queues the rows for `mgw worker`, on any machine with the same ledger. */
 export function registerEnqueue(command: Command, run: Run): void {
-  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; the name of the batch with --again');
+  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; with --again, the name of the batch');
   addBatchOptions(command);
   command
     .addOption(
@@ -71,7 +71,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
     throw usageError('Each worker saves to its own -o: leave out --output here.');
   const { file, batch, isQueued, options: named } = await openNamed(context, given, options);
   if (options.again) return handOutAgain(context, ask, batch.name);
-  if (isQueued) throw usageError(`The batch ${batch.name} is enqueued already: name its file.`);
+  if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, give its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
@@ -96,7 +96,7 @@ function outcomeOf(
   const parts = [
     `${added} enqueued`,
     ...(known > 0 ? [`${known} already in the queue`] : []),
-    ...(changed.length > 0 ? [`${changed.length} changed, and left as they were`] : []),
+    ...(changed.length > 0 ? [`${changed.length} changed, and left unchanged in the queue`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} left out`] : []),
   ];
   context.progress.note(
@@ -123,7 +123,7 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   const fleet = fleetStateOf(await context.ledger());
   if (fleet !== undefined) return fleet;
   throw usageError(
-    'A queue needs a state that machines share, and this one is a folder: set MGW_STATE=postgres://USER@HOST/DATABASE, and create it with mgw state init.',
+    'A queue needs a ledger that machines share, but this ledger is a folder. Set MGW_STATE=postgres://USER@HOST/DATABASE, and run mgw state init.',
   );
 }
 
@@ -142,7 +142,7 @@ async function headOf(context: Context, { manifest }: Batch, options: EnqueueOpt
 function tellChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
   for (const id of changed.slice(0, maxShown))
     context.progress.note(
-      `${printableLine(id, 100)}: it is already in the queue with other content, which is kept. To make it again: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+      `${printableLine(id, 100)}: already in the queue with different content, which is kept. To make it again: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
     );
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

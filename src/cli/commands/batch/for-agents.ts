@@ -142,23 +142,23 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
   return job === undefined ? 'no' : chargeOf(job);
 }
 
-// Undefined if the record holds no reason.
+// Returns the recorded error of a row; undefined if there is none.
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);
   return state === 'rejected' || state === 'unknown' ? withoutHandle(job) : undefined;
 }
 
-// The manifest may be edited after its cost was checked.
+// Refuses rows that were not checked, because the manifest may be edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
-  // A row is composed again with the videos of the rows that it waits for.
+  // The rows that were checked. A row is composed again, with another hash, when the videos that it waits for exist.
   const passed = new WeakSet<Row>();
   return {
     ...deps,
     workOf: async (row, inputs) => {
       const work = await deps.workOf(row, inputs);
       if (!passed.has(row) && !checked.has(hashOf(work)))
-        throw usageError('The row changed after the batch was checked: run it again.');
+        throw usageError('The row changed after the batch was checked. Run the batch again.');
       passed.add(row);
       return work;
     },
@@ -198,7 +198,7 @@ async function runChecked(
   }
 }
 
-// An agent's batch reads and writes below the root alone, whatever the manifest or an earlier run says.
+// Opens a batch that reads and writes only below the agent's root, whatever the manifest or an earlier run says.
 async function openBelow(
   context: Context,
   { manifest, name, output }: BatchRequest,
@@ -215,7 +215,7 @@ async function openBelow(
 
 async function placeBelow(place: OutputPlace, root: Root): Promise<OutputPlace> {
   if (isObjectUrl(place.folder)) throw usageError('output: give a path below the root.');
-  // A relative output in the manifest is relative to the current folder.
+  // Moves a relative output of the manifest, which starts at the current folder, below the root.
   const isInside = !relative(root.path, place.folder).startsWith('..');
   const folder = isInside ? place.folder : resolve(root.path, relative(process.cwd(), place.folder));
   await root.file(folder, 'output');

@@ -28,7 +28,7 @@ interface JoinOptions extends Omit<BatchOptions, 'output'> {
 
 const more = `
 A row of speech with over: ROW is mixed with the sound of that row's video. The videos are copied if their parameters agree.
-Otherwise they are encoded again, in the size of the first. Nothing is sent.
+Otherwise they are encoded again, at the size of the first. Nothing is sent.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4
@@ -37,11 +37,11 @@ Examples:
 
 /** `mgw batch join FILE -o film.mp4`: joins the finished videos of a batch with ffmpeg. */
 export function registerJoin(command: Command, run: Run): void {
-  command.argument('<batch>', 'its file, or its name if it was run before');
+  command.argument('<batch>', 'the file of the batch, or its name if it was run before');
   addManifestOptions(command);
   command
     .option('--skip-missing', 'leave out rows that are not done')
-    .addOption(single('-o, --output <file>', 'the film, a file that ends in .mp4').helpGroup('Output:'))
+    .addOption(single('-o, --output <file>', 'the output, a file that ends in .mp4').helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
     .addHelpText('after', more)
     .action((given: string) => run(command, (context) => join(context, given, command.opts())));
@@ -91,13 +91,13 @@ async function join(
 }
 
 function filmPath(output: string | undefined): string {
-  if (output === undefined) throw usageError('Give the file of the film: -o film.mp4');
+  if (output === undefined) throw usageError('Give the output file: -o film.mp4');
   if (isObjectUrl(output)) throw usageError('-o: batch join writes a local file. Give its path.');
   if (!/\.mp4$/i.test(output)) throw usageError(`-o: ${printableLine(output, 100)} does not end in .mp4.`);
   return resolve(output);
 }
 
-// Even with --force: those files were paid for.
+// Refuses to overwrite the file of a row even with --force, because it was paid for.
 function checkNoInput(path: string, { clips }: Cut): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)

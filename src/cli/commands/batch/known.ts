@@ -13,18 +13,18 @@ import type { BatchOptions } from './options.ts';
 
 /** A batch that a command line names. */
 export interface NamedBatch<T> {
-  /** Its file; the name of one that was enqueued. */
+  /** The file of the batch, or the name of an enqueued batch. */
   file: string;
   options: T;
   batch: Batch;
-  /** Whether its rows come from the queue. */
+  /** Whether the rows come from the queue. */
   isQueued: boolean;
 }
 
 /**
  * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that the command line
- * does not give are those of the last run (design 13).
- * @throws MgwError('usage') if there is none, or its file cannot be read.
+ * does not give have the values of the last run (design 13).
+ * @throws MgwError('usage') if there is no such batch, or its file cannot be read.
  */
 export async function openNamed<T extends BatchOptions>(
   context: Context,
@@ -63,7 +63,7 @@ async function knownOf(
   }
   const known = await recallBatch(folder, given);
   if (known !== undefined) return known;
-  throw usageError(`No batch called ${printableLine(given, 100)} was run here: name its file.`, [
+  throw usageError(`No batch named ${printableLine(given, 100)} was run here. Give its file.`, [
     'mgw',
     'batch',
     'ls',
@@ -98,7 +98,7 @@ export async function remember(
   const before = await recallBatch(folder, name);
   if (before !== undefined && before.file !== file)
     context.progress.note(
-      `The batch ${name} was last run from another file, ${before.file}. Rows of the same id are the same rows.`,
+      `The batch ${name} was last run from another file, ${before.file}. Rows with the same id count as the same rows.`,
     );
   const known = {
     name,
@@ -110,10 +110,10 @@ export async function remember(
     allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
     ignoreColumns: options.ignoreColumns ?? [],
   };
-  // The record would keep an API key that a value contains.
+  // Records nothing if a value contains the API key.
   const text = JSON.stringify(known);
   if (context.redact(text) !== text) return;
   await rememberBatch(folder, known).catch((error: unknown) =>
-    context.progress.note(`Could not record how the batch is run: ${messageOf(error)}`),
+    context.progress.note(`Could not record the options of the batch: ${messageOf(error)}`),
   );
 }

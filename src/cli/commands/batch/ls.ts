@@ -16,13 +16,13 @@ import { type Column, fittedTable } from '../../output/table.ts';
 /** A batch in the list. */
 interface ListedBatch {
   name: string;
-  /** Absolute path of its manifest; null if it was enqueued from another machine. */
+  /** The absolute path of the manifest; null if the batch was enqueued from another machine. */
   file: string | null;
-  /** The number of its rows by the state of their latest job; rows that were never submitted have none. */
+  /** The number of rows by the state of their latest job. Rows that were never submitted are not counted. */
   states: Record<string, number>;
-  /** The amount spent on it, as in `spend`: `unknown` if a price is unknown. */
+  /** The amount spent on the batch, as in `spend`: `unknown` if a price is unknown. */
   spent: string;
-  /** Creation time of its newest job, ISO 8601; null if it has none. */
+  /** The creation time of the newest job, ISO 8601; null if there is no job. */
   last: string | null;
 }
 
@@ -31,7 +31,7 @@ Examples:
   $ mgw batch ls
   $ mgw batch ls --json`;
 
-/** `mgw batch ls`: the batches that were run or enqueued, newest first. */
+/** `mgw batch ls`: lists the batches that were run or enqueued, newest first. */
 export function registerBatchLs(command: Command, run: Run): void {
   command.addHelpText('after', examples).action(() => run(command, ls));
 }
@@ -58,7 +58,7 @@ async function ls(context: Context): Promise<Outcome> {
     .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
   if (batches.length === 0)
     context.progress.note(
-      `No batches were run here.${settings.sandbox.value ? '' : ' Those of the sandbox: mgw --sandbox batch ls'}`,
+      `No batches were run here.${settings.sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox batch ls'}`,
     );
   if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
   const text =
@@ -66,7 +66,7 @@ async function ls(context: Context): Promise<Outcome> {
   return { json: { batches }, text };
 }
 
-// A row that was retried has several jobs, NAME/ID and NAME/ID/2: the newest one counts.
+// Returns the latest job of each row. A row that was retried has several jobs, NAME/ID and NAME/ID/2.
 async function latestJobs(
   context: Context,
   names: ReadonlySet<string>,

@@ -75,8 +75,8 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// A manifest may come from a stranger, with a folder in which its output is a symbolic link. So its own output must be below
-// the current folder or its own.
+// A manifest may come from a stranger, in a folder in which its output is a symbolic link. So the manifest's output
+// must be below the current folder or the manifest's folder.
 function ownPlace(place: OutputPlace, file: string): OutputPlace {
   const folders = file === '-' ? ['.'] : ['.', dirname(file)];
   const isBelow = (root: string): boolean =>
@@ -91,7 +91,8 @@ function ownPlace(place: OutputPlace, file: string): OutputPlace {
   );
 }
 
-// An output that was edited in the manifest since the last run overrides that of the last run.
+// Returns the output of the last run. If the output in the manifest has changed since then, returns undefined, because
+// the new output takes precedence.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
   const isAsItWas = known?.written === null || known?.written === (head.output ?? '');
   return isAsItWas ? known?.output : undefined;
@@ -104,7 +105,7 @@ export function batchOf(manifest: Manifest, name: string, { output, force = fals
 
 function nameOf(file: string, given: string | undefined): string {
   if (file === '-' && given === undefined)
-    throw usageError('A manifest from standard input needs --name: it names the jobs of its rows.');
+    throw usageError('A manifest from standard input needs --name, which names the jobs of its rows.');
   const name = given ?? basename(file, extname(file)).trim().replace(/\s+/g, '-');
   if (isKeyName(name)) return name;
   const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
@@ -154,7 +155,7 @@ export async function planDepsOf(
   };
 }
 
-// Everything that rows depend on besides their own fields.
+// Opens the cache of done rows. It is valid for `about`: everything that rows depend on besides their own fields.
 async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,

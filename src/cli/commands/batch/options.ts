@@ -15,12 +15,12 @@ import {
 
 /** The options that identify a batch: its name and its output. */
 export interface BatchOptions {
-  /** Templates: `clips/{id}.{ext}`. */
+  /** A template such as `clips/{id}.{ext}`. */
   output?: string;
   default?: string[];
   name?: string;
   force?: boolean;
-  /** Folders whose files rows may name, besides the manifest's and the current one. */
+  /** Folders whose files rows may name, besides the manifest's folder and the current one. */
   allowFiles?: string[];
   /** Columns that are not fields, separated by commas. */
   ignoreColumns?: string[] | undefined;
@@ -33,23 +33,23 @@ export function addManifestOptions(command: Command): void {
     .addOption(
       repeatable(
         '-d, --default <name=value>',
-        'a field of every row that does not give it: -d model=vendor-h3',
+        'the default of a field in every row, such as -d model=vendor-h3',
       ),
     )
     .addOption(
       repeatable(
         '--allow-files <dir>',
-        "a folder whose files rows may use, besides the manifest's and the current one",
+        "let rows use files in this folder, besides the manifest's and the current one",
       ),
     )
     .addOption(
       repeatable(
         '--ignore-columns <names>',
-        'columns that are not fields: notes,status; templates may use them',
+        'ignore columns that are not fields, such as notes,status; templates may use them',
       ),
     )
-    .addOption(new Option('--format <format>', 'the format, for standard input (-)').choices(formatNames))
-    .addOption(single('--name <name>', "names the batch (default: the file's, without its extension)"));
+    .addOption(new Option('--format <format>', 'the format of standard input (-)').choices(formatNames))
+    .addOption(single('--name <name>', 'name of the batch (default: the file name without its extension)'));
 }
 
 /** Adds the flags that identify a batch. */
@@ -59,13 +59,15 @@ export function addBatchOptions(command: Command): void {
     .addOption(
       single(
         '-o, --output <template>',
-        'where files go, such as clips/{id}.{ext}; also {slug} {index} {name} {model} {protocol} {seed} {job} {n}',
+        'where to save files, such as clips/{id}.{ext}; also {slug} {index} {name} {model} {protocol} {seed} {job} {n}',
       ).helpGroup('Output:'),
     )
-    .addOption(new Option('--force', 'overwrite files that are not of this batch').helpGroup('Output:'));
+    .addOption(
+      new Option('--force', 'overwrite files that do not belong to this batch').helpGroup('Output:'),
+    );
 }
 
-/** The options of the commands that carry rows out. */
+/** The options of the commands that run rows. */
 export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOptions {
   concurrency?: number;
   perMinute?: number;
@@ -76,7 +78,7 @@ export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOption
   mark?: boolean;
 }
 
-/** Adds the flags of carrying a batch out. */
+/** Adds the flags for running a batch. */
 export function addRunOptions(command: Command): void {
   addBatchOptions(command);
   command
@@ -95,13 +97,13 @@ export function addRunOptions(command: Command): void {
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }
 
-/** `--strict` of the commands that carry rows out. */
+/** Returns `--strict` for the commands that run rows. */
 export function strictRowsOption(): Option {
-  return strictOption('exit 11 if a video differs from its row; it is kept, and not paid for again');
+  return strictOption('exit 11 if a video differs from its row; the video is kept, and not paid for again');
 }
 
 /**
- * Returns the rate limiter of a batch: the one of all machines if they share the ledger.
+ * Returns the rate limiter of a batch. Machines that share the ledger share the rate limiter too.
  * @throws MgwError('unreachable').
  */
 export async function paceOf(
@@ -118,7 +120,7 @@ export async function paceOf(
   return SharedPace.open({ ...options, batch, fleet, note });
 }
 
-/** Returns the options for carrying out rows, from the settings. */
+/** Returns the options for running rows, completed from the settings. */
 export async function rowOptionsOf(
   context: Context,
   wanted: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,

@@ -29,16 +29,23 @@ Examples:
  */
 export function registerRetry(command: Command, run: Run): void {
   command
-    .argument('<batch>', 'its file, or its name if it was run before')
+    .argument('<batch>', 'the file of the batch, or its name if it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
     .addOption(new Option('--changed', 'all rows whose content was changed under their id'))
     .addOption(
-      new Option('--stale', 'all rows made from a video that was made again since; the whole chain below it'),
+      new Option(
+        '--stale',
+        'all rows made from a video that was since made again, and the rows made from them',
+      ),
     )
     .addOption(
-      single('--rated <n>', 'all rows whose result is rated n or less; it is kept', wholeNumber(1, 5)),
+      single(
+        '--rated <n>',
+        'all rows whose result is rated n or less; the result is kept',
+        wholeNumber(1, 5),
+      ),
     )
-    .addOption(repeatable('--id <id...>', 'the row of this id, even if it is done'));
+    .addOption(repeatable('--id <id...>', 'the row with this id, even if it is done'));
   addRunOptions(command);
   command
     .addHelpText('after', examples)

@@ -39,7 +39,7 @@ export function rowComposer(
   };
 }
 
-// The content of a file must not be taken for another file's name.
+// Reads the files that flags name. `fromFiles` are these flags, whose content must not be taken for a file name.
 async function givenFlags(
   { kind, flags: written }: Row,
   files: RowFiles,
@@ -95,9 +95,9 @@ function withoutEnd(text: string): string {
 }
 
 /**
- * Returns the real paths of the folders that the rows of a manifest may name files in: the manifest's, the current one,
- * and those of `--allow-files`. The root folder must be given explicitly, since it contains `/proc`.
- * @param manifest its path; undefined if it came from standard input
+ * Returns the real paths of the folders whose files the rows of a manifest may name: the manifest's folder, the current
+ * one, and those of `--allow-files`. The root folder must be given explicitly, since it contains `/proc`.
+ * @param manifest the path of the manifest; undefined for standard input
  * @throws MgwError('usage') if a folder of `--allow-files` does not exist.
  */
 export async function readableFolders(
@@ -114,7 +114,10 @@ export async function readableFolders(
   return [...real.filter((folder) => parse(folder).root !== folder), ...(await Promise.all(given))];
 }
 
-/** Reads the local files that the rows of a batch name (design 13): a manifest may come from a stranger. */
+/**
+ * Reads the local files that the rows of a batch name, within limits because a manifest may come from a stranger
+ * (design 13).
+ */
 class RowFiles {
   readonly #folders: readonly string[];
   readonly #base: string;
@@ -130,7 +133,8 @@ class RowFiles {
 
   /**
    * Returns the bytes of a file.
-   * @throws MgwError('usage') if its real path is outside the folders, or it cannot be read. The error does not quote it.
+   * @throws MgwError('usage') if its real path is outside the folders, or it cannot be read. The error does not quote
+   * the file.
    */
   async bytes(path: string, field: string): Promise<Uint8Array> {
     return readInputFile(await this.#permitted(path, field), field);
@@ -141,7 +145,8 @@ class RowFiles {
     return decodeUtf8(await this.bytes(path, field), `${field}: the file`);
   }
 
-  // Outside the folders, a missing and an existing file give the same error.
+  // Outside the folders, a missing and an existing file give the same error, which does not reveal whether the file
+  // exists.
   async #permitted(path: string, field: string): Promise<string> {
     const wanted = resolve(this.#base, path);
     const shown = printableLine(path, 200);
@@ -151,7 +156,8 @@ class RowFiles {
     const isHere = this.#isInside(join(folder, parse(wanted).base));
     if (real === undefined && isHere)
       throw usageError(`${field}: cannot read ${shown}: there is no such file.`);
-    // A link in a permitted folder: that folder is permitted already.
+    // For a symbolic link in a permitted folder, names the folder of its target, because the link's own folder is
+    // already permitted.
     const needed = dirname((isHere && real) || wanted);
     throw usageError(
       `${field}: ${shown} is outside the folders that this batch may read. To allow it: --allow-files ${quoted(needed)}`,

@@ -39,9 +39,9 @@ export function registerRunBatch(command: Command, run: Run): void {
 export const defaultConcurrency = 4;
 
 /**
- * Plans a batch and carries out the rows that a command selects.
- * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded, as
- * `context.jobDeps` does.
+ * Plans a batch, and runs the rows that a command selects.
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded (see
+ * `context.jobDeps`).
  */
 export async function execute(
   context: Context,
@@ -104,7 +104,7 @@ export async function execute(
   }
 }
 
-// A retry of rows that are done may be a mistake.
+// Names the done rows that are made again, because that may be a mistake.
 function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
   if (ids.length === 0) return;

@@ -27,9 +27,9 @@ Examples:
   $ mgw batch status clips.csv --json
   $ mgw batch status clips.csv -o clips/{id}.{ext}`;
 
-/** `mgw batch status NAME|FILE`: the state of every row in the ledger. No task is queried. */
+/** `mgw batch status NAME|FILE`: shows the state of every row according to the ledger. Queries no task. */
 export function registerBatchStatus(command: Command, run: Run): void {
-  command.argument('<batch>', 'its file, or its name if it was run before');
+  command.argument('<batch>', 'the file of the batch, or its name if it was run before');
   addBatchOptions(command);
   command
     .addHelpText('after', examples)

@@ -17,7 +17,7 @@ interface FetchOptions extends OutputOptions {
 const explanation = `
 A template names each file after its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
 {slug} is made from the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
-In a folder the file is named after the job's key, or by its id if it has none. Fetching costs nothing.
+In a folder, the file is named after the job's key, or after its id if it has no key. Fetching costs nothing.
 
 Examples:
   $ mgw jobs fetch @last
@@ -35,7 +35,7 @@ export function registerFetch(command: Command, run: Run): void {
     );
 }
 
-/** `mgw video [X] fetch REF...`: the same for jobs of one protocol, and for handles that the ledger has never seen. */
+/** `mgw video [X] fetch REF...`: does the same for jobs of one protocol, and for handles that are not in the ledger. */
 export function registerFetchOf(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin');
   if (protocol === undefined) command.addOption(handleModelOption());

@@ -69,11 +69,11 @@ export async function serveGallery(
   { port = 0 }: GalleryOptions,
 ): Promise<Outcome> {
   const ledger = await context.ledger();
-  // No note may record the key.
+  // Loads the key, so that `redact` removes it from notes.
   await context.hideKey();
   const { soft } = interruptions();
   const server = await startGallery(port, {
-    // The page computes waveforms itself.
+    // Sends no waveforms, because the page can read the files and compute them.
     page: async (hrefOf, save) => {
       const peaksOf = (): Promise<undefined> => Promise.resolve(undefined);
       return galleryHtml(context, await jobs(), { hrefOf, peaksOf, fileState: stateBySize }, save);
@@ -85,7 +85,7 @@ export async function serveGallery(
   });
   const json = { url: server.url };
   await write(context.io.stdout, context.globals.json ? `${JSON.stringify(json)}\n` : `${server.url}\n`);
-  context.progress.note('Open this address in a browser; Ctrl-C ends it.');
+  context.progress.note('Open this address in a browser. Press Ctrl-C to stop the server.');
   await new Promise((resolve) => soft.addEventListener('abort', resolve, { once: true }));
   await server.close();
   return { json: {}, silent: true };
@@ -93,7 +93,7 @@ export async function serveGallery(
 
 /**
  * Writes the page of some jobs.
- * @throws MgwError: exit 10 if it cannot be written, or would replace a file that mgw did not write.
+ * @throws MgwError: exit 10 if the page cannot be written, or would replace a file that is not a gallery of mgw.
  */
 export async function writeGallery(
   context: Context,
@@ -125,7 +125,7 @@ export async function writeGallery(
   );
   if (far.length > 0)
     context.progress.note(
-      `${far.length} files are too far away to be linked from ${dirname(path)}: --copy puts them there.`,
+      `${far.length} files cannot be linked from ${dirname(path)}. To copy them there: --copy.`,
     );
   return { json: { gallery: { path, jobs: jobs.length, bytes: Buffer.byteLength(html) } }, text: path };
 }

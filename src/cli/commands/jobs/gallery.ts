@@ -13,7 +13,7 @@ import { recordedJob } from '../../../jobs/ref.ts';
 const defaultLimit = 2000;
 
 const more = `
-The page links the files where they are, so keep it next to them, or let --copy put them next to it. It works from a
+The page links to the files where they are, so keep it near them, or let --copy put copies next to it. It works from a
 disk, in a CI artifact and on a web server, and fetches nothing from elsewhere. --serve shows it on this machine
 alone until Ctrl-C, and saves ratings as they are made.
 
@@ -22,11 +22,11 @@ Examples:
   $ mgw jobs gallery --batch clips --since 1d -o review/
   $ mgw jobs ls -q --state succeeded | mgw jobs gallery - -o review/`;
 
-/** `mgw jobs gallery [REF...]`: a page for looking at, comparing and rating results. */
+/** `mgw jobs gallery [REF...]`: makes a page for viewing, comparing and rating results. */
 export function registerGallery(command: Command, run: Run): void {
   command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin (default: all jobs)')
-    .addOption(single('--batch <name>', 'the jobs of this batch'))
+    .addOption(single('--batch <name>', 'only jobs of this batch'))
     .addOption(sinceOption())
     .addOption(
       single(
@@ -42,7 +42,7 @@ export function registerGallery(command: Command, run: Run): void {
     )
     .option('--force', 'replace an index.html that is not a gallery')
     .option('--copy', 'put the files into media/ next to the page')
-    .option('--serve', 'show it on this machine until Ctrl-C, and write no file')
+    .option('--serve', 'serve the page on this machine until Ctrl-C, and write no file')
     .addOption(single('--port <n>', 'port of --serve (default: any free one)', wholeNumber(0, 65_535)))
     .addHelpText('after', more)
     .action((refs: string[]) => run(command, (context) => gallery(context, refs, command.opts())));

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
 import { list, type Run } from '../../command-tree.ts';
 
-/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: the ledger. */
+/** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: manages the jobs of the ledger. */
 export function registerJobs(jobs: Command, run: Run): void {
   list(jobs, run, {
     ls: {
-      about: 'list jobs, newest first; with -q their ids alone',
+      about: 'list jobs, newest first; with -q only their ids',
       load: async () => (await import('./ls.ts')).registerLs,
     },
     show: {
@@ -29,7 +29,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./prune.ts')).registerRm,
     },
     prune: {
-      about: 'forget old jobs that have ended and that nothing needs any more; prints their ids',
+      about: 'forget old jobs that have ended and are no longer needed; prints their ids',
       load: async () => (await import('./prune.ts')).registerPrune,
     },
     export: {

@@ -34,7 +34,7 @@ Examples:
   $ mgw jobs ls --mismatched --since 7d
   $ mgw jobs ls -q --state running | mgw jobs wait -`;
 
-/** `mgw jobs ls`: newest first; `-q` prints ids alone, for `mgw jobs wait -`. */
+/** `mgw jobs ls`: lists jobs, newest first; `-q` prints only ids, for `mgw jobs wait -`. */
 export function registerLs(command: Command, run: Run): void {
   command
     .addOption(someOf('--state <state>', 'only jobs in this state; prepared ones were never sent', jobStates))
@@ -42,12 +42,15 @@ export function registerLs(command: Command, run: Run): void {
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
     .addOption(
-      repeatable('--key <name>', 'only the job of this key; boat-* matches all that start with boat-'),
+      repeatable(
+        '--key <name>',
+        'only the job with this key; boat-* matches every key that starts with boat-',
+      ),
     )
     .addOption(single('--batch <name>', 'only jobs of this batch'))
     .option('--mismatched', 'only jobs with a file that differs from the request')
     .addOption(single('--limit <n>', 'maximum number of jobs (default 20)', wholeNumber(1)))
-    .option('--all', 'no limit')
+    .option('--all', 'show all jobs')
     .addHelpText('after', examples)
     .action(() => run(command, (context) => ls(context, command.opts())));
 }
@@ -62,7 +65,9 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
     context.progress.note(`${more} older jobs are not shown; --all shows them.`);
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
-    context.progress.note(`No jobs.${sandbox.value ? '' : ' Those of the sandbox: mgw --sandbox jobs ls'}`);
+    context.progress.note(
+      `No jobs.${sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox jobs ls'}`,
+    );
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
   if (context.globals.quiet) return { json, text: shown.map((job) => job.id).join('\n') };
@@ -86,7 +91,7 @@ function listing(jobs: readonly Job[], now: number, width: number | undefined): 
   return fittedTable(columns, jobs, width);
 }
 
-// On a narrow terminal a job takes two lines.
+// Formats a job on two lines, for a narrow terminal.
 function entry(job: Job, now: number, width: number): string {
   const about = [job.key, promptStart(job)].filter((text) => text !== undefined).join(' · ');
   const first = `${job.id} ${shownState(job)} ${ago(job.created_at, now)}`;

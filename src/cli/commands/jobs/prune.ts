@@ -28,7 +28,7 @@ interface PruneOptions {
 }
 
 const explanation = `
-Removes jobs that succeeded, failed or were rejected, and that nothing needs any more. Jobs that are open, unknown,
+Removes jobs that succeeded, failed or were rejected, and are no longer needed. Jobs that are open, unknown,
 or not delivered to the command that paid for them stay, and so does speech that must not be paid for again. Jobs with
 a key stay too, because a key never pays twice; --keys removes them. Saved files stay. mgw spend no longer counts
 removed jobs: mgw jobs export keeps them.
@@ -42,9 +42,9 @@ Examples:
 export function registerPrune(command: Command, run: Run): void {
   command
     .addOption(
-      single('--older-than <age>', 'jobs with no activity for this long, such as 30d', parseDuration),
+      single('--older-than <age>', 'remove jobs without activity for this long, such as 30d', parseDuration),
     )
-    .option('--keys', 'also jobs with a key: the same --key may then pay again')
+    .option('--keys', 'also remove jobs with a key; the same --key may then pay again')
     .option('--dry-run', 'remove nothing, and print what would be removed')
     .addHelpText('after', explanation)
     .action(() => run(command, (context) => pruneJobs(context, command.opts())));
@@ -54,7 +54,8 @@ async function pruneJobs(
   context: Context,
   { olderThan, keys = false, dryRun = false }: PruneOptions,
 ): Promise<Outcome> {
-  if (olderThan === undefined) throw usageError('How old? Give --older-than, such as --older-than 30d.');
+  if (olderThan === undefined)
+    throw usageError('Give the age of the jobs to remove, such as --older-than 30d.');
   const before = context.clock.now() - olderThan;
   const pruned = await prune(
     await context.ledger(),
@@ -92,7 +93,7 @@ function keptText({ kept }: PruneResult): string {
 export function registerRm(command: Command, run: Run): void {
   command
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
-    .option('--force', 'also jobs that have not ended, whose handle or doubt is then lost')
+    .option('--force', 'also remove jobs that have not ended or are unknown; their records are lost')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs ls -q --state failed | mgw jobs rm -\n  $ mgw jobs rm @last --force\n  $ mgw jobs rm @last --force --json',

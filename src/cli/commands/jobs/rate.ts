@@ -22,7 +22,7 @@ Examples:
   $ mgw jobs rate @last 2
   $ mgw jobs rate @last --clear`;
 
-/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: ratings and notes of results. */
+/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: records ratings and notes of results. */
 export function registerRate(command: Command, run: Run): void {
   command
     .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
@@ -48,14 +48,14 @@ async function rate(
   options: RateOptions,
 ): Promise<Outcome> {
   const { note, clear = false, import: file } = options;
-  // No note may record the key.
+  // Loads the key, so that `redact` removes it from notes.
   await context.hideKey();
   if (file !== undefined) {
     if (ref !== undefined || note !== undefined || clear)
-      throw usageError('--import takes everything from its file: leave the rest out.');
+      throw usageError('--import takes everything from its file: leave out all other arguments.');
     return importRatings(context, file);
   }
-  if (ref === undefined) throw usageError('Which job? Give its REF and a rating, or --import FILE.');
+  if (ref === undefined) throw usageError('Give the REF of a job and a rating, or --import FILE.');
   if (clear ? given !== undefined || note !== undefined : given === undefined && note === undefined)
     throw usageError('Give a rating from 1 to 5, --note TEXT, both, or --clear alone.');
   if (given !== undefined && !/^[1-5]$/.test(given))
@@ -84,7 +84,7 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
   return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
 }
 
-// The later rating counts, on whichever machine it was made.
+// Imports ratings. The later rating of a job counts, on whichever machine it was made.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
@@ -98,8 +98,9 @@ async function importRatings(context: Context, file: string): Promise<Outcome> {
     else if (!isSame(job, said) && (job.rated_at ?? '') > at) older.push(id);
     else rated.push(await rateJob(ledger, id, said));
   }
-  if (unknown.length > 0) context.progress.note(`Not in this ledger, and left out: ${unknown.join(', ')}.`);
-  if (older.length > 0) context.progress.note(`Rated here since, and left as they are: ${older.join(', ')}.`);
+  if (unknown.length > 0) context.progress.note(`Not in this ledger, and skipped: ${unknown.join(', ')}.`);
+  if (older.length > 0)
+    context.progress.note(`Rated here more recently, and left unchanged: ${older.join(', ')}.`);
   const json = {
     rated: rated.map(jobView),
     ...(unknown.length > 0 && { unknown }),

@@ -23,8 +23,8 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 }
 
 /**
- * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: ends the doubt about an `unknown` job. Without
- * a choice it asks on a terminal; otherwise it lists the choices and exits 7.
+ * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: records whether the task of an `unknown` job
+ * exists. Without a choice, asks on a terminal; otherwise lists the choices and exits 7.
  */
 export function registerResolve(command: Command, run: Run): void {
   command
@@ -32,7 +32,7 @@ export function registerResolve(command: Command, run: Run): void {
     .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')
     .option('--resubmit', 'submit it again now, knowing that it may be charged twice');
-  addOutputOptions(command, 'wait for the task that exists, and save its result here; - writes it to stdout');
+  addOutputOptions(command, 'wait for the task, and save its result here; - writes it to stdout');
   addWaitOptions(command);
   for (const option of budgetOptions('this submission')) command.addOption(option);
   command
@@ -75,7 +75,7 @@ function chosen(options: ResolveOptions): Resolution | undefined {
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
 }
 
-// Without an answer nothing is decided.
+// Asks which choice applies. Without an answer, nothing is decided.
 async function askHow(context: Context, ref: string, options: ResolveOptions): Promise<Resolution> {
   const [{ findDoubt }, { shellWord }] = await Promise.all([
     import('../../../flows/resolve.ts'),
@@ -98,14 +98,14 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
   const answer = (
-    await readLine(context.io, `Which is true? (1-${ways.length}, or Enter to leave it) `)
+    await readLine(context.io, `Which is true? (1-${ways.length}, or Enter to decide nothing) `)
   ).trim();
   const how = ways[Number(answer) - 1]?.resolution;
   if (how === undefined)
     throw new MgwError('submit_unknown', `${text} Nothing was decided.`, { charged: 'maybe', job });
   if (how !== 'adopted') return { how };
   if (possibleHandle !== undefined) return { how, handle: possibleHandle };
-  const handle = (await readLine(context.io, 'Its handle: ')).trim();
+  const handle = (await readLine(context.io, 'Handle of the task: ')).trim();
   if (handle === '') throw usageError('The handle is empty; nothing was decided.');
   return { how, handle };
 }

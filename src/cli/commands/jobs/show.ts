@@ -10,7 +10,7 @@ import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printable, printableLine } from '../../../printable.ts';
 
-/** `mgw jobs show REF`: everything that the ledger knows about a job, without a request. */
+/** `mgw jobs show REF`: shows everything that the ledger knows about a job. Sends no request. */
 export function registerShow(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
@@ -112,11 +112,11 @@ const resolutionTexts = {
   resubmit: 'settled by hand: to be sent again',
 };
 
-const askTexts = { accept: 'to be accepted', finish: 'to finish', file: 'to be saved' };
+const askTexts = { accept: 'accepted', finish: 'finished', file: 'saved' };
 
 function commandText({ command, ask, output }: Goal): string {
-  const where = output === undefined ? '' : ` as ${output === '-' ? 'standard output' : output}`;
-  return `a ${command} command began: ${askTexts[ask]}${where}`;
+  const where = output === undefined ? '' : ` to ${output === '-' ? 'standard output' : output}`;
+  return `a ${command} command began, to run until the job is ${askTexts[ask]}${where}`;
 }
 
 function observationText(event: RecordedEvent & { type: 'observed' | 'finished' }): string {

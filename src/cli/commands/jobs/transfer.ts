@@ -16,7 +16,7 @@ import type { exportedEvents } from '../../../ledger/event-schema.ts';
 import { jobIdForm } from '../../../ledger/names.ts';
 import { escapeControls, printable } from '../../../printable.ts';
 
-/** `mgw jobs export [REF...]`: jobs as JSON Lines on stdout, for another machine. */
+/** `mgw jobs export [REF...]`: prints jobs as JSON Lines, for another machine. */
 export function registerExport(command: Command, run: Run): void {
   command
     .argument('[refs...]', 'job ids, @key, @last; - reads them from stdin')
@@ -59,7 +59,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, 'FILE'), file);
   const ledger = await context.ledger();
-  // No record may contain the key.
+  // Loads the key, so that `redact` removes it from the records.
   await context.hideKey();
   const lines = context
     .redact(text)
@@ -70,7 +70,7 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Also for an existing job: an interrupted import may have ended before this.
+    // Enrols an existing job too, because an earlier import may have been interrupted before this.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
@@ -108,8 +108,9 @@ function importable(value: Json | undefined, line: number, schema: typeof export
 }
 
 /**
- * Returns an imported event with its path inside `folder` (design 4). A path that is really below it stays. Any other
- * path is reduced to its file name, which is relative to the current folder of the command that uses it.
+ * Returns an imported event with its path inside `folder` (design 4). Keeps a path whose real location is below the
+ * folder. Reduces any other path to its file name, which is then relative to the current folder of the command that
+ * uses it.
  */
 export function withSafePath(event: RecordedEvent, folder: string): RecordedEvent {
   if (event.type === 'file')

@@ -37,7 +37,7 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
   let begun = 0;
   const one = async (ref: string): Promise<Outcome> => {
     const own = withOwnSignals(deps);
-    // If this is interrupted, the wait for the job reports it.
+    // Ignores an interruption, which the wait for the job reports.
     await deps.clock.sleep(gapMs * begun++, own.signals.soft).catch(() => undefined);
     const outcome = await waitForOne(context, ref, own, deadline);
     const isOver = refs.length === 1 || outcome.error === undefined || !isInterruption(outcome.error);
@@ -46,7 +46,7 @@ async function wait(context: Context, given: string[]): Promise<Outcome> {
   return severalOutcomes(refs, one, context.progress, refs.length);
 }
 
-// Printed as each job ends: the next one may take an hour.
+// Prints each job as it ends, because the next one may take an hour.
 async function told(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
   const { io, globals, progress } = context;
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);

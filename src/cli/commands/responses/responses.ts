@@ -26,7 +26,7 @@ Examples:
   $ mgw responses --body @request.json --set max_output_tokens=200
 Not a job: it is not recorded, and never sent again once it may have been charged.`;
 
-/** `mgw responses [INPUT|-] --model M`: one call of the Responses endpoint (specification 4.5). */
+/** `mgw responses [INPUT|-] --model M`: makes one call of the Responses endpoint (specification 4.5). */
 export function registerResponses(command: Command, run: Run): void {
   command
     .argument('[input]', 'what to ask; - reads it from stdin')
@@ -34,7 +34,7 @@ export function registerResponses(command: Command, run: Run): void {
     .addOption(single('-m, --model <name>', 'the model, as mgw models lists it'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
-    .addOption(single('--file <file>', 'the input is in this file; - reads it from stdin'))
+    .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
@@ -82,7 +82,6 @@ async function responses(
   }
 }
 
-/** The options of `mgw responses`. */
 interface ResponsesOptions {
   model?: string;
   stream?: boolean;
@@ -117,9 +116,9 @@ async function responsesBody(
   };
   applySets(body, options.set ?? []);
   if (typeof body['model'] !== 'string' || body['model'].trim() === '')
-    throw usageError('Which model? Give --model NAME.', ['mgw', 'models']);
+    throw usageError('No model: give --model NAME.', ['mgw', 'models']);
   if (body['input'] === undefined || body['input'] === '')
-    throw usageError('Nothing to ask: give INPUT, --file FILE, or - to read it from standard input.');
+    throw usageError('No input: give INPUT, --file FILE, or - to read it from standard input.');
   return body;
 }
 
@@ -137,7 +136,7 @@ async function inputOf(
   return (await optionText(context, source, '--file')).text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
-/** The result of a call: its JSON, the text to print, and its error. */
+/** Returns the outcome of a call: its JSON, its text for `--json`, and its error. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
   const json = { ...(response && { response }), ...(text !== '' && { text }) };
@@ -167,17 +166,18 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
   }
 }
 
-// No record holds the response, so it cannot be printed again.
+// Rethrows as charged and never to be repeated, because the response is not recorded and cannot be printed again.
 function lost(error: unknown): never {
   if (!(error instanceof MgwError)) throw error;
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
 }
 
 /**
- * Prints the response: as it arrives with `--stream`, otherwise whole. Control characters are removed for a terminal.
+ * Prints the response: with `--stream` as it arrives, otherwise when it is complete. Control characters are removed for
+ * a terminal.
  */
 class Printer {
-  /** The text not printed yet; with `--json` all of it. */
+  /** The text that is not printed yet; with `--json`, the whole text. */
   held = '';
   readonly #context: Context;
   readonly #atOnce: boolean;

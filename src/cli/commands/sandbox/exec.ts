@@ -21,7 +21,7 @@ import { shellWord } from '../../output/human.ts';
 
 interface ExecOptions extends ServeOptions {
   verify?: boolean;
-  /** In ms. */
+  /** The minimum pause between polls in ms. */
   minPoll?: number;
 }
 
@@ -36,7 +36,7 @@ export function registerExec(command: Command, run: Run): void {
     .addOption(
       single(
         '--min-poll <duration>',
-        'with --verify: judge the polling of mgw too, by this pause (default: that of others, by 5s)',
+        "with --verify: minimum pause between all polls, also mgw's (default: 5s, except between mgw's)",
         parseDuration,
       ),
     );
@@ -75,7 +75,7 @@ async function served(
   const { env } = context.io;
   const config = await readConfig(env);
   const sandbox = await serve(context, own, options);
-  // With --json, stdout holds only the document.
+  // With --json, stdout contains only the document.
   const stdout = context.globals.json ? 2 : 'inherit';
   try {
     await equipScript(folder, sandbox, config, options.minPoll);
@@ -143,16 +143,16 @@ function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | unde
 /** The folder of a script under `mgw sandbox exec`, removed when the script ends. */
 interface ScriptFolder {
   path: string;
-  /** Its home, with a config that holds no key. */
+  /** The script's home folder, with a config that contains no key. */
   home: string;
-  /** Its state directory, with the ledger and the sandbox. */
+  /** The script's state directory, with the ledger and the sandbox. */
   state: string;
   config: string;
-  /** The first folder on its PATH, with this mgw. */
+  /** The first folder on the script's PATH, with a command `mgw` that starts this mgw. */
   bin: string;
 }
 
-/** Makes the folder of a script, which only the owner can read. */
+/** Creates the folder of a script, which only the owner can read. */
 async function makeScriptFolder(): Promise<ScriptFolder> {
   // Absolute, since the script may change its current folder.
   const path = await mkdtemp(join(resolve(tmpdir()), 'mgw-exec-'));
@@ -168,8 +168,8 @@ async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Leads the script's mgw to the sandbox. Writes a start script on its PATH that names the sandbox, so that no change of
- * the environment leads elsewhere, and a config with the profiles of `own`, whose only setting is `pollMs`, the pause
+ * Makes the script's mgw use the sandbox. Writes a start script on its PATH that sets the sandbox's address, whatever
+ * the environment says. Also writes a config with the profile names of `own`, whose only setting is `pollMs`, the pause
  * between polls.
  * @throws MgwError('usage') if the folder cannot be put on a PATH.
  */
@@ -189,7 +189,7 @@ async function equipScript(
   await chmod(join(folder.bin, 'mgw'), 0o700);
 }
 
-// Not a link to mgw.js, which would run with whatever node is on the PATH.
+// Returns the start script. (A link to mgw.js would run with whatever node is on the PATH.)
 function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
   return [
     '#!/bin/sh',
@@ -228,13 +228,13 @@ function scriptEnvironment(
   };
 }
 
-/** Variables that lead to the user's own key, config, ledger or object storage, or hold its secrets. */
+/** Variables that point to the user's own key, config, ledger or object storage, or contain their secrets. */
 const LEADING_OUT =
   /^(MGW_(STATE|API_KEY_FILE|PROFILE)|XDG_(CONFIG|STATE)_HOME|PG(PASS|SERVICE|SSL).*|AWS_.*)$/;
 /** A shorter secret may occur in other variables by chance. */
 const SHORTEST_SECRET = 8;
 
-// CI may pass one secret under several names.
+// Checks every variable, because CI may pass a secret under several names.
 function withoutSecrets(env: NodeJS.ProcessEnv, configured: readonly string[]): NodeJS.ProcessEnv {
   const secrets = configured.filter(({ length }) => length >= SHORTEST_SECRET);
   const isSafe = (name: string, value = ''): boolean =>
@@ -245,7 +245,7 @@ function withoutSecrets(env: NodeJS.ProcessEnv, configured: readonly string[]): 
 /**
  * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it). Forwards
  * signals to it.
- * @throws MgwError('usage') if it cannot be run.
+ * @throws MgwError('usage') if the script cannot be run.
  */
 function runScript(
   [file = '', ...rest]: readonly string[],

@@ -10,7 +10,7 @@ import type { Settings } from '../../../config/resolve.ts';
 import { ledgerFolder, sandboxFolder, sharedLedger } from '../../../flows/settings.ts';
 import type { BillLine } from '../../../sandbox/bill.ts';
 
-/** `mgw sandbox start|exec|bill|reset|faults`: the stand-in gateway, offline and free of charge. */
+/** `mgw sandbox start|exec|bill|reset|faults`: runs a simulated gateway, offline and free of charge. */
 export function registerSandbox(sandbox: Command, run: Run): void {
   list(sandbox, run, {
     start: {
@@ -18,11 +18,11 @@ export function registerSandbox(sandbox: Command, run: Run): void {
       load: async () => (await import('./serve.ts')).registerStart,
     },
     exec: {
-      about: "run a script against a sandbox of its own; its exit code is the script's",
+      about: "run a script against a new sandbox, and exit with the script's exit code",
       load: async () => (await import('./exec.ts')).registerExec,
     },
     bill: {
-      about: 'what would have been charged',
+      about: 'show what would have been charged',
       load: () => Promise.resolve(registerBill),
     },
     reset: {
@@ -31,13 +31,13 @@ export function registerSandbox(sandbox: Command, run: Run): void {
     },
     faults: {
       about:
-        'the faults that --fault takes: name, namexN (the first N times), name@P% (where in the response; chaos: how likely); and the words in a prompt that cause one',
+        'list the faults for --fault: name, namexN (the first N times), name@P% (position in the response; for chaos, probability); and the words in a prompt that cause them',
       load: () => Promise.resolve(registerFaults),
     },
   });
 }
 
-/** `mgw sandbox bill`: what would have been charged. */
+/** `mgw sandbox bill`: prints what would have been charged. */
 function registerBill(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox bill\n  $ mgw sandbox bill --json')
@@ -89,7 +89,7 @@ async function reset(context: Context): Promise<Outcome> {
   return { json: { reset: true } };
 }
 
-/** `mgw sandbox faults`: every fault by name, and the words in a prompt that decide how its task ends. */
+/** `mgw sandbox faults`: lists every fault, and the words in a prompt that decide how its task ends. */
 function registerFaults(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')

@@ -14,11 +14,11 @@ import type { Sandbox } from '../../../sandbox/server.ts';
 /** The options of a sandbox. */
 export interface ServeOptions {
   port?: number;
-  /** In ms. */
+  /** The time that one generation takes, in ms. */
   pace?: number;
   fault?: string[];
   seed?: number;
-  /** In credits. */
+  /** The balance in credits. */
   balance?: number;
   concurrency?: number;
   perMinute?: number;
@@ -26,44 +26,42 @@ export interface ServeOptions {
   voice?: string[];
 }
 
-/** Adds the flags of a sandbox that is served. */
+/** Adds the flags of a sandbox. */
 export function addServeOptions(command: Command): void {
   command
     .addOption(single('--pace <duration>', 'how long one generation takes (default 3s)', parseDuration))
     .addOption(
       repeatable(
         '--fault <name>',
-        'misbehave, such as submit-reply-lost or poll-502x3; see mgw sandbox faults',
+        'simulate a fault, such as submit-reply-lost or poll-502x3; see mgw sandbox faults',
       ),
     )
     .addOption(single('--seed <n>', 'make ids and the faults of chaos repeatable', wholeNumber(0)))
     .addOption(
-      single(
-        '--balance <credits>',
-        'total that may be spent; then calls are refused (default: any amount)',
-        credits,
-      ),
+      single('--balance <credits>', 'refuse calls once this much is spent (default: no limit)', credits),
     )
     .addOption(
       single(
         '--concurrency <n>',
-        'video tasks, and streams of speech, at a time; one more is HTTP 429 (default: any number)',
+        'maximum number of video tasks, and of speech streams, at a time; more get HTTP 429 (default: no limit)',
         wholeNumber(1),
       ),
     )
     .addOption(
       single(
         '--per-minute <n>',
-        'paid calls in 60 seconds; one more is HTTP 429 with Retry-After (default: any number)',
+        'maximum number of paid calls in 60 s; more get HTTP 429 with Retry-After (default: no limit)',
         wholeNumber(1),
       ),
     )
-    .addOption(repeatable('--key <key>', 'issue a further key; KEY=MODEL,MODEL restricts it to these models'))
-    .addOption(repeatable('--voice <name>', "accept this speaker too, next to the sandbox's own"));
+    .addOption(
+      repeatable('--key <key>', 'issue an additional key; KEY=MODEL,MODEL limits it to these models'),
+    )
+    .addOption(repeatable('--voice <name>', "accept this speaker in addition to the sandbox's own"));
 }
 
 /**
- * Starts a sandbox over a state directory.
+ * Starts a sandbox on a state directory.
  * @throws MgwError('usage') for an unknown fault, key or model, or a port in use.
  */
 export async function serve(context: Context, stateDir: string, options: ServeOptions): Promise<Sandbox> {
@@ -83,7 +81,7 @@ export async function serve(context: Context, stateDir: string, options: ServeOp
   return sandbox;
 }
 
-/** Where the sandbox gateway keeps its tasks and its bill. */
+/** Returns the folder in which the sandbox gateway stores its tasks and bill. */
 export function gatewayFolder(sandbox: string): string {
   return join(sandbox, 'gateway');
 }
@@ -108,7 +106,7 @@ async function start(context: Context, options: ServeOptions): Promise<Outcome> 
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}=${value}\n`);
   const json = { url: sandbox.url, key: sandbox.key, file_url: sandbox.fileUrl, store: sandbox.store };
   await write(context.io.stdout, context.globals.json ? `${JSON.stringify(json)}\n` : lines.join(''));
-  context.progress.note('The sandbox is running; Ctrl-C ends it.');
+  context.progress.note('The sandbox is running. Press Ctrl-C to stop it.');
   await interrupted();
   await sandbox.close();
   return { json: {}, silent: true };

@@ -38,9 +38,9 @@ export interface PreparedSpeech {
   /** The body of each call; several with `--split`. */
   bodies: JsonObject[];
   format: SpeechFormat;
-  /** Hertz. */
+  /** The sample rate in hertz. */
   sampleRate: number;
-  /** Absolute path, or undefined for standard output. */
+  /** The absolute path of the output; undefined for standard output. */
   target: string | undefined;
   /** Joins the audio of the bodies into one output, with `--split`. */
   joiner?: Joiner;
@@ -49,7 +49,7 @@ export interface PreparedSpeech {
 const defaultPieceLength = 1000;
 
 /**
- * Composes speech from text, flags and settings, and checks it.
+ * Composes a speech request from text, flags and settings, and checks it.
  * @throws MgwError('usage') naming every flag or field that is wrong.
  */
 export async function prepareSpeech(
@@ -92,9 +92,7 @@ function checkSplit(options: TtsOptions): void {
 function outputOf(options: TtsOptions): string | undefined {
   const target = targetOf(options);
   if (target === undefined)
-    throw usageError(
-      'Where to put the audio? Name a file with -o FILE, or write it to standard output with -o -.',
-    );
+    throw usageError('No output: name a file with -o FILE, or write the audio to standard output with -o -.');
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }
@@ -103,7 +101,7 @@ async function textOf(context: Context, given: string | undefined, options: TtsO
   const { file } = options;
   if (given !== undefined && file !== undefined) throw usageError('Give TEXT or --file, not both.');
   if (given === undefined && file === undefined)
-    throw usageError('What to speak? Give TEXT, --file FILE, or - to read it from standard input.');
+    throw usageError('No text: give TEXT, --file FILE, or - to read it from standard input.');
   if (given !== undefined && given !== '-') return given;
   const text =
     given === '-' || file === '-' ? await readStdin(context.io) : await readInputText(file ?? '', '--file');
@@ -146,7 +144,7 @@ export async function deliverSpeech(
 }
 
 function spokenText({ job, isResumed }: Delivered): string {
-  if (isResumed) return `Job ${job.id} had been paid for already; nothing was sent.`;
+  if (isResumed) return `Job ${job.id} was already paid for; nothing was sent.`;
   const words = at(job.usage as Json, 'text_words');
   const usage = typeof words === 'number' ? `, ${words} characters by the gateway's count` : '';
   return `Spoken as ${job.id}${usage}.`;

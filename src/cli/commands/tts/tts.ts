@@ -29,16 +29,20 @@ function addTtsOptions(command: Command): void {
   for (const { flags, description, parse } of speechFlags)
     command.addOption(single(flags, description, parse));
   command
-    .addOption(single('--file <file>', 'the text is in this file; - reads it from stdin'))
+    .addOption(single('--file <file>', 'read the text from this file; - reads it from stdin'))
     .option(
       '--split',
       'speak a long text in pieces, and join them; run again, it pays for missing pieces only',
     )
     .addOption(
-      single('--piece-length <characters>', 'the longest piece of --split (default 1000)', wholeNumber(1)),
+      single(
+        '--piece-length <characters>',
+        'maximum length of a piece with --split (default 1000)',
+        wholeNumber(1),
+      ),
     )
     .addOption(
-      single('--concurrency <n>', 'how many pieces are spoken at once (default 3)', wholeNumber(1, 64)),
+      single('--concurrency <n>', 'maximum number of pieces in progress (default 3)', wholeNumber(1, 64)),
     );
   addOutputOptions(command);
   command.addOption(sidecarOption()).addOption(markOption());
@@ -62,7 +66,7 @@ Examples:
 
 /** `mgw tts [TEXT|-] -o FILE|-`: speaks a text (specification 2.6, 4.4). */
 export function registerTts(command: Command, run: Run): void {
-  command.argument('[text]', 'what to speak; - reads it from stdin');
+  command.argument('[text]', 'the text to speak; - reads it from stdin');
   addTtsOptions(command);
   command
     .addHelpText('after', examples)
@@ -80,7 +84,7 @@ async function tts(context: Context, text: string | undefined, options: TtsOptio
   return deliverSpeech(context, speech, options);
 }
 
-/** The requests that would be sent, with the key redacted; nothing is sent. */
+/** Returns the requests that would be sent, with the key redacted. Sends nothing. */
 async function dryRunSpeech({ bodies }: PreparedSpeech, context: Context): Promise<Outcome> {
   const [{ dryRun, withCost }, { speechExchange }, settings] = await Promise.all([
     import('../video/body.ts'),

@@ -22,7 +22,7 @@ export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
 > {
-  /** The argument of `--body`. */
+  /** The value of `--body`. */
   body?: string | undefined;
 }
 
@@ -134,7 +134,7 @@ export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** Returns the exact request that would be sent, with the key redacted. Nothing is sent, and no key is needed. */
+/** Returns the exact request that would be sent, with the key redacted. Sends nothing, and needs no key. */
 export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings): Outcome {
   const body = exchange.body ?? '';
   const url = urlOf(exchange, settings);
@@ -142,7 +142,7 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     auth.header,
   ]);
   const json = body === '' ? undefined : parseJson(body);
-  // The prompt may come from a stranger's file.
+  // Escapes control characters, because the prompt may come from a stranger's file.
   const shown = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return {

@@ -19,7 +19,7 @@ import type { Ledger } from '../../../ledger/ledger.ts';
 import { elapsed, size } from '../../output/progress.ts';
 
 /**
- * Runs a flow, and returns its outcome. The delivery is recorded once its id or path was printed.
+ * Runs a flow, and returns its outcome. The delivery is recorded only after the id or path is printed.
  * @param describe returns a text to print before the saved paths
  */
 export async function deliveredOutcome(
@@ -58,7 +58,7 @@ export async function deliveredOutcome(
   }
 }
 
-/** Returns the callbacks that show a job while it is waited for, and write media to standard output. */
+/** Returns the callbacks that show a job while mgw waits for it, and write media to standard output. */
 export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
   const { progress, io } = context;
   let last: Job | undefined;
@@ -103,7 +103,8 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // After a rotation the new key sees the tasks of its account. A key of another account does not.
+      // Warns that the key is another one. A new key of the same account sees the task, but a key of another account
+      // does not.
       const isOther = job.record.account !== '' && job.record.account !== account;
       const other = isOther ? ' It was submitted with another API key.' : '';
       context.progress.note(
@@ -114,14 +115,14 @@ export function submitHooks(context: Context, account: string, options: { isWait
   };
 }
 
-/** The facts for a command's final line. */
+/** The facts that the final line of a command reports. */
 interface SavedSummary {
   files: readonly JobFile[];
-  /** Duration, ms. */
+  /** The time taken, in ms. */
   ms: number;
   /** The cost as text; '' if it is unknown. */
   cost: string;
-  /** True if the files existed already. */
+  /** True if the files already existed. */
   isOld?: boolean;
 }
 
@@ -132,7 +133,7 @@ export function savedText({ files, ms, cost, isOld = false }: SavedSummary): str
   const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
   const what = others.length > 0 ? `${files.length} files` : nameOf(only.path);
   const price = cost === '' ? '' : `; cost ${cost}`;
-  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} there already${price}.`;
+  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} already there${price}.`;
   return `${only.path === '-' ? 'Wrote' : 'Saved'} ${what} (${bytes}) after ${elapsed(ms)}${price}.`;
 }
 

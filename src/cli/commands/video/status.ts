@@ -79,7 +79,10 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
   }
 }
 
-/** `--model` of the commands that take REFs: it identifies the protocol of a handle that the ledger has never seen. */
+/**
+ * Returns `--model` for the commands that take REFs. It identifies the protocol of a handle that is not in the
+ * ledger.
+ */
 export function handleModelOption(): Option {
   return single('-m, --model <name>', 'the model of handles that were submitted without mgw');
 }

@@ -71,7 +71,7 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
   command.addOption(sidecarOption());
   command.addOption(strictOption()).addOption(markOption());
   command.addOption(
-    new Option('--wait', 'wait until the job has finished; -o does so too').helpGroup('Waiting:'),
+    new Option('--wait', 'wait until the job has finished (implied by -o)').helpGroup('Waiting:'),
   );
   addWaitOptions(command);
   for (const option of jobOptions()) command.addOption(option);
@@ -104,7 +104,8 @@ async function submitCommand(
   checkNoTemplate(given, true);
   checkFileOptions(given);
   const settings = await context.settings();
-  // The time that the user takes to answer does not count.
+  // On a terminal, starts the deadline only after the prompts, because the time that the user takes to answer does not
+  // count.
   if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
   const model = await missingModel(context, named, given, listing);
@@ -137,8 +138,8 @@ async function submitCommand(
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
 
-// Show the note once, since it would be noise on every submission. If the state folder is not writable, show it each
-// time.
+// Shows the note once, because it would be noise on every submission. If the state folder is not writable, shows it
+// each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
   const folder = join(ledgerFolder(await context.settings()), 'told');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
@@ -199,7 +200,7 @@ function addAllFlags(command: Command): void {
   addFlags(command, merged);
 }
 
-/** The values of `--endpoint`, of all protocols. */
+/** The values of `--endpoint` for all protocols. */
 const allEndpoints = all.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
@@ -238,7 +239,10 @@ async function modelOfBody(
   return models.find((model) => model !== undefined);
 }
 
-/** Asks on a terminal for the model of a submission that has none. Undefined if it has one, or if mgw may not ask. */
+/**
+ * Asks on a terminal for the model of a submission that has none. Undefined if the submission has a model, or mgw may
+ * not ask.
+ */
 async function missingModel(
   context: Context,
   protocol: Protocol | undefined,
