@@ -194,7 +194,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('is protected: nothing runs if the folder of the script cannot be on a PATH', async () => {
+  it('is out of reach if the folder of the script cannot be on a PATH, because nothing runs', async () => {
     const odd = join(user.cwd, 'a:b');
     mkdirSync(odd);
     const run = await exec([], 'echo ran', { TMPDIR: odd });

@@ -162,7 +162,7 @@ describe('readConfig', () => {
   });
 
   it.runIf(process.geteuid?.() === 0)(
-    'refuses a file of another user, even as root, and links made by one',
+    'refuses a file or a link of another user, even as root',
     async () => {
       put('{"profiles":{}}', 0o644);
       chownSync(file, 4242, 4242);

@@ -23,7 +23,7 @@ async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<
 }
 
 describe.concurrent('kill -9 before the connection is open', () => {
-  it('a rerun submits once', async ({ open }) => {
+  it('is followed by a rerun that submits once', async ({ open }) => {
     const scene = await open('c', secured());
     await killedAt(scene, (kill) => {
       scene.gateway.onTcp.push(() => {

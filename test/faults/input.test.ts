@@ -275,7 +275,7 @@ describe.concurrent('models that do not exist', () => {
     ['c', 'vendor-h4', 'vendor-h3-base'],
     ['c', 'Vendor-H3', 'vendor-h3-base'],
   ] as const)(
-    'refuse the model of %s according to the model list, and submit nothing: %s',
+    'are refused for Protocol %s according to the model list, and nothing is submitted: %s',
     async ([name, model, listed], { open }) => {
       const scene = await open(name);
       const other = ['video', name, 'submit', '--model', model, '--prompt', 'a boat'];
@@ -450,7 +450,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('of input: exit 2, nothing sent', async ({ open }) => {
+  it('causes exit 2 if it is the input, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -459,14 +459,14 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('of output: no crash, although nothing can be printed', async ({ open }) => {
+  it('causes no crash if it is the output, although nothing can be printed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);
     expect(existsSync(join(scene.user.cwd, 'state'))).toBe(true);
   });
 
-  it('by a reader that exits early: no message', async ({ open }) => {
+  it('causes no message if the reader of the output exits early', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, '"$@" | head -c 0; exit 0', ['jobs', 'ls', '-q', '--json']);
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' });

@@ -175,7 +175,7 @@ describe.concurrent('other content in place of the file', () => {
 
 describe.concurrent('an expired URL', () => {
   it.for(protocols)(
-    'that happens once: a fresh URL is requested, exit 0 (%s)',
+    'in one response leads to a request for a fresh URL, and exit 0 (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -186,7 +186,7 @@ describe.concurrent('an expired URL', () => {
   );
 
   it.for(protocols)(
-    'that happens always: exit 9, and the job stays succeeded (%s)',
+    'in every response leads to exit 9, and the job stays succeeded (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.content = { status: 410, body: 'gone' };

@@ -217,9 +217,9 @@ describe('removeLeftovers', () => {
   });
 
   it.each([
-    ['stays where something is in it', 'paid for', []],
-    ['stays where its process cannot be seen', '', [1]],
-  ])('removes the log of a temporary file without metadata, which %s', async (_, text, unseen) => {
+    ['it contains data', 'paid for', []],
+    ['its process cannot be checked', '', [1]],
+  ])('removes the log of a temporary file without metadata, and keeps the file if %s', async (_, text, unseen) => {
     const { file } = await (await ctx.lock(as(1))).openPart();
     writeSync(file, text);
     closeSync(file);
@@ -253,7 +253,7 @@ describe('readClaimLog', () => {
     });
   });
 
-  it('returns for any text at all', () => {
+  it('returns a result for any text', () => {
     fc.assert(fc.property(fc.string(), (text) => void readClaimLog(text)));
     fc.assert(fc.property(fc.json(), (text) => void readClaimLog(`${claim('a', '')}\n${text}`)));
   });

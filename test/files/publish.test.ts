@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('reports what its caller says about money', async () => {
+  it('reports the charge that its caller states', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',

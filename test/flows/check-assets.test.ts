@@ -75,7 +75,7 @@ describe('a file in the store', () => {
       50 * megabyte + 1,
       'at most 50 MiB',
     ],
-  ])('%s', async (_, body, mime, bytes, expected) => {
+  ])('is checked by its type and its size (one %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);
     if (expected === undefined) expect(message).toBeUndefined();
     else expect(message).toContain(expected);

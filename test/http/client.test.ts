@@ -214,7 +214,7 @@ describe('the hook before the first byte', () => {
   });
 });
 
-describe('a response that is never complete', () => {
+describe('a response that may be incomplete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
@@ -478,7 +478,7 @@ describe('a stream', () => {
         'HTTP/1.0 200 OK\r\ncontent-length: 8\r\n\r\n',
         { ended: true, reset: true },
       ],
-      ['a length that does not come', headOf('content-length: 9'), { ended: false, reset: false }],
+      ['a length that is not reached', headOf('content-length: 9'), { ended: false, reset: false }],
       [
         'a length that does not come, to be closed',
         headOf('content-length: 9', 'connection: close'),

@@ -115,7 +115,7 @@ describe('a payment under a budget', () => {
   it.each([
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
-  ])('that is refused leaves the job to a run that began meanwhile and is %s', async (_, cost, exit) => {
+  ])('that is refused leaves the job to a run that began in the meantime and is %s', async (_, cost, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
     const second = await payer(server.url, state, { cost, owner: currentOwner() });
@@ -161,7 +161,7 @@ describe('a payment under a budget', () => {
 
   it.each([
     ['is refused', 422, 4],
-    ['is turned away for now', 429, 6],
+    ['is temporarily refused', 429, 6],
   ])('releases its amount if it %s', async (_, status, exit) => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
@@ -208,7 +208,7 @@ describe('a payment under a budget', () => {
     ['adopted', { spent: '0.4', reserved: '0' }],
     // It may be charged twice, because the retry was accepted.
     ['resubmit', { spent: '0', reserved: '0.4' }],
-  ])('in doubt that is %s still counts', async (how, standing) => {
+  ])('in doubt still counts after jobs resolve (%s)', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await buy(deps);
@@ -389,14 +389,14 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has nothing released if the record of the job is gone', async () => {
+  it('has its reservation kept if the record of the job is gone', async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('makes room for the next payment, which checks before it is refused', async () => {
+  it('makes room for the next payment, which settles its reservation first', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

@@ -20,7 +20,7 @@ const c = (fields: Record<string, Json>): Json => ({ model: 'vendor-h3', prompt:
 
 describe('mismatchesOf', () => {
   it.each([
-    ['nothing that the request leaves open', c({}), { audio: true }],
+    ['anything that the request leaves open', c({}), { audio: true }],
     ['a tenth of a second', c({ duration: 5 }), { duration: 5.1 }],
     ['a frame of a slow video', c({ duration: 5 }), { duration: 4.88, fps: 8 }],
     ['sides rounded to multiples of 16', c({ resolution: '1080p' }), { width: 1920, height: 1088 }],
@@ -66,7 +66,7 @@ describe('mismatchesOf', () => {
     expect(differences(protocol, request, delivered)).toEqual([expected]);
   });
 
-  it('is shown in one line', () => {
+  it('returns mismatches that are shown on one line', () => {
     const mismatches = [
       { field: 'duration', asked: 5, delivered: 4.5 },
       { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },

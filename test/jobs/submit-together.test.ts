@@ -47,7 +47,7 @@ describe('one key', () => {
 
   it.each([
     ['is sent', 0],
-    ['is not sent by its process', 6],
+    ['is given up by that process', 6],
   ])('is left to the process that started it first, until it %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });

@@ -435,8 +435,8 @@ describe('Protocol A', () => {
   });
 
   it.each([
-    ['an answer with 15 MiB of text', 15, 'observation'],
-    ['no more than 16 MiB of an endless one', 64, 'again'],
+    ['a response with 15 MiB of text', 15, 'observation'],
+    ['no more than 16 MiB of an endless response', 64, 'again'],
   ])('reads %s', async (_, mebibytes, kind) => {
     const { deps } = await sceneOf(a, operation);
     let sent = 0;

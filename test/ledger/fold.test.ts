@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job does not know whether its process runs if nothing checks that', () => {
+it('a job leaves open whether its process runs if nothing checks the process', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -418,7 +418,7 @@ describe('a record that has lost its beginning', () => {
     ['{"protocol":"tts"', 'tts'],
     ['{"protocol":"TTS"', lostProtocol],
     ['nothing', lostProtocol],
-  ])('%s has the protocol %s, and blocks the submission', (text, protocol) => {
+  ])('and still contains %s has the protocol %s, and blocks the submission', (text, protocol) => {
     const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
     expect(job).toMatchObject({
       ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },

@@ -100,7 +100,7 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
-  it('returns after more boxes than any video has', () => {
+  it('gives up after more boxes than any video has', () => {
     const many = Buffer.alloc(8 * 1_000_001, box('free'));
     expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
   });
@@ -114,7 +114,7 @@ describe('mp4In', () => {
     );
   });
 
-  it('returns for any bytes at all', () => {
+  it('returns a result for any bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         flawOf(Buffer.concat([box('ftyp', 4), bytes]));

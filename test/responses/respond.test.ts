@@ -102,7 +102,7 @@ test('an envelope without a failure is not a response', async () => {
 });
 
 test.each<[string, string | object, boolean]>([
-  ['a stream that was not asked for', done, false],
+  ['a stream that was not requested', done, false],
   ['a document in place of a stream', whole, true],
 ])('%s is read', async (_, answer, streamed) => {
   expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });

@@ -175,7 +175,7 @@ describe('a speech fault', () => {
     ['[no-audio]', undefined, 0, 20_000_000],
     ['', 'tts-error-frame@25%', 0.25, 55_000_000],
     ['', 'tts-cut@75%', 0.75, 0],
-  ])('%s %s', async (word, fault, share, last) => {
+  ])('from the text "%s" or the fault "%s" ends the stream as described', async (word, fault, share, last) => {
     const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
     const spoken = `${'long text '.repeat(10)}${word}`;
     const frames = framesOf((await speak(box, { text: spoken, audio_params: { format: 'pcm' } })).body);

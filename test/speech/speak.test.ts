@@ -148,7 +148,7 @@ describe('a stream that proves no success', () => {
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('with %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
+  ])('and %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
     const server = await speechServer(answer);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await failure(run());

@@ -233,7 +233,7 @@ rows:
     ]);
   });
 
-  it('reports an invalid matrix value with its own line, for each row that has it', async () => {
+  it('has an invalid matrix value reported with its own line, for each row that uses it', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -241,7 +241,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('supports anchors, and gives each row its own lines', async () => {
+  it('may have anchors, and each row keeps its own lines', async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -302,7 +302,7 @@ rows:
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('limits aliases of aliases', async () => {
+  it('may expand aliases of aliases only up to a limit', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
@@ -352,7 +352,7 @@ describe('a manifest', () => {
     );
   });
 
-  it.each(['clips.txt', 'clips', 'clips.json'])('called %s is refused', async (name) => {
+  it.each(['clips.txt', 'clips', 'clips.json'])('with the name %s is refused', async (name) => {
     await expect(openManifest(fileOf(name, ''))).rejects.toThrow(
       'ends in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
     );

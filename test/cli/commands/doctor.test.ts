@@ -135,7 +135,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('warn');
   });
 
-  it('tells the user what to do', async () => {
+  it('suggests the command that sets a missing gateway', async () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
     expect(stdout).toContain('→ "mgw auth login --base-url https://…" sets one.');
@@ -196,7 +196,7 @@ describe('doctor --update', () => {
   });
 
   it.each([
-    ['no JSON', '<html>', 200, 'names no version'],
+    ['a response that is not JSON', '<html>', 200, 'names no version'],
     ['JSON without a version', '{"version":"latest"}', 200, 'names no version'],
     ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'longer than 1 MiB'],
     ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
@@ -235,7 +235,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('is the only command that contacts that address', async () => {
+  it('is the only command that contacts the address in update_url', async () => {
     const { user, requests } = await releases('{"version":"99.0.0"}');
     for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
       expect((await user.run(args)).code).toBe(0);

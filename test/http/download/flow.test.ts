@@ -179,7 +179,7 @@ describe('speedometer', () => {
     expect(speed(3_000_000)).toBeGreaterThan(2_700_000);
   });
 
-  it('is never negative', () => {
+  it('never reports a negative speed', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 5000);
     clock.advance(1000);

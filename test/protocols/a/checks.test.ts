@@ -80,7 +80,7 @@ describe('a body of Protocol A', () => {
     ['no model', { instances: goodBody.instances }, 'model', '--model'],
     ['a model that is a number', { ...goodBody, model: 1 }, 'model', '--model'],
     ['a model with a query', { ...goodBody, model: 'a?b' }, 'model', '--model'],
-    ['a model that climbs', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
+    ['a model with a step up', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
     ['no instances', { model: 'm' }, 'instances.0.prompt', '--prompt'],
     ['empty instances', { model: 'm', instances: [] }, 'instances.0.prompt', '--prompt'],
     ['instances that are an object', { model: 'm', instances: {} }, 'instances', undefined],

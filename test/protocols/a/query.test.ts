@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('may have another form of the upstream: %s', (_, response) => {
+  ])('may have another form from the upstream: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -305,15 +305,15 @@ describe('a response without a verdict', () => {
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('may be: %s', (_, body, status, kind) => {
+  ])('may be %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('is one that was cut, whatever it contains', () => {
+  test('includes every response that was cut', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 
-  test('is never one that says that an address is "not ready"', () => {
+  test('never counts as "not ready" for a download', () => {
     expect(a.notReady(reply('', 404))).toBe(false);
   });
 });

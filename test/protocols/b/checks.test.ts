@@ -48,7 +48,7 @@ describe('a missing required field', () => {
     expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
   });
 
-  test('may not be a blank NegativePrompt', () => {
+  test('is reported, as is a blank NegativePrompt', () => {
     expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
   });
 });
