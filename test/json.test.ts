@@ -117,7 +117,7 @@ describe('parseCutJson', () => {
   it.each([
     ['brackets alone', '['.repeat(1_000_000)],
     ['pairs far inside', `${'['.repeat(300)}${'[],'.repeat(100_000)}`],
-  ])('keeps the members before one that is nested too deep: %s', (_, member) => {
+  ])('keeps the members before a member that is nested too deeply: %s', (_, member) => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 

@@ -221,7 +221,7 @@ describe('a price', () => {
     ['images=x: second=0.4', /no field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
     ['__proto__=2K: second=0.4', /prices have no field __proto__/],
-  ])('%j is refused with the allowed values', (text, message) => {
+  ])('such as %j is refused, with the allowed values', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 

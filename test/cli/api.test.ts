@@ -247,7 +247,7 @@ describe('a path', () => {
     ['https://gateway.example:8443/proxy/v1/models', '/v1/models'],
     ['/', '/'],
     ['//evil.example/x', '//evil.example/x'],
-  ])('%s is %s below the base URL', (path, expected) => {
+  ])('written as %s becomes %s below the base URL', (path, expected) => {
     expect(pathBelow(base, path)).toBe(expected);
   });
 
@@ -263,7 +263,7 @@ describe('a path', () => {
     'file:///etc/passwd',
     '@evil.example/',
     '\\\\evil.example',
-  ])('%s is refused', (path) => {
+  ])('such as %s is refused', (path) => {
     expect(() => pathBelow(base, path)).toThrow(/PATH/);
   });
 });

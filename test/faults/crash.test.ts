@@ -49,7 +49,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
       },
     ],
     [
-      'half of the answer has been sent',
+      'half of the response has been sent',
       (scene, kill) =>
         void scene.gateway.script.submit.push(({ gateway, response }) => {
           const text = gateway.accept();

@@ -101,7 +101,7 @@ describe('one query of a job', () => {
   };
 
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
-    ['that runs is no error', seen('running'), ['running', undefined], {}],
+    ['that is running causes no error', seen('running'), ['running', undefined], {}],
     ['with results has succeeded', seen('succeeded', { results: [result] }), ['succeeded', undefined], {}],
     ['without a result ends with exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
     ['that failed ends with exit 5', seen('failed', { failure }), ['failed', 5], {}],
@@ -124,7 +124,7 @@ describe('one query of a job', () => {
       { charged: 'no', retry: 'safe' },
     ],
     [
-      'with nothing to say yet is no error',
+      'without news causes no error',
       { kind: 'again', failure, isWell: true },
       ['queued', undefined],
       {},

@@ -76,7 +76,7 @@ describe('a job of another gateway', () => {
     ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
-  ])('%s is refused, and the suggested command has %j', (own, flags) => {
+  ])('at %s is refused, and the suggested command has %j', (own, flags) => {
     expect(() => checkGateway(at(own), 'https://g.example', ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
     );

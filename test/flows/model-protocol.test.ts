@@ -23,7 +23,7 @@ describe('protocolsOfModel', () => {
     ['veo', ['b']],
     ['constructor', []],
     ['nowhere', []],
-  ])('%s is served by %j', (model, protocols) => {
+  ])('finds that %s is served by %j', (model, protocols) => {
     expect(protocolsOfModel(model, { videoDefaults }, listed)).toEqual(protocols);
   });
 });

@@ -84,7 +84,7 @@ describe('a request', () => {
     ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
     ['a key beyond Latin-1', get, { key: 'key…' }],
   ])(
-    '%s is refused before a connection is made and before anything is recorded',
+    'with %s is refused before a connection is made and before anything is recorded',
     async (_, request, more) => {
       const server = await httpServer();
       let recordedIt = false;
@@ -219,7 +219,7 @@ describe('a response that may be incomplete', () => {
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
     ['half a status line', (socket) => socket.end('HTTP/1.')],
-    ['no HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
+    ['another protocol than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
     ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
     [
       'an upgrade',
@@ -452,7 +452,7 @@ describe('a stream', () => {
     expect(await read(body)).toBe('firstlater');
   });
 
-  it('that gets no head in time, or is cut in its body, fails as sent', async () => {
+  it('whose head does not arrive in time, or whose body is cut, counts as sent', async () => {
     const silent = await rawServer(() => undefined);
     expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 1000 }))).toMatchObject({
       phase: 'sent',

@@ -198,7 +198,7 @@ describe('text in place of the file', () => {
 
   it.each([
     ['JSON', 'application/json', json],
-    ['JSON of a kind', 'application/problem+json; charset=utf-8', json],
+    ['JSON of a special type', 'application/problem+json; charset=utf-8', json],
     ['JSON declared as a video', 'video/mp4', ` \n${json}`],
     ['a JSON array', 'application/octet-stream', '[{"a":1}]'],
     ['HTML', 'text/html', '<html><title>Sorry</title>'],
@@ -282,7 +282,7 @@ describe('text in place of the file', () => {
 
 describe('a download status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    '%d makes the caller request a fresh address',
+    'of %d makes the caller request a fresh address',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -294,7 +294,7 @@ describe('a download status other than 200', () => {
     },
   );
 
-  it.each([408, 425, 429, 500, 502, 503, 504, 202])('%d is retried', async (status) => {
+  it.each([408, 425, 429, 500, 502, 503, 504, 202])('of %d is retried', async (status) => {
     const no = saying(`${status} Later`, { 'content-length': 0 });
     const server = await ctx.start(inTurn(no, no, no, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -370,7 +370,7 @@ describe('an address that is not fetched', () => {
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('%j: exits 9 without a request', async (url) => {
+  ])('such as %j leads to exit 9 without a request', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });
@@ -424,7 +424,7 @@ describe('a redirect of a download', () => {
   const to = (location: string, status = 302): Answer =>
     saying(`${status} Moved`, { location, 'content-length': 0 });
 
-  it.each([301, 302, 303, 307, 308])('%d is followed', async (status) => {
+  it.each([301, 302, 303, 307, 308])('with the status %d is followed', async (status) => {
     const server = await ctx.start(inTurn(to('/b?c=d', status), file({ content })));
     await expectWhole(await ctx.fetch(server.url('/a')), content);
     expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);

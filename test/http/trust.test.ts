@@ -141,7 +141,7 @@ describe('checkTarget', () => {
     expect((await checkTarget('//other.net/d', cloud, from)).href).toBe('https://other.net/d');
   });
 
-  it('refuses a redirect from https to http, and not one the other way', async () => {
+  it('refuses a redirect from https to http, but not from http to https', async () => {
     expect(await why('http://files.elsewhere.net/a', cloud, 'https://files.elsewhere.net/a')).toMatch(
       /https to http/,
     );

@@ -245,14 +245,14 @@ const deaths: [
   (owner: Owner, reservation: string) => JobEvent[],
   { spent: string; reserved: string },
 ][] = [
-  ['before it sent', () => [], { spent: '0', reserved: '0' }],
+  ['before it sent anything', () => [], { spent: '0', reserved: '0' }],
   [
     'while it was sending',
     (owner, reservation) => [{ type: 'sending', attempt: 1, owner, reservation }],
     { spent: '0', reserved: '0.4' },
   ],
   [
-    'when it was turned away',
+    'when it was refused for now',
     (owner, reservation) => [
       { type: 'sending', attempt: 1, owner, reservation },
       { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },

@@ -277,7 +277,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('%s are %s, and the job is found by the handle', async (body, handle) => {
+  ])('such as %s have the handle %s, by which the job is found', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });

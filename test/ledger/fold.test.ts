@@ -139,7 +139,7 @@ describe('whatever events are written, in whatever order,', () => {
     );
   });
 
-  it('the number of attempts never goes down, and a started attempt is counted', () => {
+  it('the number of attempts never decreases, and a started attempt is counted', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const after = fold(...events, next).record.attempts;

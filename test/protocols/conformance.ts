@@ -111,7 +111,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
-    it('are checked for any body without throwing, and change none', () => {
+    it('are checked for any body without throwing, and change no body', () => {
       fc.assert(
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
@@ -243,7 +243,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
     });
 
-    it.each(query.succeeded)('are a complete success or none: $name', (sample) => {
+    it.each(query.succeeded)('are a complete success or no success: $name', (sample) => {
       const whole = ask(sample);
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = ask(changed, changed.text === undefined);

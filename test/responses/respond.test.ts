@@ -182,7 +182,7 @@ describe('a failed request for a response', () => {
     });
   });
 
-  test('with a wrong base path says so', async () => {
+  test('that was caused by a wrong base path is reported as such', async () => {
     const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
     await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });

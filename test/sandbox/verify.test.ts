@@ -307,7 +307,7 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('is a streamed response without its end, or one that failed', async () => {
+  test('is a streamed response without its end, or a streamed response that failed', async () => {
     const gateway = await sandbox({ faults: ['responses-cutx1'] });
     const ask = (input: string): Promise<Answer> =>
       gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input, stream: true } });

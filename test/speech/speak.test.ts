@@ -246,7 +246,7 @@ describe('an error frame', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('has the gateway’s own request id or none', async () => {
+  test('has the request id of the gateway, or no request id', async () => {
     const error = frameText({ code: 1, message: 'oops (request id: 2026abc)' });
     const server = await speechServer(
       (response) => void response.end(error),

@@ -422,7 +422,7 @@ describeFleet('mgw worker', {}, (place) => {
 });
 
 describe('without shared state', () => {
-  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('%j is refused', async (args) => {
+  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('the command %j is refused', async (args) => {
     const user = newUser('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
     const { code, stderr } = await user.run(args);

@@ -182,7 +182,7 @@ rows:
       { ...c, reference_image: [5] },
       /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of texts/,
     ],
-  ])('%j is refused', async (written, message) => {
+  ])('such as %j is refused', async (written, message) => {
     const { rows, problems } = await read('m.jsonl', jsonl(written));
     expect(rows).toEqual([]);
     expect(problems).toEqual([expect.stringMatching(message)]);
@@ -297,7 +297,7 @@ rows:
       'rows:\n- {protocol: c, prompt: "a\0b"}',
       [/^m:2: it contains a NUL byte/, /nothing of the file was used/],
     ],
-  ])('%j is refused', async (yaml, messages) => {
+  ])('such as %j is refused', async (yaml, messages) => {
     const { problems } = await read('m.yaml', yaml);
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
@@ -386,7 +386,7 @@ describe('-d NAME=VALUE', () => {
     ['duration=five', 'duration: five is not allowed'],
     ['id=5', 'an id belongs to one row'],
     ['__proto__=5', 'unknown field __proto__'],
-  ])('%s is refused', (given, message) => {
+  ])('refuses the value %s', (given, message) => {
     expect(() => givenDefaults([given])).toThrow(message);
   });
 });

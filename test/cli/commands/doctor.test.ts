@@ -256,7 +256,7 @@ describe('checkClock', () => {
   const now = Date.parse('2026-06-01T12:00:00Z');
   const at = (iso: string): Check => checkClock({ headers: { date: new Date(iso).toUTCString() } }, now);
 
-  it('allows a difference of five minutes either way', () => {
+  it('allows a difference of five minutes in either direction', () => {
     expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
     expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: '300 s off' });
     expect(at('2026-06-01T11:54:00Z')).toMatchObject({

@@ -25,7 +25,7 @@ it.each([
   expect(wrapped(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
-it('mgw measures Latin text by itself with the same result as string-width', () => {
+it('mgw measures Latin text without string-width, and with the same result', () => {
   const own = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code));
   expect(own.filter((text) => widthOf(text) !== stringWidth(text))).toEqual([]);
 });
