@@ -131,7 +131,7 @@ it.each<[string, JobEvent, string[]]>([
   ['its own attempt', { type: 'unavailable', attempt: 1, error }, ['none', 'open']],
   ['the last attempt if it names none', { type: 'rejected', error }, ['open', 'none']],
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
-])('a refusal ends %s, although it was recorded after a later one began', (_, refusal, fates) => {
+])('a refusal ends %s, although it was recorded after a later attempt began', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
   expect(chargesOf(events).map(({ fate }) => fate)).toEqual(fates);
 });

@@ -188,7 +188,7 @@ describe('the model list', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('exits 3 if it is needed and the key is refused', async () => {
+  it('leads to exit 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);

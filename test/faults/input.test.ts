@@ -256,7 +256,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('have no effect on valid bytes, which are sent whatever the file name', async ({ open }) => {
+  it('do not include valid bytes under another file name, which are sent', async ({ open }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, 'picture.jpg');
     writeFileSync(path, png);

@@ -47,7 +47,7 @@ describe('the price of a submission', () => {
     expect(priceOf(speech, withPrice('10k_characters=2', 'tts')).cost?.per_10k_characters).toBe('2');
   });
 
-  it('that cannot be read is an error of the setting', () => {
+  it('that cannot be read causes an error about its setting', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
       expect.objectContaining({ code: 'config' }),

@@ -464,7 +464,7 @@ describe('a stream', () => {
   });
 
   // Only the bytes that undici has read by then exist: it must neither wait for more, nor treat the end as a break.
-  describe('a stream whose connection ends while received data waits for its reader', () => {
+  describe('whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],

@@ -492,7 +492,7 @@ describe('ids', () => {
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 
-  it('of a folder are the jobs only, newest first', async () => {
+  it('listed from a folder are those of its jobs only, newest first', async () => {
     const { ledger, state, id } = await made();
     const newer = newJobId(now + 1000);
     await ledger.create(newer, [prepared]);

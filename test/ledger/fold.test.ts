@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job leaves open whether its process runs if nothing checks the process', () => {
+it('the state of a job leaves open whether its process runs if nothing checks the process', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 

@@ -13,7 +13,7 @@ const reply = (status: number, body: unknown, headers: Record<string, string> = 
   complete: true,
 });
 
-test('the request follows specification 4.4 and 5', () => {
+test('the request for speech follows specification 4.4 and 5', () => {
   const body = { req_params: { text: 'Grüße 你好', audio_params: { format: 'mp3', sample_rate: 24000 } } };
   const exchange = speechExchange(body);
   expect(exchange).toMatchObject({ method: 'POST', path: '/api/v3/tts/unidirectional' });

@@ -80,7 +80,7 @@ describe('a spreadsheet file', () => {
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
-  it('may have an aspect ratio that the program turned into a time, and a line with sep=', async () => {
+  it('may have an aspect ratio that the spreadsheet turned into a time, and a line with sep=', async () => {
     const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
     const { rows: found, problems } = await read('m.csv', text);
     expect(problems).toEqual([]);

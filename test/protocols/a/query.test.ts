@@ -278,7 +278,7 @@ describe('a failed operation', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('was filtered: %s', (_, samples) => {
+  ])('counts as filtered: %s', (_, samples) => {
     const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
     expect(observed(finished(samples, reasons))).toMatchObject({
       state: 'failed',
