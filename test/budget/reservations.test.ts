@@ -31,7 +31,7 @@ describe('a budget line', () => {
     ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
     ['an amount that is spent', { type: 'keep', id: 'a' }],
-    ['an amount that is given back', { type: 'release', id: 'a' }],
+    ['an amount that is released', { type: 'release', id: 'a' }],
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });

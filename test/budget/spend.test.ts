@@ -129,7 +129,7 @@ describe('the cost of a job', () => {
 
 it.each<[string, JobEvent, string[]]>([
   ['its own attempt', { type: 'unavailable', attempt: 1, error }, ['none', 'open']],
-  ['the last attempt if it names none', { type: 'rejected', error }, ['open', 'none']],
+  ['the last attempt if the refusal names no attempt', { type: 'rejected', error }, ['open', 'none']],
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
 ])('a refusal ends %s, although it was recorded after a later attempt began', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));

@@ -319,7 +319,7 @@ describe.concurrent('unusable API keys and base URLs', () => {
       'MGW_BASE_URL',
     ],
     ['http:// to another host', { MGW_BASE_URL: 'http://gateway.example' }, 'MGW_BASE_URL'],
-    ['a base URL that is none', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
+    ['a base URL that is not a URL', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
   ];
   it.for(cases)('such as %s are refused and not shown', async ([, env, named], { open }) => {
     const scene = await open('c');

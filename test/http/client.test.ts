@@ -226,12 +226,12 @@ describe('a response that may be incomplete', () => {
       (socket) =>
         socket.write('HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'),
     ],
-    ['only hints of one', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
+    ['only early hints', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
     [
       'headers without end',
       (socket) => endless(socket, 'HTTP/1.1 200 OK\r\n', `x-a: ${'y'.repeat(500)}\r\n`),
     ],
-    ['one header without end', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
+    ['one endless header', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
     [
       'a length twice',
       (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),

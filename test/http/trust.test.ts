@@ -52,7 +52,7 @@ describe('the API key', () => {
       'https://f.net:8443/x',
       gateway('https://a.example.com', 'https://f.net'),
     ],
-    ['a trusted origin that is not one', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
+    ['an invalid trusted origin', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
   ])('does not go to %s', async (_, url, to) => {
     expect(await mayGetKey(new URL(url), to)).toBe(false);
   });

@@ -63,9 +63,9 @@ describe('mp4In', () => {
 
   it.each([
     ['a brand', [box('ftyp', 16)]],
-    ['content that nothing leads to', [box('ftyp', 16), box('mdat', 50)]],
-    ['an index of nothing', [box('ftyp', 16), box('moov', 300)]],
-    ['an index of an empty box', [box('ftyp', 16), box('moov', 300), box('mdat')]],
+    ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
+    ['an index without media', [box('ftyp', 16), box('moov', 300)]],
+    ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
   ])('finds nothing to play in %s alone', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });

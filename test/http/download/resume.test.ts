@@ -104,7 +104,7 @@ describe('a cut file is started again', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
-    ['the tag is not one', { content, etag: 'one' }],
+    ['the tag is invalid', { content, etag: 'one' }],
     ['it changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
   ])('without a range if %s', async (_, served: Served) => {
     const server = await ctx.start(cutting(served, [half]).answer);

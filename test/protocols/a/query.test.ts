@@ -187,7 +187,7 @@ describe('a successful operation', () => {
     ['no URL', { video: { uri: 'https://' } }],
     ['another host by slashes', { video: { uri: '//evil.example/v' } }],
     ['content that was not diverted', { video: { encodedVideo: 'AAAA' } }],
-    ['a place-holder for nothing', { video: { encodedVideo: 'mgw-spool:7' } }],
+    ['a placeholder without media', { video: { encodedVideo: 'mgw-spool:7' } }],
     ['empty content', { video: { encodedVideo: '' } }],
     ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
     ['null', null],

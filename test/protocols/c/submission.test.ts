@@ -31,7 +31,7 @@ const dialects: [string, Json, string, string?][] = [
   ],
   ['task_id alone', { task_id: '7890123456' }, '7890123456'],
   ['documented', { task_id: 'abcd1234efgh', status: 'queued' }, 'abcd1234efgh', 'queued'],
-  ['data is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
+  ['data that is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
   ['a list', { code: 200, data: [{ status: 'submitted', task_id: 't-1' }] }, 't-1', 'submitted'],
   ['a list of ids', { code: 200, data: [{ id: 't-1' }] }, 't-1'],
   ['camel case', { success: true, data: { taskId: 't-1', status: 'processing' } }, 't-1', 'processing'],
