@@ -198,11 +198,14 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
-  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])('exits 2 with the arguments %j', async (args) => {
-    const file = scene.file('m.csv', rows(['s1']));
-    const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
-    expect(code, stderr).toBe(2);
-  });
+  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])(
+    'exits 2 with the arguments %j',
+    async (args) => {
+      const file = scene.file('m.csv', rows(['s1']));
+      const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
+      expect(code, stderr).toBe(2);
+    },
+  );
 });
 
 describe('the field over', () => {

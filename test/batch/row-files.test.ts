@@ -69,15 +69,18 @@ describe('a local file that a manifest names', () => {
     },
   );
 
-  it.each(fields.slice(1, 3))('in the field %s is read below a folder of --allow-files', async (field, row) => {
-    const name = field === 'image' ? 'image.png' : 'body.json';
-    const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
-    expect((await scene.batch('plan', file)).code).toBe(2);
-    expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
-    expect(await scene.batch('plan', file, '--allow-files', join(outside, 'none'))).toMatchObject({
-      code: 2,
-    });
-  });
+  it.each(fields.slice(1, 3))(
+    'in the field %s is read below a folder of --allow-files',
+    async (field, row) => {
+      const name = field === 'image' ? 'image.png' : 'body.json';
+      const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
+      expect((await scene.batch('plan', file)).code).toBe(2);
+      expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
+      expect(await scene.batch('plan', file, '--allow-files', join(outside, 'none'))).toMatchObject({
+        code: 2,
+      });
+    },
+  );
 
   it('is read through a link once the folder named in the error is allowed', async () => {
     const body = link('body-link', join(outside, 'body.json'));

@@ -219,13 +219,16 @@ describe('removeLeftovers', () => {
   it.each([
     ['it contains data', 'paid for', []],
     ['its process cannot be checked', '', [1]],
-  ])('removes the log of a temporary file without metadata, and keeps the file if %s', async (_, text, unseen) => {
-    const { file } = await (await ctx.lock(as(1))).openPart();
-    writeSync(file, text);
-    closeSync(file);
-    await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
-    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
-  });
+  ])(
+    'removes the log of a temporary file without metadata, and keeps the file if %s',
+    async (_, text, unseen) => {
+      const { file } = await (await ctx.lock(as(1))).openPart();
+      writeSync(file, text);
+      closeSync(file);
+      await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
+      expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
+    },
+  );
 
   it('keeps files of another result or of a living process', async () => {
     await filled(await ctx.lock(as(1)));

@@ -123,12 +123,7 @@ describe('one query of a job', () => {
       ['queued', 6],
       { charged: 'no', retry: 'safe' },
     ],
-    [
-      'without news causes no error',
-      { kind: 'again', failure, isWell: true },
-      ['queued', undefined],
-      {},
-    ],
+    ['without news causes no error', { kind: 'again', failure, isWell: true }, ['queued', undefined], {}],
   ])('%s', async (_, verdict, outcome, error) => {
     const ran = await ask(verdict);
     expect(ran.slice(0, 2)).toEqual(outcome);

@@ -84,7 +84,11 @@ describe('an uploaded file', () => {
       [[{ image: a }, began(currentOwner()), rejected]],
       needed,
     ],
-    ['of a rejected job whose run is dead is removable', [[{ image: a }, began(deadOwner()), rejected]], free],
+    [
+      'of a rejected job whose run is dead is removable',
+      [[{ image: a }, began(deadOwner()), rejected]],
+      free,
+    ],
   ])('%s', async (_, jobs, expected) => {
     expect(await keptFor(...jobs)).toEqual(expected);
   });

@@ -145,12 +145,28 @@ describe('downloads from the gateway’s own origin', () => {
 
 describe('a file of a wrong length', () => {
   it.each([
-    ['shorter than its Content-Length', saying('200 OK', { 'content-length': content.length + 10 }, content), 5],
-    ['longer than its Content-Length', saying('200 OK', { 'content-length': content.length - 10 }, content), 5],
-    ['longer than its Content-Length, and not an MP4', saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), 5],
+    [
+      'shorter than its Content-Length',
+      saying('200 OK', { 'content-length': content.length + 10 }, content),
+      5,
+    ],
+    [
+      'longer than its Content-Length',
+      saying('200 OK', { 'content-length': content.length - 10 }, content),
+      5,
+    ],
+    [
+      'longer than its Content-Length, and not an MP4',
+      saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)),
+      5,
+    ],
     ['with Content-Length 0', saying('200 OK', { 'content-length': 0 }), 4],
     ['without content or Content-Length', saying('200 OK', {}), 4],
-    ['with two different lengths', saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content), 4],
+    [
+      'with two different lengths',
+      saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content),
+      4,
+    ],
   ])('(%s) is retried, then ends with an error', async (what, answer, tries) => {
     const server = await ctx.start(answer);
     const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;

@@ -115,31 +115,34 @@ describe('a payment under a budget', () => {
   it.each([
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
-  ])('that is refused leaves the job to a run that began in the meantime and is %s', async (_, cost, exit) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
-    const second = await payer(server.url, state, { cost, owner: currentOwner() });
-    const { ledger } = first.deps;
-    let other: Promise<Ran> | undefined;
-    const beginOther = (): Promise<void> =>
-      new Promise((resolve) => {
-        const append = second.deps.ledger.append.bind(second.deps.ledger);
-        second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
-        const deadline = deadlineIn(1000, second.deps.clock);
-        other = run(second.deps, orderOf({ key: 'k', deadline }));
-      });
-    // The first run claims the next attempt so that no process sends the job that it removes.
-    const claim = ledger.claim.bind(ledger);
-    ledger.claim = async (name, content) => {
-      const holder = await claim(name, content);
-      if (name.startsWith('send.')) await beginOther();
-      return holder;
-    };
-    expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
-    expect((await other)?.exit).toBe(exit);
-    expect(server.created).toBe(exit === 0 ? 1 : 0);
-    expect(await jobsOf(ledger)).toHaveLength(server.created);
-  });
+  ])(
+    'that is refused leaves the job to a run that began in the meantime and is %s',
+    async (_, cost, exit) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
+      const second = await payer(server.url, state, { cost, owner: currentOwner() });
+      const { ledger } = first.deps;
+      let other: Promise<Ran> | undefined;
+      const beginOther = (): Promise<void> =>
+        new Promise((resolve) => {
+          const append = second.deps.ledger.append.bind(second.deps.ledger);
+          second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
+          const deadline = deadlineIn(1000, second.deps.clock);
+          other = run(second.deps, orderOf({ key: 'k', deadline }));
+        });
+      // The first run claims the next attempt so that no process sends the job that it removes.
+      const claim = ledger.claim.bind(ledger);
+      ledger.claim = async (name, content) => {
+        const holder = await claim(name, content);
+        if (name.startsWith('send.')) await beginOther();
+        return holder;
+      };
+      expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
+      expect((await other)?.exit).toBe(exit);
+      expect(server.created).toBe(exit === 0 ? 1 : 0);
+      expect(await jobsOf(ledger)).toHaveLength(server.created);
+    },
+  );
 
   it('that is refused leaves the record of a job that was sent before', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];

@@ -67,7 +67,11 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
 describe('the outcome of a reservation', () => {
   it.each<[string, World, ChargeOutcome]>([
     ['of a job without a record is open', {}, 'open'],
-    ['is accepted if its attempt was accepted', { events: [sending(1, mine), accepted], life: 'alive' }, 'accepted'],
+    [
+      'is accepted if its attempt was accepted',
+      { events: [sending(1, mine), accepted], life: 'alive' },
+      'accepted',
+    ],
     [
       'is "none" if another attempt was accepted',
       { events: [sending(1, 'other'), accepted], life: 'alive' },

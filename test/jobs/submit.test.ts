@@ -486,21 +486,24 @@ describe('the same command again', () => {
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
     ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
-  ])('exits 7 if its claim is damaged and has no job, and %s submits it anyway', async (_, key, other, way) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const deps = await depsFor(server.url, state);
-    const order = orderOf({ key });
-    const fingerprint = fingerprintOf(order, deps.gateway);
-    await deps.ledger.claim(names.first({ key, fingerprint }), 'damaged');
-    const lost = await run(deps, order);
-    expect(lost).toMatchObject({ exit: 7, error: { next: ['mgw', 'jobs', 'ls'] } });
-    expect(lost.error?.message).toMatch(way);
-    expect(server.requests).toHaveLength(0);
-    expect(await run(deps, orderOf({ key, ...other }))).toMatchObject({ exit: 0 });
-    expect(server.created).toBe(1);
-    if (key === undefined)
-      expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
-  });
+  ])(
+    'exits 7 if its claim is damaged and has no job, and %s submits it anyway',
+    async (_, key, other, way) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const deps = await depsFor(server.url, state);
+      const order = orderOf({ key });
+      const fingerprint = fingerprintOf(order, deps.gateway);
+      await deps.ledger.claim(names.first({ key, fingerprint }), 'damaged');
+      const lost = await run(deps, order);
+      expect(lost).toMatchObject({ exit: 7, error: { next: ['mgw', 'jobs', 'ls'] } });
+      expect(lost.error?.message).toMatch(way);
+      expect(server.requests).toHaveLength(0);
+      expect(await run(deps, orderOf({ key, ...other }))).toMatchObject({ exit: 0 });
+      expect(server.created).toBe(1);
+      if (key === undefined)
+        expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
+    },
+  );
 
   it('finds the job of a key whose claim and index were lost by reading the jobs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];

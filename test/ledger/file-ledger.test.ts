@@ -233,20 +233,23 @@ describe('in place of a job’s file', () => {
 it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
   ['job', (ledger) => ledger.create(newJobId(now + 1), [prepared])],
   ['claim', (ledger) => ledger.claim('send', 'mine')],
-])('the file ledger makes existing folders durable before its first %s, but not for reading', async (_, give) => {
-  const { state, id } = await made();
-  const seen: string[] = [];
-  onEnd(() => watchDisk(undefined));
-  await watchDisk(({ name, path = '' }, run) => {
-    if (name === 'sync') seen.push(path);
-    return run();
-  });
-  const ledger = await openFileLedger(state, () => now);
-  expect(await ledger.read(id)).toMatchObject({ id });
-  expect(seen).toEqual([]);
-  await give(ledger);
-  expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
-});
+])(
+  'the file ledger makes existing folders durable before its first %s, but not for reading',
+  async (_, give) => {
+    const { state, id } = await made();
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path = '' }, run) => {
+      if (name === 'sync') seen.push(path);
+      return run();
+    });
+    const ledger = await openFileLedger(state, () => now);
+    expect(await ledger.read(id)).toMatchObject({ id });
+    expect(seen).toEqual([]);
+    await give(ledger);
+    expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
+  },
+);
 
 describe('a claim', () => {
   it('is stored inside its folder', async () => {

@@ -37,7 +37,11 @@ describe('judgeFailedSubmission', () => {
     ['a list', ['overloaded'], 'unknown'],
     ['a text', '"overloaded"', 'unknown'],
     ['the phrase alone, as from a load balancer', { message: 'Service Unavailable' }, 'unknown'],
-    ['a framework in front of the gateway', { status: 503, error: 'Service Unavailable', path: '/x' }, 'unknown'],
+    [
+      'a framework in front of the gateway',
+      { status: 503, error: 'Service Unavailable', path: '/x' },
+      'unknown',
+    ],
     [
       'Envoy in JSON',
       { code: 503, message: 'upstream connect error or disconnect/reset before headers' },

@@ -39,15 +39,16 @@ export const stories: Record<string, Plan> = {
       { at: 152, what: 'switch' },
     ],
   },
-  'a run ended while another run checked twice whether it was alive, and the same output was paid for twice': {
-    seed: 511,
-    commands: [plane, plane],
-    incidents: [
-      { at: 159, what: 'switch' },
-      { at: 205, what: 'switch' },
-      { request: 1, what: 'answer cut' },
-    ],
-  },
+  'a run ended while another run checked twice whether it was alive, and the same output was paid for twice':
+    {
+      seed: 511,
+      commands: [plane, plane],
+      incidents: [
+        { at: 159, what: 'switch' },
+        { at: 205, what: 'switch' },
+        { request: 1, what: 'answer cut' },
+      ],
+    },
   'a job was paid for although no process had made its name durable, and its record was lost': {
     seed: 19140,
     commands: [word, word],
@@ -69,25 +70,27 @@ export const stories: Record<string, Plan> = {
       ...[335, 360, 375].map((at) => ({ at, what: 'switch' }) as const),
     ],
   },
-  'a run that began while its job was removed, between the last check for runs and the removal, was refused': {
-    seed: 4005833,
-    commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
-    incidents: [
-      ...[158, 160, 201, 206].map((at) => ({ at, what: 'switch' }) as const),
-      { after: 4, what: 'kill' },
-      { after: 6, what: 'switch' },
-    ],
-  },
-  'a run died after it published kept audio and before it removed the audio, and the next run left it behind': {
-    seed: 7_003_552,
-    commands: [word, word],
-    incidents: [
-      { at: 30, what: 'switch' },
-      { after: 2, what: 'switch' },
-      { at: 315, what: 'kill' },
-      { after: 13, what: 'kill' },
-    ],
-  },
+  'a run that began while its job was removed, between the last check for runs and the removal, was refused':
+    {
+      seed: 4005833,
+      commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
+      incidents: [
+        ...[158, 160, 201, 206].map((at) => ({ at, what: 'switch' }) as const),
+        { after: 4, what: 'kill' },
+        { after: 6, what: 'switch' },
+      ],
+    },
+  'a run died after it published kept audio and before it removed the audio, and the next run left it behind':
+    {
+      seed: 7_003_552,
+      commands: [word, word],
+      incidents: [
+        { at: 30, what: 'switch' },
+        { after: 2, what: 'switch' },
+        { at: 315, what: 'kill' },
+        { after: 13, what: 'kill' },
+      ],
+    },
   'the index was lost while a batch created three jobs, and one of them was never listed': {
     seed: 100_096,
     commands: [budgetedBatch, budgetedBatch],

@@ -61,7 +61,11 @@ describe('a speech frame', () => {
   test.each([
     ['a member inside another', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
     ['only a member inside another', { code: 0, sentence: { data: 'SGk=' } }, undefined],
-    ['two members of the name, of which the last counts', '{"code":0,"data":"SGk=","data":"SGVsbG8="}', 'Hello'],
+    [
+      'two members of the name, of which the last counts',
+      '{"code":0,"data":"SGk=","data":"SGVsbG8="}',
+      'Hello',
+    ],
     ['escapes', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],

@@ -235,21 +235,24 @@ describe('a disk', () => {
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
-  it.runIf(canMount())('that is full ends the download with exit 10, and the same command continues once there is space', async () => {
-    const folder = join(ctx.folder, 'disk');
-    await mkdir(folder);
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
-    try {
-      ctx.target = join(folder, 'film.mp4');
-      const server = await ctx.start(file({ content, etag }));
-      await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
-      execFileSync('mount', ['-o', 'remount,size=1m', folder]);
-      await expectWhole(await ctx.fetch(server.url()), content);
-      expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
-    } finally {
-      execFileSync('umount', ['-l', folder]);
-    }
-  });
+  it.runIf(canMount())(
+    'that is full ends the download with exit 10, and the same command continues once there is space',
+    async () => {
+      const folder = join(ctx.folder, 'disk');
+      await mkdir(folder);
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
+      try {
+        ctx.target = join(folder, 'film.mp4');
+        const server = await ctx.start(file({ content, etag }));
+        await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+        execFileSync('mount', ['-o', 'remount,size=1m', folder]);
+        await expectWhole(await ctx.fetch(server.url()), content);
+        expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
+      } finally {
+        execFileSync('umount', ['-l', folder]);
+      }
+    },
+  );
 
   it.runIf(process.getuid?.() !== 0)('that is not writable ends the download with exit 10', async () => {
     await chmod(ctx.folder, 0o500);

@@ -144,10 +144,13 @@ describe('a successful task of Protocol B', () => {
     expect(warning).toBeTruthy();
   });
 
-  test.each(['constructor', '__proto__', 'exe'])('may have the file type %s, which gives no MIME type', (FileType) => {
-    const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
-    expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
-  });
+  test.each(['constructor', '__proto__', 'exe'])(
+    'may have the file type %s, which gives no MIME type',
+    (FileType) => {
+      const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
+      expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
+    },
+  );
 });
 
 describe('FINISH without proof of success', () => {
