@@ -144,10 +144,10 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('others can read it');
   });
 
-  it.each([0o644, 0o640, 0o604, 0o660])(
-    'refuses a key in a file of mode %o, and says how to fix it',
+  it.each(['644', '640', '604', '660'])(
+    'refuses a key in a file of mode %s, and says how to fix it',
     async (mode) => {
-      put('{"profiles":{"default":{"api_key":"k"}}}', mode);
+      put('{"profiles":{"default":{"api_key":"k"}}}', Number.parseInt(mode, 8));
       const message = await refusal();
       expect(message).toMatch(/contains a key or a password and others can read it|others can write to it/);
       expect(message).toContain(`chmod 600 ${file}`);

@@ -131,10 +131,10 @@ it.each([
     Buffer.concat([tag(3, title(3)).subarray(0, -speech.length), tag(3, manifest)]),
     'C2PA manifest',
   ],
-  ['with a manifest behind bytes that are unsynchronised', tag(3, padded, 0x80), 'C2PA manifest'],
-  ['of which the tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
-  ['of which the tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
-  ['of which the tag names another source', tag(3, other), 'cannot be merged'],
+  ['with a manifest behind unsynchronised bytes', tag(3, padded, 0x80), 'C2PA manifest'],
+  ['whose tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
+  ['whose tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
+  ['whose tag names another source', tag(3, other), 'cannot be merged'],
 ])('a mark leaves a file %s unchanged', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);

@@ -103,8 +103,8 @@ const removes: Command = async ({ ledger }) => {
 const commands = {
   submits: submits('boat'),
   'submits without a key': submits(undefined),
-  completes,
-  removes,
+  'completes the index': completes,
+  'removes the job': removes,
 };
 type Name = keyof typeof commands;
 

@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('of an MP4 (%s) declared as %s is %s', (isMp4, type, mime) => {
+  ])('of a file (MP4: %s) declared as %s is %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

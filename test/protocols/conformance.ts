@@ -176,15 +176,18 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       }
     });
 
-    it.each(submission.accepted)('give a handle from its last character on: $name', (sample) => {
-      const { text } = replyOf(sample);
-      const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
-      const ends = forms
-        .filter((form) => text.includes(form))
-        .map((form) => text.indexOf(form) + form.length);
-      for (const cut of cuts(sample).slice(Math.min(...ends)))
-        expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
-    });
+    it.each(submission.accepted)(
+      'give a handle as soon as its last character has arrived: $name',
+      (sample) => {
+        const { text } = replyOf(sample);
+        const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
+        const ends = forms
+          .filter((form) => text.includes(form))
+          .map((form) => text.indexOf(form) + form.length);
+        for (const cut of cuts(sample).slice(Math.min(...ends)))
+          expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
+      },
+    );
 
     it.each(submission.accepted)(
       'are no refusal if they contain a task, whatever the status: $name',

@@ -45,7 +45,7 @@ describe('TLS to the database', () => {
     ['postgres://localhost/d?sslmode=disable', undefined],
     ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
     ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
-  ])('for %s causes the warning: %s', (address, warning) => {
+  ])('for %s has the warning: %s', (address, warning) => {
     const text = tlsWarning(parseStateUrl(address));
     if (warning === undefined) expect(text).toBeUndefined();
     else expect(text).toContain(warning);

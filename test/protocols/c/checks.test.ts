@@ -81,7 +81,7 @@ describe('the limits of Protocol C', () => {
     [official, null, false],
     [official, [5], false],
     [official, true, false],
-  ])('on the duration of %s are checked: %j allowed %s', (model, duration, allowed) => {
+  ])('on the duration of %s accept %j: %s', (model, duration, allowed) => {
     expect(broken({ model, prompt: 'x', duration })).toEqual(allowed ? [] : ['duration']);
   });
 
@@ -104,7 +104,7 @@ describe('the limits of Protocol C', () => {
     ['', false],
     [null, false],
     [true, false],
-  ])('on seconds are checked: %j allowed %s', (seconds, allowed) => {
+  ])('on seconds accept %j: %s', (seconds, allowed) => {
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', seconds })).toEqual(allowed ? [] : ['seconds']);
   });
 
@@ -121,7 +121,7 @@ describe('the limits of Protocol C', () => {
     ['vendor-h3-mini', '2K', false],
     ['vendor-h3-mini', '720P', false],
     ['vendor-h3-mini', '', false],
-  ])('on the resolution of %s are checked: %j allowed %s', (model, resolution, allowed) => {
+  ])('on the resolution of %s accept %j: %s', (model, resolution, allowed) => {
     expect(broken({ model, prompt: 'x', resolution })).toEqual(allowed ? [] : ['resolution']);
   });
 

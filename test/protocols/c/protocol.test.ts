@@ -157,7 +157,7 @@ describe('advice next to a valid body', () => {
       { ...first, ...last, mode: 'ref2va' },
       [against('mode', 'ref2va', `does not take ${takesLast}`)],
     ],
-  ])('on the assets of %s is given for %j', (model, assets, notes) => {
+  ])('for the model %s and %j is %j', (model, assets, notes) => {
     const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
     expect(advise(body)).toEqual(notes);
   });
