@@ -435,7 +435,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take while the first run is alive, and says so even if that has not sent anything yet', async () => {
+  it('is a second take while the first run is alive, and says so even if that run has not sent anything yet', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const first = await depsFor(server.url, state, { owner: currentOwner() });
     const second = await depsFor(server.url, state);
