@@ -173,7 +173,7 @@ describe('one key', () => {
     ['a living process', currentOwner(), 2],
     ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
   ])(
-    'that %s claimed for another submission without creating it has its own exit code',
+    'that %s claimed for another submission is free only if that process is known to be dead',
     async (_, owner, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);

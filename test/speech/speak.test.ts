@@ -199,7 +199,7 @@ describe('a stream that proves no success', () => {
     });
   });
 
-  test('ends at the deadline if it never ends by itself', async () => {
+  test('is aborted at the deadline if it does not end before', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write(frameText(one)), 20);

@@ -167,7 +167,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     },
   );
 
-  it('of a worker that was only stopped or cut off have no death counted once it wakes', async () => {
+  it('do not count a worker that was only stopped or cut off as dead once it wakes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);
@@ -182,7 +182,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('that are returned to the queue have no death counted, and wait as long as requested', async () => {
+  it('do not count a death when they are returned, and then wait as long as requested', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

@@ -226,7 +226,7 @@ describe('a successful operation', () => {
       'a generateVideoResponse that is a text',
       { name, done: true, response: { generateVideoResponse: 'x' } },
     ],
-  ])('is unproven if there is nothing to fetch: %s', (_, body) => {
+  ])('is not proven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
       results: [],
