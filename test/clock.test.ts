@@ -3,14 +3,14 @@ import { deadlineIn, systemClock, formatDuration, parseDuration } from '../src/c
 import fc from 'fast-check';
 
 describe('systemClock', () => {
-  it('tells the time in milliseconds since the epoch', () => {
+  it('returns the time in milliseconds since the epoch', () => {
     const before = Date.now();
     const now = systemClock.now();
     expect(now).toBeGreaterThanOrEqual(before);
     expect(now).toBeLessThanOrEqual(Date.now());
   });
 
-  it('does not wait for a time below zero', async () => {
+  it('does not sleep for a negative time', async () => {
     await systemClock.sleep(-5);
   });
 
@@ -94,7 +94,7 @@ describe('parseDuration', () => {
     },
   );
 
-  it('throws only its own error, and returns whole ms in range', () => {
+  it('throws only its own error, and returns whole milliseconds in range', () => {
     fc.assert(
       fc.property(fc.stringMatching(/^[\d.dhms -]{0,12}$/), (text) => {
         let ms: number;

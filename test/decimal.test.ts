@@ -43,7 +43,7 @@ describe('an amount', () => {
     expect(() => parseDecimal(text)).toThrow('plain digits');
   });
 
-  it('adds exactly where floats would not', () => {
+  it('is added exactly, unlike a float', () => {
     expect(formatDecimal(add(parseDecimal('0.1'), parseDecimal('0.2')))).toBe('0.3');
     expect(formatDecimal(multiply(parseDecimal('1.1'), parseDecimal('1.1')))).toBe('1.21');
     expect(formatDecimal(shifted(parseDecimal('2.5'), 4))).toBe('0.00025');
@@ -64,7 +64,7 @@ describe('an amount', () => {
     );
   });
 
-  it('exceeds another by their difference, or by nothing', () => {
+  it('exceeds another amount by their difference, or by zero', () => {
     fc.assert(
       fc.property(value, value, (one, two) => {
         expect(formatDecimal(excess(add(one, two), two))).toBe(formatDecimal(one));
@@ -73,7 +73,7 @@ describe('an amount', () => {
     );
   });
 
-  it('never goes below zero', () => {
+  it('never becomes negative by a subtraction', () => {
     expect(() => subtract(parseDecimal('1'), parseDecimal('1.01'))).toThrow(RangeError);
   });
 });

@@ -43,7 +43,7 @@ describe('isFinal', () => {
     ['succeeded', true],
     ['failed', true],
     ['rejected', true],
-  ])('%s: %s', (state, final) => {
+  ])('of %s is %s', (state, final) => {
     expect(isFinal(state)).toBe(final);
   });
 });

@@ -117,7 +117,7 @@ describe('parseCutJson', () => {
   it.each([
     ['brackets alone', '['.repeat(1_000_000)],
     ['pairs far inside', `${'['.repeat(300)}${'[],'.repeat(100_000)}`],
-  ])('keeps the members before one that is nested too deep: %s', (_, member) => {
+  ])('keeps the members before a member that is nested too deeply: %s', (_, member) => {
     expect(textAt(parseCutJson(`{"id":"t-1","c":${member}`), 'id')).toBe('t-1');
   });
 
@@ -169,7 +169,7 @@ describe('at, textAt and idAt', () => {
     ['constructor', undefined, undefined, undefined],
     ['a.0.toString', undefined, undefined, undefined],
     ['missing.b', undefined, undefined, undefined],
-  ])('%s', (path, found, text, id) => {
+  ])('return the values at %s', (path, found, text, id) => {
     expect([at(value, path), textAt(value, path), idAt(value, path)]).toEqual([found, text, id]);
   });
 
@@ -199,7 +199,7 @@ describe('canonicalJson', () => {
     [{ a: undefined }, '{}'],
     [undefined, 'null'],
     ['\u2028"', '"\u2028\\""'],
-  ])('of %j', (value, text) => {
+  ])('of %j is %s', (value, text) => {
     expect(canonicalJson(value)).toBe(text);
   });
 

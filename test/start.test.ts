@@ -220,11 +220,11 @@ describe('the folder of the compile cache', () => {
   });
 
   it.each([
-    ['there is no home', {}],
-    ['the home is no folder', { HOME: '/dev/null' }],
+    ['there is no home folder', {}],
+    ['the home is not a folder', { HOME: '/dev/null' }],
     ['the home is a relative path', { HOME: 'home' }],
-    ['Node is told to keep none', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
-  ])('does not exist where %s', (_, env) => {
+    ['NODE_DISABLE_COMPILE_CACHE is set', { XDG_CACHE_HOME: tmpdir(), NODE_DISABLE_COMPILE_CACHE: '1' }],
+  ])('does not exist if %s', (_, env) => {
     expect(openCache('1.0.0', env)).toBeUndefined();
   });
 });

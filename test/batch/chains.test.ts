@@ -150,7 +150,7 @@ describe.skipIf(!hasFfmpeg)('a row that starts with the last frame of another ro
     expect(scene.gateway.posts()).toHaveLength(8);
   });
 
-  it('is changed, not stale, if it also requests something else', async () => {
+  it('counts as changed, not stale, if the rest of its request differs too', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.file('m.csv', story(['s1', '', 'other'], ['s2', '@s1:last', 'another']));
@@ -192,7 +192,7 @@ describe('references between rows', () => {
       /:2: .*each other: s1 → s3 → s2 → s1/,
     ],
     ['a row that waits for itself', [['s1', '@s1:last']], /:2: .*s1 → s1/],
-    ['a name that nothing has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
+    ['a name that no row has', [['s1'], ['s2', '@intro:last']], /:3: .*@intro/],
     ['a whole video as an image', [['s1'], ['s2', '@s1']], /:3: image @s1: takes an image/],
     [
       'a sample that the row does not make',
@@ -208,7 +208,7 @@ describe('references between rows', () => {
     expect(scene.gateway.posts()).toHaveLength(0);
   });
 
-  it('to an invalid row block the row that waits for it, if --skip-bad skips the invalid row', async () => {
+  it('block a row that waits for an invalid row, if --skip-bad skips the invalid row', async () => {
     const file = scene.file('m.csv', story(['s1', 'none.png'], ['s2', '@s1:last']));
     const ran = await scene.read('run', file, '--skip-bad');
     expect(ran.rows).toMatchObject([{ id: 's2', state: 'blocked' }]);

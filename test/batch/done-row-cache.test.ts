@@ -50,7 +50,7 @@ describe('rows already known to be done', () => {
     expect(scene.gateway.charges.get('a cat')).toBe(2);
   });
 
-  it('are not done if a later take of them is done', async () => {
+  it('do not count as done if a later take has another request', async () => {
     scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat'], ['c', 'a dog']));
     scene.gateway.judge = () => ({ kind: 'doom' });
     expect((await scene.batch('retry', file, '--id', 'a', '--force')).code).not.toBe(0);
@@ -83,7 +83,7 @@ describe('rows already known to be done', () => {
     expect(scene.gateway.posts()).toEqual([]);
   });
 
-  it('are read each time if a row is built from a file', async () => {
+  it('are composed again in each run if they are built from a file', async () => {
     writeFileSync(scene.at('text.txt'), 'a boat');
     const text = `id,protocol,file\na,tts,${scene.at('text.txt')}\n`;
     const speech = scene.file('speech.csv', text);

@@ -176,7 +176,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect((await join(file, '--force', '--json')).json).toMatchObject({ missing: [{ id: 's1' }] });
   });
 
-  it('leaves only files that the next run removes if it is killed while ffmpeg runs', async () => {
+  it('leaves files that the next run removes, and no others, if it is killed while ffmpeg runs', async () => {
     const file = await ran(['s1'], ['s2']);
     mkdirSync(scene.at('bin'));
     const script =
@@ -198,11 +198,14 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
-  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])('exits 2 with %j', async (args) => {
-    const file = scene.file('m.csv', rows(['s1']));
-    const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
-    expect(code, stderr).toBe(2);
-  });
+  it.each([[[]], [['-o', 's3://bucket/film.mp4']], [['-o', 'film.avi']]])(
+    'exits 2 with the arguments %j',
+    async (args) => {
+      const file = scene.file('m.csv', rows(['s1']));
+      const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
+      expect(code, stderr).toBe(2);
+    },
+  );
 });
 
 describe('the field over', () => {

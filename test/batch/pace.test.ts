@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('stops waiting if the process is told to stop', async () => {
+  it('is no longer waited for once the process is interrupted', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -73,7 +73,7 @@ describe('submissions', () => {
     expect(clock.monotonic()).toBeGreaterThanOrEqual(7000);
   });
 
-  it('stay within a number per minute', async () => {
+  it('stay within the configured number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.submission(never);
     // Each may be two seconds late, and still no minute has more.

@@ -57,7 +57,7 @@ describe('a plan', () => {
   it.each([
     ['that no row may have', 'duration: [5, five]', 4],
     ['that its model does not take', 'duration: [5, 99]', 2],
-  ])('counts every row of a matrix value %s, and reports it once', async (_, list, line) => {
+  ])('counts every row with a matrix value %s, and reports the value once', async (_, list, line) => {
     const text = [
       'defaults: {protocol: c, model: vendor-h3-mini, duration: 5}',
       'matrix:',

@@ -56,7 +56,7 @@ describe('a local file that a manifest names', () => {
     ['nothing', () => join(outside, 'missing')],
   ];
   it.each(fields.flatMap(([field, row]) => ways.map(([way, path]) => [field, way, row, path] as const)))(
-    '%s: is not read outside the allowed folders, by %s',
+    'in the field %s is not read outside the allowed folders, by %s',
     async (field, _, row, path) => {
       const file = scene.file('m.jsonl', jsonl(row(path())));
       for (const command of ['plan', 'run', 'status']) {
@@ -69,15 +69,18 @@ describe('a local file that a manifest names', () => {
     },
   );
 
-  it.each(fields.slice(1, 3))('%s: is read below a folder of --allow-files', async (field, row) => {
-    const name = field === 'image' ? 'image.png' : 'body.json';
-    const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
-    expect((await scene.batch('plan', file)).code).toBe(2);
-    expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
-    expect(await scene.batch('plan', file, '--allow-files', join(outside, 'none'))).toMatchObject({
-      code: 2,
-    });
-  });
+  it.each(fields.slice(1, 3))(
+    'in the field %s is read below a folder of --allow-files',
+    async (field, row) => {
+      const name = field === 'image' ? 'image.png' : 'body.json';
+      const file = scene.file('m.jsonl', jsonl(row(join(outside, name))));
+      expect((await scene.batch('plan', file)).code).toBe(2);
+      expect(await scene.batch('plan', file, '--allow-files', outside)).toMatchObject({ code: 0 });
+      expect(await scene.batch('plan', file, '--allow-files', join(outside, 'none'))).toMatchObject({
+        code: 2,
+      });
+    },
+  );
 
   it('is read through a link once the folder named in the error is allowed', async () => {
     const body = link('body-link', join(outside, 'body.json'));
@@ -98,7 +101,7 @@ describe('a local file that a manifest names', () => {
     expect(await readableFolders('/m.csv', ['/'])).toContain('/');
   });
 
-  it('is never taken as the name of another file', async () => {
+  it('never names another file by its content', async () => {
     const inner = scene.at('inner');
     writeFileSync(inner, `@${join(outside, 'secret')}`);
     const row = fields[3]?.[1](inner) ?? {};
@@ -121,7 +124,7 @@ describe('a local file that a manifest names', () => {
     ['extension parameters', `{"ExtVideoParameters":{"hunter2":1}}`, (path) => fields[3]?.[1](path) ?? {}],
     ['text that cannot be sent', secret, (path) => fields[3]?.[1](path) ?? {}],
     ['an image', secret, (path) => fields[2]?.[1](path) ?? {}],
-    ['nothing that is spoken', '...', (path) => ({ protocol: 'tts', file: path })],
+    ['nothing to speak', '...', (path) => ({ protocol: 'tts', file: path })],
   ];
   it.each(wrong)('is not quoted in errors if it contains %s', async (_, content, row) => {
     writeFileSync(scene.at('inside'), content);
@@ -158,7 +161,7 @@ it.each([
   [['video', 'b', 'submit', 'a boat', '-m', 'Kling', '--ext-info', '@secret', '--dry-run']],
   [['responses', '--body', '@secret']],
   [['api', 'POST', '/v1/x', '--body', '@secret']],
-])('%j does not quote the file', async (args) => {
+])('the command %j does not quote the file', async (args) => {
   writeFileSync(scene.at('secret'), secret);
   const { code, stderr } = await runHereAs(scene.user, args);
   expect([code, stderr]).toEqual([2, expect.not.stringMatching(/hunter2|PGPASS/)]);

@@ -239,7 +239,7 @@ describe('a row that failed', () => {
     expect(shown.json.job).toMatchObject({ key: 'm/a/2', state: 'succeeded' });
   });
 
-  it('is made again by retry --id even if it is done, next to its first file', async () => {
+  it('or is done is made again by retry --id, next to its first file', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     await scene.batch('run', file);
     const retry = ['retry', file, '--id', 'a'] as const;
@@ -254,7 +254,7 @@ describe('a row that failed', () => {
     expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
   });
 
-  it('causes an error in retry if no row has the id', async () => {
+  it('cannot be retried by an id that no row has', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     expect(await scene.batch('retry', file, '--id', 'b')).toMatchObject({ code: 2 });
     expect(scene.gateway.posts()).toEqual([]);
@@ -478,7 +478,7 @@ describe('a sidecar', () => {
       'c',
     ],
     ['voice.mp3', ['tts', 'good morning'], 'tts'],
-  ])('is written for %s by its own command too', async (name, command, protocol) => {
+  ])('is also written for %s by its own command', async (name, command, protocol) => {
     const args = [...command, '-o', scene.at(name), '--sidecar'];
     expect(await runHereAs(scene.user, args)).toMatchObject({ code: 0 });
     const { stdout } = await runHereAs(scene.user, ['jobs', 'show', '@last', '--json']);
@@ -491,7 +491,7 @@ describe('a sidecar', () => {
     });
   });
 
-  it('replaces no other file, and nothing is paid', async () => {
+  it('replaces no other file, and the row is not paid for', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat']));
     scene.file('a.mp4.json', '{"mine":true}');
     expect((await scene.read('run', file, '--sidecar')).rows).toMatchObject([{ id: 'a', state: 'new' }]);
@@ -547,7 +547,7 @@ describe('a batch that was run', () => {
   });
 });
 
-it('the JSON Schema of a batch exists, as for each body', async () => {
+it('mgw schema prints the JSON Schema of a batch and of each body', async () => {
   for (const [what, field] of [
     ['batch', 'defaults'],
     ['video a', 'instances'],

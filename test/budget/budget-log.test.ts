@@ -49,7 +49,7 @@ describe('a budget file', () => {
     await Promise.all([log.close(), file.close()]);
   });
 
-  it('reports an error if only part of an entry was written', async () => {
+  it('causes an error if only part of an entry was written', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     onEnd(() => watchDisk(undefined));
@@ -70,7 +70,7 @@ describe('a budget file', () => {
     await Promise.all([one.close(), other.close()]);
   });
 
-  it('joins a character that was read in two parts', async () => {
+  it('is read correctly if a read ends inside a character', async () => {
     const path = join(freshFolder(), 'a.jsonl');
     const log = await openBudgetLog(path);
     appendFileSync(path, Buffer.from('ü').subarray(0, 1));
@@ -104,7 +104,7 @@ describe('a budget file', () => {
     ['a link', (path) => symlinkSync(`${path}.other`, path)],
     ['a folder', (path) => mkdirSync(path)],
     ['a FIFO', (path) => execFileSync('mkfifo', [path])],
-  ])('is not %s', async (_, make) => {
+  ])('cannot be %s', async (_, make) => {
     const path = join(freshFolder(), 'a.jsonl');
     make(path);
     await expect(openBudgetLog(path)).rejects.toMatchObject({

@@ -411,7 +411,7 @@ describe('a budget', () => {
     }
   });
 
-  it('decides by the line of a reservation, whatever is recorded about it before it is read back', async () => {
+  it('grants a reservation by its own line, even if another process settles it before it is read back', async () => {
     const { budget, file } = alone();
     await budget.setLimit({ amount: decimalOf(2) });
     const at = new Date(file.now).toISOString();

@@ -220,7 +220,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ spent: '1', reserved: '2' });
   });
 
-  it('says that it is full to a process that holds its lease', async () => {
+  it('is reported as full to a process that holds its lease', async () => {
     const ledger = await (await newPlace()).open();
     const { owner } = await ledger.lease();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
@@ -238,7 +238,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '2' });
   });
 
-  it('reserves an amount that fits in one statement, without asking what became of others', async () => {
+  it('needs one statement to reserve an amount that fits, and does not look up the outcome of others', async () => {
     const { database } = await (await newPlace()).open();
     let statements = 0;
     const counting = {
@@ -343,10 +343,10 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
 
   it.each<[string, ('keep' | 'release')[], object]>([
     ['kept twice', ['keep', 'keep'], { spent: '1', reserved: '0' }],
-    ['given back twice', ['release', 'release'], { spent: '0', reserved: '0' }],
-    ['given back and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
-    ['kept and given back', ['keep', 'release'], { spent: '1', reserved: '0' }],
-  ])('counts a reservation once that is %s at once', async (_, ways, standing) => {
+    ['released twice', ['release', 'release'], { spent: '0', reserved: '0' }],
+    ['released and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
+    ['kept and released', ['keep', 'release'], { spent: '1', reserved: '0' }],
+  ])('counts a reservation once if it is %s at the same time', async (_, ways, standing) => {
     const place = await newPlace();
     const { database } = await place.open();
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');

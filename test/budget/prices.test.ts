@@ -139,7 +139,7 @@ describe('the maximum cost of a body', () => {
     ).toBe('2');
   });
 
-  it('reads a boolean as the protocol spells it, and a ratio with its colon', () => {
+  it('matches a boolean in the spelling of the protocol, and a ratio with its colon', () => {
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Enabled' }))).toBe('2');
     expect(cost('b', 'video=1; audio=true: video=2', b({ AudioGeneration: 'Disabled' }))).toBe('1');
     expect(cost('b', 'video=1; aspect_ratio=16:9: video=3', b({ AspectRatio: '16:9' }))).toBe('3');
@@ -162,7 +162,7 @@ describe('the maximum cost of a body', () => {
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);
   });
 
-  it("of speech includes the price of 10,000 characters, which the gateway's count is multiplied by", () => {
+  it("of speech comes with the price of 10,000 characters, by which the gateway's count is multiplied", () => {
     const quantity = speechQuantity({ req_params: { text: 'abc' } });
     const factors = { group: parseAmount('1.5') };
     const price = parsePrice('10k_characters=2; format=mp3: 10k_characters=4', speechFlags);
@@ -221,7 +221,7 @@ describe('a price', () => {
     ['images=x: second=0.4', /no field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
     ['__proto__=2K: second=0.4', /prices have no field __proto__/],
-  ])('%j is refused with the allowed values', (text, message) => {
+  ])('such as %j is refused, with the allowed values', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 

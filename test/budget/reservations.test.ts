@@ -31,7 +31,7 @@ describe('a budget line', () => {
     ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
     ['an amount that is spent', { type: 'keep', id: 'a' }],
-    ['an amount that is given back', { type: 'release', id: 'a' }],
+    ['an amount that is released', { type: 'release', id: 'a' }],
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });
@@ -65,7 +65,7 @@ it.each([
     { pid: '7', start: 1, host: 2, instance: 3, lease: 4 },
     { pid: 1, start: '', host: '' },
   ],
-])('the owner %j is read as %j: an unnamed owner cannot be proven dead', (json, expected) => {
+])('the owner %j is read as %j, because an unnamed owner cannot be proven dead', (json, expected) => {
   expect(ownerIn(json)).toEqual(expected);
 });
 
@@ -88,10 +88,10 @@ describe('budget lines', () => {
   it.each<[string, BudgetEvent[], string]>([
     ['reserve', [limit, reserve], '1 0 0.25 a'],
     ['spend once', [limit, reserve, keep, keep], '1 0.25 0'],
-    ['give back once', [limit, reserve, release, release], '1 0 0'],
-    ['spend what was given back', [limit, reserve, release, keep], '1 0.25 0'],
-    ['do not give back what was spent', [limit, reserve, keep, release], '1 0.25 0'],
-    ['say nothing about an id that was never reserved', [limit, keep, release], '1 0 0'],
+    ['release once', [limit, reserve, release, release], '1 0 0'],
+    ['spend an amount that was released before', [limit, reserve, release, keep], '1 0.25 0'],
+    ['do not release an amount that was spent', [limit, reserve, keep, release], '1 0.25 0'],
+    ['have no effect for an id that was never reserved', [limit, keep, release], '1 0 0'],
     [
       'forget everything once the budget is removed',
       [limit, reserve, keep, { type: 'removed' }, limit],
@@ -180,7 +180,7 @@ describe('budget entries', () => {
     expect(await readBudgetFile(path)).toEqual({ limit: undefined, entries: [entry('a', 'kept')] });
   });
 
-  it('skip a torn line, and report a damaged line as an error', async () => {
+  it('are read without a torn line, and a damaged line is an error', async () => {
     const path = join(freshFolder(), 'budget.jsonl');
     const log = await openBudgetLog(path);
     await log.append(`{"v":1,"at"\n${encodeBudgetEvent({ type: 'limit', amount }, at)}\n`, false);

@@ -51,7 +51,7 @@ describe('the cost of a job', () => {
     ['read twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
     ['rejected', [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }], []],
     [
-      'turned away, then accepted at another price',
+      'refused for now, then accepted at another price',
       [prepared(), sending(1, '2'), { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
       ['3 spent'],
     ],
@@ -61,7 +61,7 @@ describe('the cost of a job', () => {
     ['damaged while it was sent', [prepared(), sending(1, '2'), undefined], ['2 doubt']],
     ['damaged, and accepted', [prepared(), undefined, sending(1, '2'), accepted()], ['2 spent']],
     [
-      'damaged after it was turned away',
+      'damaged after it was rejected',
       [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }, undefined],
       ['unknown doubt'],
     ],
@@ -100,7 +100,7 @@ describe('the cost of a job', () => {
     ],
     ['failed', [prepared(), sending(1, '2'), accepted(), finished('failed', { error })], ['2 failed']],
     ['imported by its handle', [prepared(), accepted()], []],
-  ])('%s', (_, events, expected) => {
+  ])('is counted by its record (%s)', (_, events, expected) => {
     expect(cost(...events)).toEqual(expected);
   });
 
@@ -111,27 +111,27 @@ describe('the cost of a job', () => {
   ];
 
   it.each<[string, object, string]>([
-    ['by the count of the gateway', { usage: { text_words: 17 } }, '0.255 spent'],
-    ['at most, where it counted nothing', {}, '0.3 spent'],
-    ['at most, where its count is none', { usage: { text_words: -1 } }, '0.3 spent'],
-  ])('speech %s', (_, more, expected) => {
+    ['follows the count of the gateway', { usage: { text_words: 17 } }, '0.255 spent'],
+    ['is the maximum if the gateway did not count', {}, '0.3 spent'],
+    ['is the maximum if the count of the gateway is invalid', { usage: { text_words: -1 } }, '0.3 spent'],
+  ])('of speech %s', (_, more, expected) => {
     expect(cost(...spoken, finished('succeeded', more))).toEqual([expected]);
   });
 
   it.each<[string, object, string]>([
-    ['that broke off was charged', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
-    ['of which audio came was charged', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
-    ['that failed before any audio may not have been', { error }, '0.3 failed'],
-  ])('speech %s', (_, more, expected) => {
+    ['that broke off is spent', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
+    ['that failed after some audio is spent', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
+    ['that failed before any audio counts as failed', { error }, '0.3 failed'],
+  ])('of speech %s', (_, more, expected) => {
     expect(cost(...spoken, finished('failed', more))).toEqual([expected]);
   });
 });
 
 it.each<[string, JobEvent, string[]]>([
   ['its own attempt', { type: 'unavailable', attempt: 1, error }, ['none', 'open']],
-  ['the last attempt if it names none', { type: 'rejected', error }, ['open', 'none']],
+  ['the last attempt if the refusal names no attempt', { type: 'rejected', error }, ['open', 'none']],
   ['no attempt if its own is not recorded', { type: 'unavailable', attempt: 7, error }, ['open', 'open']],
-])('a refusal ends %s, although it was recorded after a later one began', (_, refusal, fates) => {
+])('a refusal ends %s, although it was recorded after a later attempt began', (_, refusal, fates) => {
   const events = [prepared(), sending(1), sending(2), refusal].map((each) => ({ ...each, at }));
   expect(chargesOf(events).map(({ fate }) => fate)).toEqual(fates);
 });

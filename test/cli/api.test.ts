@@ -59,7 +59,7 @@ describe('mgw api GET', () => {
   });
 
   it.each(['text/plain', 'video/mp4', ''])(
-    'sends no control characters of %j to a terminal, and ends the last line',
+    'sends no control characters of a response with the type %j to a terminal, and ends the last line',
     async (type) => {
       const { user } = await bench(
         say(200, `a\u{1b}[2J\u{9b}2J\u{202e}b ${canaryKey}`, { 'content-type': type }),
@@ -82,7 +82,7 @@ describe('mgw api GET', () => {
   it.each([
     ['--auth x-api-key', ['--auth', 'x-api-key'], { 'x-api-key': canaryKey }],
     ['--auth none', ['--auth', 'none'], {}],
-  ])('%s', async (_, args, expected) => {
+  ])('sends the key as required by %s', async (_, args, expected) => {
     const { user, server } = await bench(say(200, '{}'));
     await user.run(['api', 'GET', '/x', ...args]);
     const { authorization, 'x-api-key': own } = server.requests[0]?.headers ?? {};
@@ -156,7 +156,7 @@ describe('mgw api POST', () => {
     ],
     ['401', say(401, '{}'), { exit_code: 3, error: { code: 'auth' } }],
     ['302', say(302, '', { location: 'https://evil.example/' }), { exit_code: 7 }],
-  ] as [string, Answer, object][])('%s: does not retry', async (_, answer, expected) => {
+  ] as [string, Answer, object][])('does not retry after %s', async (_, answer, expected) => {
     const { user, server } = await bench(answer);
     const run = await user.run(['api', 'POST', '/x', '--body', '{}', '--json', '--retries', '0']);
     expect(run.json).toMatchObject(expected);
@@ -247,7 +247,7 @@ describe('a path', () => {
     ['https://gateway.example:8443/proxy/v1/models', '/v1/models'],
     ['/', '/'],
     ['//evil.example/x', '//evil.example/x'],
-  ])('%s is %s below the base URL', (path, expected) => {
+  ])('written as %s becomes %s below the base URL', (path, expected) => {
     expect(pathBelow(base, path)).toBe(expected);
   });
 
@@ -263,7 +263,7 @@ describe('a path', () => {
     'file:///etc/passwd',
     '@evil.example/',
     '\\\\evil.example',
-  ])('%s is refused', (path) => {
+  ])('such as %s is refused', (path) => {
     expect(() => pathBelow(base, path)).toThrow(/PATH/);
   });
 });

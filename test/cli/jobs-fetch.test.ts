@@ -32,7 +32,7 @@ function paths(...names: string[]): string {
 }
 
 describe('jobs fetch', { concurrent: false }, () => {
-  it("saves to the output of the job's submission, and the original command then pays nothing", async () => {
+  it('saves to the output of the submission, and the original command then pays nothing', async () => {
     const first = await submit('-o', 'boat.mp4', '--timeout', '1ms');
     expect(first.code).toBe(8);
     expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });

@@ -124,7 +124,7 @@ describe('a query that returns no state', () => {
     ['a refused key', { status: 401, body: { error: { message: 'Invalid token' } } }, 3],
     ['an outage', { status: 502 }, 6],
     ['a handle that is not known yet', missing, 6],
-  ])('(%s) is handled alike by status and fetch --no-wait', async (_, answer, code) => {
+  ])('(%s) is handled in the same way by status and fetch --no-wait', async (_, answer, code) => {
     await user.run(submit);
     gateway.script.query.push(answer, answer);
     expect((await user.run(['video', 'c', 'status', '@last'])).code).toBe(code);
@@ -171,8 +171,8 @@ describe('a job without a handle', () => {
   });
 });
 
-describe('resuming', () => {
-  it('exits 8 at the deadline, and the same command then succeeds without a POST', async () => {
+describe('a submission that is run again', () => {
+  it('after it exited 8 at its deadline succeeds without a POST', async () => {
     gateway.polls = 12;
     const command = [...submit, '-o', 'out.mp4'];
     const late = await user.run([...command, '--timeout', '1s', '--poll-interval', '400ms', '--json']);
@@ -188,7 +188,7 @@ describe('resuming', () => {
     expect(file('out.mp4')).toEqual(gateway.served.content);
   });
 
-  it('reports unknown after a lost response, never sends again, and adopts the handle', async () => {
+  it('after its response was lost exits 7 without a POST, until the handle is adopted', async () => {
     gateway.script.submit.push(({ response }) => {
       gateway.create();
       response.destroy();
@@ -230,7 +230,7 @@ describe('--key', () => {
   });
 });
 
-describe('submit alone', () => {
+describe('submit without -o', () => {
   it('exits 5 if its --key names a job that failed', async () => {
     gateway.script.query.push({ body: { task_id: 'task_0001', status: 'failed', error: 'no luck' } });
     expect((await user.run([...submit, '--key', 'k', '--wait', ...fast])).code).toBe(5);
@@ -260,8 +260,8 @@ describe('submit alone', () => {
   });
 });
 
-describe('bad input', () => {
-  it('suggests both commands if there is no key', async () => {
+describe('a submission without configuration', () => {
+  it('exits 2 and suggests both commands that provide a key', async () => {
     const run = await userHere().run(submit);
     expect(run.code).toBe(2);
     expect(run.stderr).toMatch(/mgw auth login.*--sandbox/s);
@@ -282,7 +282,7 @@ describe('submit --on-done', () => {
     });
   });
 
-  it('runs it after a failure too, and its own failure does not change the exit code', async () => {
+  it('runs the command after a failure too, and a failure of the command does not change the exit code', async () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
     expect(run.code).toBe(2);

@@ -144,7 +144,7 @@ describe('submit -o', () => {
 
   it.each([
     ['than were ordered', []],
-    ['than a body ordered that is too large for the record', ['--image', 'large.png']],
+    ['than were ordered by a body that is too large for the record', ['--image', 'large.png']],
   ])('uses the checked names if fewer videos arrive %s', async (_, image) => {
     const { parameters, ...filtered } = partlyFiltered(gateway);
     finish = () => filtered;
@@ -208,7 +208,7 @@ describe('the request', () => {
 
   it.each([
     ['a text', Buffer.from('no image'), 'an image'],
-    ['nothing', Buffer.alloc(0), 'an image'],
+    ['an empty file', Buffer.alloc(0), 'an image'],
   ])('is not sent with %s as an image, and the error names it', async (_, bytes, words) => {
     writeFileSync(join(user.cwd, 'x.png'), bytes);
     const run = await here([...submit, '--image', 'x.png']);
@@ -264,7 +264,7 @@ describe('the request', () => {
 describe('the end of an operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
-    ['a sample with nothing in it', generated([{}]), 'neither content nor an'],
+    ['an empty sample', generated([{}]), 'neither content nor an'],
   ])('with %s is not a success for any command', async (_, end, words) => {
     finish = () => end;
     const run = await here(save);
@@ -366,7 +366,7 @@ describe('media inside the response', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('are saved if good, and exit 9 reports the bad ones of several samples', async () => {
+  it('are saved if they are valid, and exit 9 reports the invalid ones of several samples', async () => {
     const address = { uri: `${gateway.url}/files/2` };
     finish = () => generated([inside(good), { encodedVideo: 'A*==' }, address, {}]);
     const run = await here(save);

@@ -180,7 +180,7 @@ describe('the model list', () => {
     ['it is down', { status: 503 }],
     ['it hides an error under 200', { body: { success: false, message: 'get user group failed' } }],
     ['it is a web page', { body: '<html></html>' }],
-  ])('does not prevent a submission with its version if %s', async (_, answer) => {
+  ])('does not prevent a submission that names its version if %s', async (_, answer) => {
     if ('status' in answer || 'body' in answer) gateway.script.other.push(answer, answer);
     const run = await here(submit);
     expect(run.code, run.stderr).toBe(0);
@@ -188,7 +188,7 @@ describe('the model list', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('exits 3 if it is needed and the key is refused', async () => {
+  it('leads to exit 3 if it is needed and the key is refused', async () => {
     gateway.script.other.push({ status: 401, body: { error: { message: 'Invalid token' } } });
     const run = await here([...unversioned, '--model', 'Video-B', '--json']);
     expect(run.code, run.stderr).toBe(3);
@@ -200,8 +200,8 @@ describe('the model list', () => {
   it.each<[string, object, number]>([
     ['answers 500', { status: 500 }, 6],
     ['is rate-limited', { status: 429 }, 6],
-    ['is not there', { status: 404 }, 2],
-  ])('%s when it is needed: nothing is submitted', async (_, answer, code) => {
+    ['does not exist', { status: 404 }, 2],
+  ])('that %s prevents a submission that needs it', async (_, answer, code) => {
     gateway.script.other.push(answer);
     const run = await here([...unversioned, '--model', 'Video-B', '--retries', '0', '--json']);
     expect(run.code, run.stderr).toBe(code);
@@ -274,9 +274,9 @@ describe('--ext-info @FILE', () => {
   it.each([
     ['missing', '@none.json'],
     ['a folder', '@.'],
-    ['no UTF-8', '@latin.json'],
-    ['not what it must be', '@plain.json'],
-  ])('names a file that is %s, and refuses it', async (_, value) => {
+    ['not UTF-8', '@latin.json'],
+    ['not valid as ExtInfo', '@plain.json'],
+  ])('refuses a file that is %s', async (_, value) => {
     writeFileSync(join(user.cwd, 'latin.json'), Buffer.from([0x7b, 0xe9, 0x7d]));
     writeFileSync(join(user.cwd, 'plain.json'), '{"ReturnUsage":true}');
     const run = await here([...submit, '--ext-info', value]);

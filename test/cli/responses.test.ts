@@ -24,13 +24,13 @@ const ask = ['responses', 'Say hello', '--model', 'text-1'];
 const answer = 'The sandbox was asked: Say hello';
 
 describe('a response', () => {
-  it.each([[[]], [['--stream']]])('is printed with a newline %j', async (more) => {
+  it.each([[[]], [['--stream']]])('is printed with a final newline under the flags %j', async (more) => {
     const { user } = await bench();
     const run = await user.run([...ask, ...more]);
     expect([run.code, run.stdout, run.stderr]).toEqual([0, `${answer}\n`, '']);
   });
 
-  it.each([[[]], [['--stream']]])('is one JSON document with --json %j', async (more) => {
+  it.each([[[]], [['--stream']]])('is one JSON document under --json and the flags %j', async (more) => {
     const { user } = await bench();
     const run = await user.run([...ask, ...more, '--json']);
     expect(run.json).toMatchObject({
@@ -113,7 +113,7 @@ describe('a response', () => {
   });
 });
 
-describe('an incomplete response', () => {
+describe('an unusual response', () => {
   it('without a terminal event exits 9, prints the text so far, and was charged once', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
@@ -129,7 +129,7 @@ describe('an incomplete response', () => {
     ['responses', 'Hi [response-fails]', { exit_code: 5, error: { code: 'server_error' } }],
     ['responses', 'Hi [response-refuses]', { exit_code: 5, error: { code: 'content_policy' } }],
     ['responses', 'Hi [no-balance]', { exit_code: 4, error: { code: 'balance', charged: 'no' } }],
-  ])('%s %s', async (command, input, expected) => {
+  ])('exits according to its outcome: mgw %s "%s"', async (command, input, expected) => {
     const { user } = await bench();
     for (const more of [[], ['--stream']]) {
       const run = await user.run([command, input, '--model', 'text-1', '--json', ...more]);
@@ -137,14 +137,14 @@ describe('an incomplete response', () => {
     }
   });
 
-  it('that hit its limit is printed, and exit 9 says so', async () => {
+  it('that reached its limit is printed, and the command exits 9', async () => {
     const { user } = await bench();
     const run = await user.run([...ask, '--set', 'max_output_tokens=2']);
     expect([run.code, run.stdout]).toEqual([9, 'The sandbox\n']);
     expect(run.stderr).toContain('max_output_tokens');
   });
 
-  it('needs no ledger, and none records it', async () => {
+  it('needs no ledger, and is not recorded', async () => {
     const { user } = await bench();
     writeFileSync(join(user.cwd, 'state'), 'a file');
     expect(await user.run(ask)).toMatchObject({ code: 0, stdout: `${answer}\n` });

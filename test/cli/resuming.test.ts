@@ -59,7 +59,7 @@ describe('a wait for several jobs', () => {
 });
 
 describe('a command that waits while its installation is replaced', () => {
-  it('ends with its own error and what to run next', async () => {
+  it('ends with its own error and the next command', async () => {
     const installed = join(user.cwd, 'installed');
     for (const part of ['bin', 'dist', 'package.json'])
       cpSync(part, join(installed, part), { recursive: true });
@@ -157,7 +157,7 @@ describe('jobs resolve', () => {
   });
 });
 
-it('jobs resolve offers commands that save at the output, and takes every answer despite it', async () => {
+it('jobs resolve REF -o FILE lists commands that keep -o, and also takes the answer "nothing was created"', async () => {
   gateway.script.submit.push({ status: 500 });
   const { json } = await user.run([...submit, '-o', 'own.mp4', '--json']);
   const resolving = json.error?.next?.slice(1) ?? [];

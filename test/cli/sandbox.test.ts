@@ -194,7 +194,7 @@ describe('the real gateway', () => {
     expect(real.seen).toEqual([]);
   });
 
-  it('is protected: nothing runs if the folder of the script cannot be on a PATH', async () => {
+  it('is out of reach if the folder of the script cannot be on a PATH, because nothing runs', async () => {
     const odd = join(user.cwd, 'a:b');
     mkdirSync(odd);
     const run = await exec([], 'echo ran', { TMPDIR: odd });
@@ -233,7 +233,7 @@ describe('exec --verify', () => {
     expect(run.stderr).not.toContain('Nothing was charged');
   });
 
-  it('fails a script that makes mgw pay again, and says so next to the exit of the script', async () => {
+  it('fails a script that makes mgw pay again, and reports that together with the exit code of the script', async () => {
     const lines = `for try in 1 2 3; do ${boat} --new && exit 0; done; exit 1`;
     const run = await exec(['--verify', '--json', '--fault', 'submit-reply-lostx2'], lines);
     expect(run.json).toMatchObject({ ok: false, exit_code: 5, script_exit_code: 0 });

@@ -89,9 +89,9 @@ const whole = new Set(['config path']);
 const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;
 const linesOf = (text: string): string[] => text.replace(codes, '').split(/[\n\r]/);
 
-describe.each([40, 80, 200])('at %i columns', (columns) => {
+describe.each([40, 80, 200])('the output at %i columns', (columns) => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'mgw $line',
+    'of mgw $line fits',
     async ({ line, args }) => {
       const { stdout, stderr } = await runOnScreen(args, env, columns);
       const long = [...linesOf(stdout), ...linesOf(stderr)].filter((each) => stringWidth(each) > columns);
@@ -121,9 +121,9 @@ it('mgw --help leaves the commands for fleets to --help-all', async () => {
   expect(await helpOf([], '--help-all')).toMatch(/ worker [^]* state [^]*, fleet,/);
 });
 
-describe('in a pipe', () => {
+describe('the output in a pipe', () => {
   it.each([...helps, ...others].map((args) => ({ line: args.join(' '), args })))(
-    'mgw $line',
+    'of mgw $line contains no control codes',
     async ({ args }) => {
       const { code, stdout, stderr } = await runOnScreen(args, { ...env, FORCE_COLOR: '1' });
       expect(stdout + stderr).not.toMatch(/[\0-\x08\x0b-\x1f\x7f-\x9f]/);
@@ -155,7 +155,7 @@ describe('mgw video c submit without a prompt', () => {
   it.each([
     [['--no-input'], {}],
     [[], { CI: 'true' }],
-  ])('says at once what is missing with %j %j', async (flags, more) => {
+  ])('exits at once and names the missing prompt with %j and the environment %j', async (flags, more) => {
     const { code, stdout, stderr } = await runOnScreen([...submit, ...flags], { ...env, ...more }, 80, '');
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
     expect(stderr).toContain('--prompt: missing');

@@ -33,7 +33,7 @@ async function served(command: string): Promise<string> {
   return command.replace(named, `${sandbox.url} MGW_STATE_DIR=${stateDir}`);
 }
 
-describe('a person at a terminal sees the transcript:', () => {
+describe('a person at a terminal sees the recorded transcript:', () => {
   const shells = transcripts(folder).filter(({ name }) => hasFullDisk || name !== 'full-disk.txt');
   it.each(shells)('$name', async ({ steps }) => {
     const shell = newShell();

@@ -234,7 +234,7 @@ describe('--split', () => {
     expect((await user.run(['jobs', 'ls'])).stdout).not.toContain('.pieces');
   });
 
-  it('killed half-way: a rerun speaks missing pieces, --new repeats doubtful ones, and no leftover remains', async () => {
+  it('that was killed half-way is completed by a rerun; --new repeats pieces in doubt, and no leftover remains', async () => {
     const spoken = (seen: { body: string }): string =>
       (JSON.parse(seen.body) as { req_params: { text: string } }).req_params.text;
     let hangs = true;

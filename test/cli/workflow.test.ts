@@ -101,7 +101,7 @@ it('mgw api lets a text response inject no command', async () => {
 });
 
 it.each(['SIGINT', 'SIGTERM'] as const)(
-  'on %s the ref is printed while the response is pending',
+  'mgw prints the ref on %s while the response is pending',
   async (signal) => {
     let answer = (): void => undefined;
     const asked = new Promise<void>((resolve) => {

@@ -12,7 +12,7 @@ describe('parseBaseUrl', () => {
     ['http://127.0.0.1:8080', 'http://127.0.0.1:8080'],
     ['http://localhost:8080/', 'http://localhost:8080'],
     ['http://[::1]:8080', 'http://[::1]:8080'],
-  ])('takes %s', (text, url) => {
+  ])('accepts %s', (text, url) => {
     expect(parseBaseUrl(text, false)).toBe(url);
     expect(parseBaseUrl(url, false)).toBe(url);
   });
@@ -47,7 +47,7 @@ describe('parseBaseUrl', () => {
     expect(() => parseBaseUrl(text, false)).not.toThrow(/sesame/);
   });
 
-  it('takes http:// anywhere if that is allowed', () => {
+  it('accepts http:// for any host if that is allowed', () => {
     expect(parseBaseUrl('http://10.0.0.1', true)).toBe('http://10.0.0.1');
   });
 
@@ -72,7 +72,7 @@ describe('parseBaseUrl', () => {
 });
 
 describe('parseOrigin', () => {
-  it('takes an origin in its normal form', () => {
+  it('accepts an origin in its normal form', () => {
     expect(parseOrigin('https://Files.example.com:443/', false)).toBe('https://files.example.com');
     expect(parseOrigin('http://127.0.0.1:9', false)).toBe('http://127.0.0.1:9');
     expect(parseOrigin('http://files.example.com', true)).toBe('http://files.example.com');

@@ -9,7 +9,7 @@ import type { MgwError } from '../../src/errors.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
 describe('checkKey', () => {
-  it.each(['sk-abc', 'k', 'AKIA/+=_-.~:;,!$%&*()[]{}|<>?@^#'])('takes %s', (key) => {
+  it.each(['sk-abc', 'k', 'AKIA/+=_-.~:;,!$%&*()[]{}|<>?@^#'])('accepts %s', (key) => {
     expect(checkKey(key)).toBe(key);
   });
 
@@ -32,7 +32,7 @@ describe('checkKey', () => {
     expect(() => checkKey(key)).not.toThrow(/secret|w[oö]rd/);
   });
 
-  it('takes visible ASCII without quotes only', () => {
+  it('accepts only visible ASCII without quotes', () => {
     fc.assert(
       fc.property(fc.string({ unit: anyCharacter }), (key) => {
         let taken = true;
@@ -84,7 +84,7 @@ describe('readKeyFile', () => {
     expect(refusal(file)).toContain('larger than 64 KiB');
   });
 
-  it('reads a pipe, such as one of a process substitution', () => {
+  it('reads a pipe, such as that of a process substitution', () => {
     const pipe = path.join(folder, 'pipe');
     expect(spawnSync('mkfifo', [pipe]).status).toBe(0);
     const writer = spawnSync('sh', ['-c', `printf 'sk-%s\\n' piped > "$0" & `, pipe], { stdio: 'ignore' });

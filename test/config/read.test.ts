@@ -144,10 +144,10 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('others can read it');
   });
 
-  it.each([0o644, 0o640, 0o604, 0o660])(
-    'refuses a key in a file of mode %o, and says how to fix it',
+  it.each(['644', '640', '604', '660'])(
+    'refuses a key in a file of mode %s, and says how to fix it',
     async (mode) => {
-      put('{"profiles":{"default":{"api_key":"k"}}}', mode);
+      put('{"profiles":{"default":{"api_key":"k"}}}', Number.parseInt(mode, 8));
       const message = await refusal();
       expect(message).toMatch(/contains a key or a password and others can read it|others can write to it/);
       expect(message).toContain(`chmod 600 ${file}`);
@@ -161,30 +161,27 @@ describe('readConfig', () => {
     expect(await read()).toEqual({ profiles: {} });
   });
 
-  it.runIf(process.geteuid?.() === 0)(
-    'refuses a file of another user, even as root, and links made by one',
-    async () => {
-      put('{"profiles":{}}', 0o644);
-      chownSync(file, 4242, 4242);
-      expect(await refusal()).toContain(`belongs to user 4242, and mgw runs as user 0`);
-      chownSync(file, 0, 0);
-      expect(await read()).toEqual({ profiles: {} });
-      const kept = path.join(folder, 'kept.json');
-      renameSync(file, kept);
-      symlinkSync(kept, file);
-      lchownSync(file, 4242, 4242);
-      expect(await refusal()).toContain('is a link that belongs to user 4242');
-      const link = `${folder}-link`;
-      symlinkSync(folder, link);
-      lchownSync(link, 4242, 4242);
-      rmSync(file);
-      renameSync(kept, file);
-      await expect(readConfig({ MGW_CONFIG_DIR: link })).rejects.toThrow(
-        `The config folder ${link} is a link that`,
-      );
-      rmSync(link);
-    },
-  );
+  it.runIf(process.geteuid?.() === 0)('refuses a file or a link of another user, even as root', async () => {
+    put('{"profiles":{}}', 0o644);
+    chownSync(file, 4242, 4242);
+    expect(await refusal()).toContain(`belongs to user 4242, and mgw runs as user 0`);
+    chownSync(file, 0, 0);
+    expect(await read()).toEqual({ profiles: {} });
+    const kept = path.join(folder, 'kept.json');
+    renameSync(file, kept);
+    symlinkSync(kept, file);
+    lchownSync(file, 4242, 4242);
+    expect(await refusal()).toContain('is a link that belongs to user 4242');
+    const link = `${folder}-link`;
+    symlinkSync(folder, link);
+    lchownSync(link, 4242, 4242);
+    rmSync(file);
+    renameSync(kept, file);
+    await expect(readConfig({ MGW_CONFIG_DIR: link })).rejects.toThrow(
+      `The config folder ${link} is a link that`,
+    );
+    rmSync(link);
+  });
 
   it('reads any text to a config or a clear error, and pollutes no prototype', async () => {
     await fc.assert(

@@ -249,13 +249,13 @@ describe('polling', () => {
     [{ profile: { c: { auth_scheme: 'a b' } } }, 'c.auth_scheme in profile default a b: '],
     [{ flags: { trustOrigin: ['https://h/p'] } }, '--trust-origin https://h/p: must be an origin'],
     [{ profile: { tts: { sample_rate: 0 } } }, 'tts.sample_rate in profile default 0: '],
-  ] satisfies [Given, string][])('refuses %j', (given, message) => {
+  ] satisfies [Given, string][])('cannot be configured by %j', (given, message) => {
     const error = refusal(() => resolve(given));
     expect(error.exitCode).toBe(2);
     expect(error.message).toContain(message);
   });
 
-  it('accepts ms if the command line has already parsed the duration', () => {
+  it('accepts milliseconds from a command line that has already parsed the duration', () => {
     expect(resolve({ flags: { timeout: 90_000 } }).timeoutMs.value).toBe(90_000);
   });
 });

@@ -50,25 +50,25 @@ function charges(): number {
   return readBill(bill, Date.now()).length;
 }
 
-describe('a recipe of docs/ci.md:', () => {
-  it('has one of these names', () =>
+describe('docs/ci.md', () => {
+  it('has no recipe but those that are run here', () =>
     expect([...workflows.keys()]).toEqual(['clip', 'later', 'resume', 'batch', 'clips']));
 
-  it('one step', async () => {
+  it('has a recipe of one step that saves a video', async () => {
     const { code, log, summary } = await runners.run(workflow('clip'));
     expect(code, log).toBe(0);
     expect(log).toMatch(/-rw\S* .*boat\.mp4$/m);
     expect(summary).toContain('succeeded');
   });
 
-  it('submit in one job and fetch in another, which pays nothing', async () => {
+  it('has a recipe that submits in one job and fetches in another, which pays nothing', async () => {
     const { code, log, workspace } = await runners.run(workflow('later'));
     expect(code, log).toBe(0);
     expect(existsSync(join(workspace, 'out/intro-4711.mp4'))).toBe(true);
     expect(charges()).toBe(1);
   });
 
-  it('resume after a cancelled run, which pays nothing', async () => {
+  it('has a recipe that resumes after a cancelled run, and pays nothing', async () => {
     let isCancelled = false;
     const first = await runners.run(workflow('resume'), (log, interrupt) => {
       if (isCancelled || !log.includes('Accepted as')) return;
@@ -83,7 +83,7 @@ describe('a recipe of docs/ci.md:', () => {
     expect(charges()).toBe(1);
   });
 
-  it('a batch, which pays nothing when it is run again', async () => {
+  it('has a recipe of a batch, which pays nothing when it is run again', async () => {
     for (let runs = 0; runs < 2; runs += 1) {
       const { code, log, summary, workspace } = await runners.run(workflow('batch'));
       expect(code, log).toBe(0);
@@ -93,7 +93,7 @@ describe('a recipe of docs/ci.md:', () => {
     expect(charges()).toBe(2);
   });
 
-  it('any other script', async () => {
+  it('has a script for any other CI, which refuses a tampered file', async () => {
     const shell = newShell({ MGW_RELEASE: `file://${release}`, MGW_BASE_URL: sandbox.url, MGW_API_KEY: sandbox.key });
     onEnd(() => shell.close());
     const [, script = ''] = /```sh\n([^]*?)```/.exec(page) ?? [];

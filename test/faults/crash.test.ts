@@ -23,7 +23,7 @@ async function killedAt(scene: Scene, arm: (kill: () => void) => void): Promise<
 }
 
 describe.concurrent('kill -9 before the connection is open', () => {
-  it('a rerun submits once', async ({ open }) => {
+  it('is followed by a rerun that submits once', async ({ open }) => {
     const scene = await open('c', secured());
     await killedAt(scene, (kill) => {
       scene.gateway.onTcp.push(() => {
@@ -49,7 +49,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
       },
     ],
     [
-      'half of the answer has been sent',
+      'half of the response has been sent',
       (scene, kill) =>
         void scene.gateway.script.submit.push(({ gateway, response }) => {
           const text = gateway.accept();

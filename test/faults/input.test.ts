@@ -256,7 +256,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     expect(scene.gateway.seen).toEqual([]);
   });
 
-  it('have no effect on valid bytes, which are sent whatever the file name', async ({ open }) => {
+  it('do not include valid bytes under another file name, which are sent', async ({ open }) => {
     const scene = await open('a');
     const path = join(scene.user.cwd, 'picture.jpg');
     writeFileSync(path, png);
@@ -275,7 +275,7 @@ describe.concurrent('models that do not exist', () => {
     ['c', 'vendor-h4', 'vendor-h3-base'],
     ['c', 'Vendor-H3', 'vendor-h3-base'],
   ] as const)(
-    'refuse the model of %s according to the model list, and submit nothing: %s',
+    'are refused for Protocol %s according to the model list, and nothing is submitted: %s',
     async ([name, model, listed], { open }) => {
       const scene = await open(name);
       const other = ['video', name, 'submit', '--model', model, '--prompt', 'a boat'];
@@ -319,7 +319,7 @@ describe.concurrent('unusable API keys and base URLs', () => {
       'MGW_BASE_URL',
     ],
     ['http:// to another host', { MGW_BASE_URL: 'http://gateway.example' }, 'MGW_BASE_URL'],
-    ['a base URL that is none', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
+    ['a base URL that is not a URL', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
   ];
   it.for(cases)('such as %s are refused and not shown', async ([, env, named], { open }) => {
     const scene = await open('c');
@@ -450,7 +450,7 @@ describe.concurrent('closed standard input or output', () => {
     return { code: status ?? -1, stdout, stderr };
   };
 
-  it('of input: exit 2, nothing sent', async ({ open }) => {
+  it('causes exit 2 if it is the input, and nothing is sent', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" <&-', [...mini, '-']);
     expect(run).toMatchObject({ code: 2, stdout: '' });
@@ -459,14 +459,14 @@ describe.concurrent('closed standard input or output', () => {
     await scene.expectInvariants(0);
   });
 
-  it('of output: no crash, although nothing can be printed', async ({ open }) => {
+  it('causes no crash if it is the output, although nothing can be printed', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, 'exec "$@" >&-', ['jobs', 'ls']);
     expect(run.code, run.stderr).toBe(0);
     expect(existsSync(join(scene.user.cwd, 'state'))).toBe(true);
   });
 
-  it('by a reader that exits early: no message', async ({ open }) => {
+  it('causes no message if the reader of the output exits early', async ({ open }) => {
     const scene = await open('c');
     const run = shell(scene, '"$@" | head -c 0; exit 0', ['jobs', 'ls', '-q', '--json']);
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' });

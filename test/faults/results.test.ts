@@ -131,7 +131,7 @@ describe.concurrent('a wrong Content-Length', () => {
   const cases: [string, Answer][] = [
     ['too long', raw('200 OK', { 'content-length': 60_000 }, video)],
     ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
-    ['none, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
+    ['no length, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
   ];
   it.for(cases)('%s: publishes nothing, retries, and ends with exit 9', async ([, answer], { open }) => {
     const scene = await open('c', { video });
@@ -145,10 +145,10 @@ describe.concurrent('other content in place of the file', () => {
   const video = film(50_000);
   const cases: [string, Answer][] = [
     ['HTML', { body: '<html>Please sign in</html>', headers: { 'content-type': 'text/html' } }],
-    ['HTML called a video', { body: '<!doctype html><p>no', headers: { 'content-type': 'video/mp4' } }],
+    ['HTML declared as a video', { body: '<!doctype html><p>no', headers: { 'content-type': 'video/mp4' } }],
     ['JSON', { body: { error: { message: 'the video is gone' } } }],
     [
-      'gzip, though identity was asked for',
+      'gzip, although identity was requested',
       raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
     ],
   ];
@@ -175,7 +175,7 @@ describe.concurrent('other content in place of the file', () => {
 
 describe.concurrent('an expired URL', () => {
   it.for(protocols)(
-    'that happens once: a fresh URL is requested, exit 0 (%s)',
+    'in one response leads to a request for a fresh URL, and exit 0 (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.content.push({ status: 403, body: '<Error>Request has expired</Error>' });
@@ -186,7 +186,7 @@ describe.concurrent('an expired URL', () => {
   );
 
   it.for(protocols)(
-    'that happens always: exit 9, and the job stays succeeded (%s)',
+    'in every response leads to exit 9, and the job stays succeeded (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.content = { status: 410, body: 'gone' };

@@ -137,7 +137,7 @@ describe.concurrent('invalid frames', () => {
     ['data that is a number', frame(0, 7)],
     ['a code that is a text', frame('0', 'QUJD')],
     ['no code', JSON.stringify({ message: '', data: 'QUJD' })],
-    ['what is not JSON', '{"code":0,"data":QUJD}'],
+    ['text that is not JSON', '{"code":0,"data":QUJD}'],
   ];
   it.for(cases)('%s: end with exit 9', async ([, bad], { open }) => {
     const scene = await opened(open);

@@ -178,7 +178,7 @@ describe.concurrent("a 200 cut right after the handle's closing quote", () => {
 
 describe.concurrent('a server error after the task was created', () => {
   it.for([500, 502, 504])(
-    'HTTP %i ends with exit 7, and the rerun sends nothing',
+    '(HTTP %i) ends with exit 7, and the rerun sends nothing',
     async (status, { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"upstream failed"}}' }));
@@ -323,7 +323,7 @@ describe.concurrent('a definite refusal', () => {
     [422, 4, 'invalid_request'],
     [404, 4, 'not_found'],
   ] as const;
-  it.for(refusals)('HTTP %i ends with exit %i', async ([status, code, name], { open }) => {
+  it.for(refusals)('(HTTP %i) ends with exit %i', async ([status, code, name], { open }) => {
     const scene = await open('c');
     const message = status === 404 ? 'Invalid URL (POST /x)' : 'no';
     scene.gateway.always.submit = { status, body: { error: { message } } };
@@ -338,7 +338,7 @@ describe.concurrent('a definite refusal', () => {
 });
 
 describe.concurrent('an ambiguous status', () => {
-  it.for([408, 409, 425])('HTTP %i ends with exit 7', async (status, { open }) => {
+  it.for([408, 409, 425])('(HTTP %i) ends with exit 7', async (status, { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
     for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(scene.command())).toMatchObject(unknown);
@@ -348,7 +348,7 @@ describe.concurrent('an ambiguous status', () => {
 });
 
 describe.concurrent('a redirect to another host', () => {
-  it.for([301, 302, 303, 307, 308])('HTTP %i is not followed', async (status, { open }) => {
+  it.for([301, 302, 303, 307, 308])('(HTTP %i) is not followed', async (status, { open }) => {
     const scene = await open('c');
     const stranger = await scene.stranger((_, response) => response.end('{}'));
     const location = `${stranger.origin}/elsewhere`;
@@ -367,13 +367,13 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
   const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
     body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
   });
-  it('InvalidParameterValue ends with exit 4', async ({ open }) => {
+  it('end with exit 4 for InvalidParameterValue', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.always.submit = answer('InvalidParameterValue');
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('RequestLimitExceeded twice ends with exit 0', async ({ open }) => {
+  it('end with exit 0 for two RequestLimitExceeded', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');
@@ -381,7 +381,7 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
     await scene.expectRerun(0);
     await scene.expectInvariants(1);
   });
-  it('InternalError ends with exit 7', async ({ open }) => {
+  it('end with exit 7 for InternalError', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(created(answer('InternalError')));
     expect((await scene.submit()).json).toMatchObject(unknown);

@@ -157,12 +157,12 @@ describe.concurrent('a finished operation of Protocol A', () => {
   const error = { code: 13, message: 'it failed' };
   const cases: [string, object, number][] = [
     ['with an error', { done: true, error }, 5],
-    ['with neither', { done: true }, 9],
-    ['with both', { done: true, error, response: samples }, 5],
+    ['with neither error nor response', { done: true }, 9],
+    ['with both error and response', { done: true, error, response: samples }, 5],
     ['with no samples', { done: true, response: { generateVideoResponse: { generatedSamples: [] } } }, 5],
     ['as the text "true"', { done: 'true', response: samples }, 8],
   ];
-  it.for(cases)('%s', async ([, body, code], { open }) => {
+  it.for(cases)('%s does not end with exit 0', async ([, body, code], { open }) => {
     const scene = await open('a');
     await expectOdd(scene, (name) => ({ name, ...body }), code);
   });
@@ -182,7 +182,7 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
     ['outside, PROCESSING inside', ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'), 8],
     ['without a file', ({ Response }) => (Response.AigcVideoTask['Output'] = { FileInfos: [] }), 9],
   ];
-  it.for(cases)('%s', async ([, change, code], { open }) => {
+  it.for(cases)('%s does not end with exit 0', async ([, change, code], { open }) => {
     const scene = await open('b');
     await expectOdd(scene, (handle) => finished(handle, change), code);
   });

@@ -44,7 +44,7 @@ describe.each([Infinity, 4 * mib])(
       await file.close();
     });
 
-    it('has the hash of the data since it was restarted', async () => {
+    it('has the hash of the data written since its restart', async () => {
       const file = opened(maxHashedHere);
       for (let index = 0; index < 6; index += 1) await file.write([noise(mib, index)]);
       const ended = endedThreads();
@@ -55,7 +55,7 @@ describe.each([Infinity, 4 * mib])(
       await file.close();
     });
 
-    it('has the hash of the overwritten data', async () => {
+    it('has the hash of its final content if a part was overwritten', async () => {
       const file = opened(maxHashedHere);
       const pieces = Array.from({ length: 6 }, (_, index) => noise(mib, index));
       await file.write(pieces);

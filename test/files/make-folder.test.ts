@@ -40,7 +40,7 @@ it("makeFolder makes the folder's name durable, even if the process that created
   expect(synced).toEqual([path.join(root, 'a')]);
 });
 
-it('makeFolder fails and returns if the folder cannot be created', async () => {
+it('makeFolder throws the error of the system if the folder cannot be created', async () => {
   const file = path.join(root, 'file');
   writeFileSync(file, '');
   await expect(makeFolder(file)).rejects.toMatchObject({ code: 'EEXIST' });

@@ -217,15 +217,18 @@ describe('removeLeftovers', () => {
   });
 
   it.each([
-    ['stays where something is in it', 'paid for', []],
-    ['stays where its process cannot be seen', '', [1]],
-  ])('removes the log of a temporary file without metadata, which %s', async (_, text, unseen) => {
-    const { file } = await (await ctx.lock(as(1))).openPart();
-    writeSync(file, text);
-    closeSync(file);
-    await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
-    expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
-  });
+    ['it contains data', 'paid for', []],
+    ['its process cannot be checked', '', [1]],
+  ])(
+    'removes the log of a temporary file without metadata, and keeps the file if %s',
+    async (_, text, unseen) => {
+      const { file } = await (await ctx.lock(as(1))).openPart();
+      writeSync(file, text);
+      closeSync(file);
+      await removeLeftovers(ctx.target, 'job 0', claimantOf(3, [], unseen));
+      expect(await readdir(ctx.folder)).toEqual(['film.mp4.part']);
+    },
+  );
 
   it('keeps files of another result or of a living process', async () => {
     await filled(await ctx.lock(as(1)));
@@ -253,7 +256,7 @@ describe('readClaimLog', () => {
     });
   });
 
-  it('returns for any text at all', () => {
+  it('returns a result for any text', () => {
     fc.assert(fc.property(fc.string(), (text) => void readClaimLog(text)));
     fc.assert(fc.property(fc.json(), (text) => void readClaimLog(`${claim('a', '')}\n${text}`)));
   });

@@ -38,12 +38,12 @@ it.runIf(me === 0)("mgw refuses a link of another user to that user's own folder
 });
 
 it.each([
-  [0o777, 'can be written by every user (mode 0777)'],
-  [0o1777, 'can be written by every user (mode 1777)'],
-  [0o702, 'can be written by every user (mode 0702)'],
-  [0o775, undefined],
-  [0o700, undefined],
-])('a folder of mode %o is reported as %s', (mode, fault) => {
-  chmodSync(folder, mode);
+  ['777', 'can be written by every user (mode 0777)'],
+  ['1777', 'can be written by every user (mode 1777)'],
+  ['702', 'can be written by every user (mode 0702)'],
+  ['775', undefined],
+  ['700', undefined],
+])('a folder of mode %s is reported as: %s', (mode, fault) => {
+  chmodSync(folder, Number.parseInt(mode, 8));
   expect(folderFault(folder, me)).toBe(fault);
 });

@@ -124,7 +124,7 @@ describe('publish', () => {
     expect(await readFile(part.path, 'utf8')).toBe('new');
   });
 
-  it('reports what its caller says about money', async () => {
+  it('reports the charge that its caller states', async () => {
     await writeFile(target, 'old');
     await expect(publish(part, target, { force: false, charged: 'maybe' })).rejects.toMatchObject({
       charged: 'maybe',
@@ -188,7 +188,7 @@ describe('publish', () => {
     },
   );
 
-  it('compares the content if the inode numbers of the file have changed by themselves', async () => {
+  it('compares the content if the file system has changed the inode number of the file', async () => {
     await utimes(part.path, 1, 1);
     await publish(part, target, once);
     expect(await readdir(folder)).toEqual(['film.mp4']);
@@ -223,7 +223,7 @@ describe('publish', () => {
     for (const end of ends) if (end.status === 'rejected') expect(end.reason).toMatchObject(existing);
   });
 
-  describe('publish on a file system without links', () => {
+  describe('on a file system without links', () => {
     beforeEach(() => {
       disk.link = 'ENOTSUP';
     });

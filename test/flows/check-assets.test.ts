@@ -43,17 +43,17 @@ describe('a file in the store', () => {
   const image = { image: nameOf('png') };
 
   it.each<[string, JsonObject, string, number, string | undefined]>([
-    ['of its type', image, 'image/png', 1, undefined],
+    ['of the expected type', image, 'image/png', 1, undefined],
     ['of a type with parameters, in capitals', image, 'IMAGE/PNG; charset=x', 1, undefined],
     ['of the largest size', image, 'image/png', 20 * megabyte, undefined],
     ['that is too large', image, 'image/png', 20 * megabyte + 1, '20.0 MiB; at most 20 MiB'],
     ['that is empty', image, 'image/png', 0, 'it is empty'],
     ['of another type', image, 'video/mp4', 1, 'its type is video/mp4'],
-    ['of a type that only begins like its own', image, 'images/png', 1, 'its type is images/png'],
-    ['of no type', image, '', 1, undefined],
-    ['of an open type', image, 'application/octet-stream', 1, undefined],
-    ['of the other open type', image, 'binary/octet-stream; a=b', 1, undefined],
-    ['of a type that is not quite open', image, 'application/octet-streams', 1, 'its type is'],
+    ['of a type with the same beginning', image, 'images/png', 1, 'its type is images/png'],
+    ['without a type', image, '', 1, undefined],
+    ['of the type application/octet-stream', image, 'application/octet-stream', 1, undefined],
+    ['of the type binary/octet-stream', image, 'binary/octet-stream; a=b', 1, undefined],
+    ['of a type like application/octet-stream', image, 'application/octet-streams', 1, 'its type is'],
     [
       'that is a large video',
       { reference_video_urls: [nameOf('mp4')] },
@@ -75,7 +75,7 @@ describe('a file in the store', () => {
       50 * megabyte + 1,
       'at most 50 MiB',
     ],
-  ])('%s', async (_, body, mime, bytes, expected) => {
+  ])('is checked by its type and its size (one %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);
     if (expected === undefined) expect(message).toBeUndefined();
     else expect(message).toContain(expected);
@@ -151,37 +151,37 @@ describe('a URL', () => {
       method === 'HEAD' ? response.writeHead(405).end() : response.writeHead(status, headers).end('x');
 
   it.each<[string, Answer, string | undefined, string[]]>([
-    ['by HEAD', (_, response) => response.writeHead(200, png).end(), undefined, ['HEAD']],
+    ['to HEAD', (_, response) => response.writeHead(200, png).end(), undefined, ['HEAD']],
     [
-      'by HEAD with no length',
+      'to HEAD without a length',
       (_, response) => response.writeHead(200, { ...png, 'transfer-encoding': 'chunked' }).end(),
       undefined,
       ['HEAD'],
     ],
     [
-      'by HEAD with a length',
+      'to HEAD with a length',
       (_, response) => response.writeHead(200, { ...png, 'content-length': '0' }).end(),
       'it is empty',
       ['HEAD'],
     ],
-    ['by a range', only(206, { ...png, 'content-range': 'bytes 0-0/0' }), 'it is empty', ['HEAD', 'GET']],
+    ['with a range', only(206, { ...png, 'content-range': 'bytes 0-0/0' }), 'it is empty', ['HEAD', 'GET']],
     [
-      'by a range of unknown length',
+      'with a range of unknown length',
       only(206, { ...png, 'content-range': 'bytes 0-0/*' }),
       undefined,
       ['HEAD', 'GET'],
     ],
-    ['by a range without a range', only(206), undefined, ['HEAD', 'GET']],
-    ['as a whole', only(200, { ...png, 'content-length': '1' }), undefined, ['HEAD', 'GET']],
-    ['as a page', only(200, { 'content-type': 'text/html' }), 'its type is text/html', ['HEAD', 'GET']],
-    ['not at all', only(403), 'it cannot be fetched: HTTP 403', ['HEAD', 'GET']],
+    ['with a 206 without a range', only(206), undefined, ['HEAD', 'GET']],
+    ['with the whole file', only(200, { ...png, 'content-length': '1' }), undefined, ['HEAD', 'GET']],
+    ['with a page', only(200, { 'content-type': 'text/html' }), 'its type is text/html', ['HEAD', 'GET']],
+    ['with a refusal', only(403), 'it cannot be fetched: HTTP 403', ['HEAD', 'GET']],
     [
-      'without an answer',
+      'with a closed connection',
       (_, response) => response.destroy(),
       'it cannot be fetched from here',
       ['HEAD', 'GET'],
     ],
-  ])('is described %s', async (_, answer, expected, methods) => {
+  ])('is checked if its server responds %s', async (_, answer, expected, methods) => {
     const server = await httpServer(answer);
     const message = await messageOf(
       checkAssetUrls(sessionOf(), c, { image: `${server.url}/1.png?signature=x` }),

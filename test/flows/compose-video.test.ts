@@ -64,7 +64,7 @@ describe('the model list', () => {
     expect(unchecked).toMatchObject({ body: { duration: 98 }, error: '' });
   });
 
-  it('is not fetched for a body that is wrong without it, but for one that lacks a field', async () => {
+  it('is fetched for a body that lacks a field, but not for a body that is wrong anyway', async () => {
     const wrong = await composed('fill', { flags: { ...boat, duration: '98' } });
     expect([wrong.error, wrong.fetched]).toEqual([expect.stringContaining('98'), []]);
     const lacking = { flags: { prompt: 'a boat' } };
@@ -85,7 +85,7 @@ describe('the model list', () => {
     ]);
   });
 
-  it('that does not have the model as given is an error, and a note without checks', async () => {
+  it('that does not contain the model as given causes an error, or a note under --no-check', async () => {
     const refuse = (): never => {
       throw new Error('choose vendor-h3-mini 1 or 2');
     };
@@ -136,12 +136,12 @@ describe('the message about a wrong value', () => {
     expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
   });
 
-  it('names the model, unless that is from a file', async () => {
+  it('names the model, unless the model is from a file', async () => {
     expect(await messageFor({ set: ['duration=97'] })).toContain('for vendor-h3-mini');
     expect(await messageFor({ set: ['duration=97'], fromFiles: ['model'] })).not.toContain('vendor-h3-mini');
   });
 
-  it('leads to the list of models only if it is about the model', async () => {
+  it('suggests the list of models only if it is about the model', async () => {
     const nextOf = async (flags: Record<string, string>): Promise<unknown> =>
       composeVideo(sessionIn(freshFolder()), c, { flags }, () => Promise.resolve(undefined)).catch(
         (error: unknown) => (error as MgwError).next,

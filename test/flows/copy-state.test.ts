@@ -79,7 +79,7 @@ describePostgres('a folder copied into a database and back into another folder',
     }
   });
 
-  it('is not copied over a key that has another job by then', async () => {
+  it('is not copied over a key that belongs to another job by then', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();
     const id = newJobId(now);

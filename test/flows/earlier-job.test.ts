@@ -23,7 +23,7 @@ describe('the value of a flag that names a job', () => {
     ['@intro#2', 'reference-video', { key: 'intro', index: 2 }],
     ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
     ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
-  ])('%s is valid for --%s', (ref, flag, part) => {
+  ])('may be %s for --%s', (ref, flag, part) => {
     expect(partOf(ref, flag)).toEqual({ ...part, shown: `--${flag} ${ref}` });
     expect(keyIn(ref)).toBe(part.key);
   });
@@ -32,7 +32,7 @@ describe('the value of a flag that names a job', () => {
     ['@intro', 'reference-audio', 'cannot be used as audio'],
     ['@intro:last', 'reference-video', 'Write @intro instead'],
     ['@intro', 'image', 'Write @intro:last'],
-  ])('%s is not valid for --%s', (ref, flag, words) => {
+  ])('may not be %s for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
 

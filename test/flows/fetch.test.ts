@@ -101,34 +101,29 @@ describe('one query of a job', () => {
   };
 
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
-    ['that runs is no error', seen('running'), ['running', undefined], {}],
+    ['that is running causes no error', seen('running'), ['running', undefined], {}],
     ['with results has succeeded', seen('succeeded', { results: [result] }), ['succeeded', undefined], {}],
-    ['without a result is exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
-    ['that failed is exit 5', seen('failed', { failure }), ['failed', 5], {}],
+    ['without a result ends with exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
+    ['that failed ends with exit 5', seen('failed', { failure }), ['failed', 5], {}],
     [
-      'under a refused key is exit 3',
+      'under a refused key ends with exit 3',
       { kind: 'unauthorized', failure },
       ['queued', 3],
       { charged: 'yes', retry: 'safe' },
     ],
     [
-      'that is not found is exit 9',
+      'that is not found ends with exit 9',
       { kind: 'missing', failure },
       ['queued', 9],
       { charged: 'yes', retry: 'never', requestId: 'r1' },
     ],
     [
-      'without an answer is exit 6',
+      'without a response ends with exit 6',
       { kind: 'again', failure },
       ['queued', 6],
       { charged: 'no', retry: 'safe' },
     ],
-    [
-      'with nothing to say yet is no error',
-      { kind: 'again', failure, isWell: true },
-      ['queued', undefined],
-      {},
-    ],
+    ['without news causes no error', { kind: 'again', failure, isWell: true }, ['queued', undefined], {}],
   ])('%s', async (_, verdict, outcome, error) => {
     const ran = await ask(verdict);
     expect(ran.slice(0, 2)).toEqual(outcome);
@@ -178,7 +173,7 @@ describe('fetch --no-wait', () => {
   it.each<[string, QueryVerdict]>([
     ['is in the queue', seen('queued')],
     ['runs', seen('running')],
-    ['cannot be asked for', { kind: 'again', failure, isWell: true }],
+    ['cannot be queried', { kind: 'again', failure, isWell: true }],
   ])('exits 8 with the job after one query if the task %s', async (_, verdict) => {
     const [error, asked] = await fetched(verdict, accepted);
     expect([error.exitCode, error.job?.handle, asked]).toEqual([8, 'task_1', 1]);

@@ -40,14 +40,14 @@ describe('ffmpeg', () => {
     await expect(encode('/a.mp4', [], signal)).rejects.toThrow('ffmpeg failed on the film: it failed.');
   });
 
-  it('exits 2 if it finds no frame; the last frame is searched for in ten seconds too', async () => {
+  it('exits 2 if it finds no frame; for the last frame, the last ten seconds are searched too', async () => {
     install('ffmpeg', `echo "$*" >> ${folder}/calls`);
     await expect(takeFrame('/a.mp4', 'first', signal)).rejects.toThrow('found no frame in /a.mp4');
     install('ffmpeg', 'case "$*" in *"-sseof -10 "*) printf png;; esac');
     expect(Buffer.from(await takeFrame('/a.mp4', 'last', signal)).toString()).toBe('png');
   });
 
-  it('ends with the command', async () => {
+  it('is stopped if the command is interrupted', async () => {
     install('ffmpeg', 'exec sleep 30');
     const interruption = new AbortController();
     const taking = takeFrame('/a.mp4', 'first', interruption.signal);

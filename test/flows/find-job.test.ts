@@ -10,7 +10,7 @@ import { flowDeps, jobWith } from './flow-deps.ts';
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
 describe('a job that a REF names', () => {
-  it('has its protocol, with the settings; speech has none', async () => {
+  it('comes with its protocol and the settings, except for speech', async () => {
     const own = { ...c, name: 'c' as const };
     const deps = await flowDeps(freshFolder(), { configured: () => own });
     const video = await jobWith(deps.ledger, 'c', accepted);
@@ -21,7 +21,7 @@ describe('a job that a REF names', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol exits 2 with the command for any protocol; a job whose protocol is lost works with any', async () => {
+  it('of another protocol exits 2 with the command for any protocol; a job with a lost protocol works with each', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
@@ -67,7 +67,7 @@ describe('a job of another gateway', () => {
     ['https://g.example', 'https://g.example'],
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
-  ])('is not one of %s if the gateway is %s', (own, gateway) => {
+  ])('is not a job recorded for "%s" if the gateway is %s', (own, gateway) => {
     expect(() => checkGateway(at(own), gateway, ['jobs'])).not.toThrow();
   });
 
@@ -76,7 +76,7 @@ describe('a job of another gateway', () => {
     ['http://other.example', ['--base-url', 'http://other.example', '--allow-http']],
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
-  ])('%s is refused, and the suggested command has %j', (own, flags) => {
+  ])('at %s is refused, and the suggested command has %j', (own, flags) => {
     expect(() => checkGateway(at(own), 'https://g.example', ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
     );

@@ -127,8 +127,8 @@ it('a fetch whose output exists suggests another name, which works', async () =>
 });
 
 it.each([
-  ['in a missing folder, which is created', 'new/a.mp4', ['mkdir', '-p', 'new']],
-  ['below a file, with its name in the current folder', 'taken/a.mp4', ['-o', 'a.mp4']],
+  ['in a missing folder', 'new/a.mp4', ['mkdir', '-p', 'new']],
+  ['below a file', 'taken/a.mp4', ['-o', 'a.mp4']],
 ])('a fetch suggests the right command if its output is %s', async (_, path, expected) => {
   const { user, own, ref } = await twoGateways(false);
   own.polls = 0;

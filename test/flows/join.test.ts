@@ -22,7 +22,7 @@ async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }
 
-it.each(['while its answer is outstanding', 'while it is waited for'])(
+it.each(['while its response is pending', 'while it waits for its job'])(
   'a second run of one command with the same output joins the first run %s',
   async (when) => {
     const gateway = await FaultGateway.start({ protocol: 'c' });
@@ -70,7 +70,7 @@ it('a second run with another output is a second take, and says so before it pay
 it.each([
   ['its stream, which succeeds', 'accepted', [end], 0],
   ['its stream, which is cut', 'accepted', [], 9],
-  ['the head of its answer', 'sending', [end], 0],
+  ['the head of its response', 'sending', [end], 0],
 ] as const)(
   'a second run of tts with the same output, while the first run reads %s, waits and ends the same way',
   async (_, event, rest, code) => {

@@ -23,7 +23,7 @@ describe('protocolsOfModel', () => {
     ['veo', ['b']],
     ['constructor', []],
     ['nowhere', []],
-  ])('%s is served by %j', (model, protocols) => {
+  ])('finds that %s is served by %j', (model, protocols) => {
     expect(protocolsOfModel(model, { videoDefaults }, listed)).toEqual(protocols);
   });
 });
@@ -89,19 +89,22 @@ describe('the command line', () => {
     ['a', 'vendor-h4', 'c'],
     ['b', 'veo-3', 'a'],
     ['c', 'veo-3', 'a'],
-  ])('refuses to submit through %s the model %s of %s, and creates no job', async (given, model, own) => {
-    const words = ['submit', "it's a boat", '-m', model];
-    const { exit_code: code, error } = await json('video', given, ...words);
-    expect(code, JSON.stringify(error)).toBe(2);
-    const upper = own.toUpperCase();
-    expect(error).toMatchObject({
-      code: 'usage',
-      message: `${model} is served by Protocol ${upper}, not by Protocol ${given.toUpperCase()}.`,
-      next: ['mgw', 'video', own, ...words, '--json'],
-    });
-    expect(posts).toEqual([]);
-    expect(await json('jobs', 'ls')).toMatchObject({ jobs: [] });
-  });
+  ])(
+    'refuses to submit through Protocol %s the model %s of Protocol %s, and creates no job',
+    async (given, model, own) => {
+      const words = ['submit', "it's a boat", '-m', model];
+      const { exit_code: code, error } = await json('video', given, ...words);
+      expect(code, JSON.stringify(error)).toBe(2);
+      const upper = own.toUpperCase();
+      expect(error).toMatchObject({
+        code: 'usage',
+        message: `${model} is served by Protocol ${upper}, not by Protocol ${given.toUpperCase()}.`,
+        next: ['mgw', 'video', own, ...words, '--json'],
+      });
+      expect(posts).toEqual([]);
+      expect(await json('jobs', 'ls')).toMatchObject({ jobs: [] });
+    },
+  );
 
   it.each([
     ['submit', ['a boat', '-m', 'both'], ['a', 'c']],

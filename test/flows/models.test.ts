@@ -77,7 +77,7 @@ describe('the models of an API key', () => {
     expect(limited.calls).toHaveLength(2);
   });
 
-  it('are refused with the error of the gateway, and with the time to retry', async () => {
+  it('are not listed if the gateway refuses, and the error gives the time to retry', async () => {
     const refused = scene([says({ error: { message: 'bad key' } }, 401, { 'x-request-id': 'r1' })]);
     await expect(fetchModels(refused)).rejects.toMatchObject({
       ...{ code: 'auth', exitCode: 3, retry: 'never', requestId: 'r1' },

@@ -103,7 +103,7 @@ describe('results saved as objects', () => {
     expect(await deliverToObjects(made, 's3://m/b.mp4', options, deps, maker('-1', '-2'))).toHaveLength(2);
   });
 
-  it('tell the store which uploads of the same object earlier runs started', async () => {
+  it('are uploaded by a store that knows the start of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
     const began = ['s3://m/a.mp4', 's3://m/other.mp4'].map((url): JobEvent => ({
@@ -119,9 +119,9 @@ describe('results saved as objects', () => {
 
 describe('an upload that fails', () => {
   it.each<[string, MgwError, boolean]>([
-    ['for the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true],
-    ['for another object', new MgwError('output_exists', 'It exists.'), true],
-    ['for the disk', new MgwError('local_io', 'No space.'), false],
+    ['because of the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true],
+    ['because of another object', new MgwError('output_exists', 'It exists.'), true],
+    ['because of the disk', new MgwError('local_io', 'No space.'), false],
   ])(
     '%s keeps the file, which was paid for, and names the command that uploads it',
     async (_, thrown, isNamed) => {

@@ -18,7 +18,7 @@ describe('the price of a submission', () => {
     ['c', '', 'no model (Protocol C)', undefined],
     ['tts', '', 'speech', ['prices.tts', '10k_characters=AMOUNT']],
   ])(
-    'of %s %s that is unknown is named as %s, with the command that sets it',
+    'for protocol %s and model "%s" that is unknown is named as %s, with the command that sets it',
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];
@@ -47,7 +47,7 @@ describe('the price of a submission', () => {
     expect(priceOf(speech, withPrice('10k_characters=2', 'tts')).cost?.per_10k_characters).toBe('2');
   });
 
-  it('that cannot be read is an error of the setting', () => {
+  it('that cannot be read causes an error about its setting', () => {
     const order = { protocol: 'c', model: 'm', body: {} };
     expect(() => priceOf(order, withPrice('nonsense', 'c'))).toThrow(
       expect.objectContaining({ code: 'config' }),

@@ -152,7 +152,7 @@ it('a session with a deadline passes the deadline to its client', async () => {
 });
 
 describePostgres('the database of a session', (newPlace) => {
-  it('is closed with the ledger, also if no job was used', async () => {
+  it('is closed with the ledger, even if no job was used', async () => {
     const place = await newPlace();
     await place.open();
     const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });

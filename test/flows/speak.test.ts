@@ -55,7 +55,7 @@ async function scene(): Promise<Scene> {
 }
 
 describe('speech', () => {
-  it('saved as an object has no sidecar, and says so before it pays', async () => {
+  it('saved as an object cannot have a sidecar, which is reported before payment', async () => {
     const { server, deps } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3', sidecar: true });
     await expect(speak(composed, wanted, deps)).rejects.toMatchObject({ code: 'usage' });
@@ -91,7 +91,7 @@ describe('speech', () => {
     }
   });
 
-  it('that is no MP3 is not marked, which is said of a file and of an object', async () => {
+  it('that is not MP3 is not marked, with a note for a file and for an object', async () => {
     const { deps, folder } = await scene();
     const said: number[] = [];
     for (const [output, mark] of [

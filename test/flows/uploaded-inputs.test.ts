@@ -76,15 +76,19 @@ describe('an uploaded file', () => {
 
   it.each<[string, Parameters<typeof keptFor>, object]>([
     ['that no job names is removable', [], free],
-    ['of a job that has ended too', [[{ image: a }, rejected]], free],
-    ['of an open job is not', [[{ image: a }, accepted]], needed],
-    ['of a job that was never sent is not', [[{ image: a }]], needed],
+    ['of a job that has ended is removable', [[{ image: a }, rejected]], free],
+    ['of an open job is not removable', [[{ image: a }, accepted]], needed],
+    ['of a job that was never sent is not removable', [[{ image: a }]], needed],
     [
-      'of a rejected job whose run is alive is not',
+      'of a rejected job whose run is alive is not removable',
       [[{ image: a }, began(currentOwner()), rejected]],
       needed,
     ],
-    ['of a rejected job whose run is dead is', [[{ image: a }, began(deadOwner()), rejected]], free],
+    [
+      'of a rejected job whose run is dead is removable',
+      [[{ image: a }, began(deadOwner()), rejected]],
+      free,
+    ],
   ])('%s', async (_, jobs, expected) => {
     expect(await keptFor(...jobs)).toEqual(expected);
   });
@@ -142,7 +146,7 @@ describe('an uploaded file', () => {
 
   it.each([
     ['there is no store', undefined, 'usage'],
-    ['it is a program', {}, 'config'],
+    ['the store is a program', {}, 'config'],
   ])('cannot be listed if %s', async (_, store, code) => {
     const session = sessionIn(
       freshFolder(),

@@ -17,7 +17,7 @@ const hasStore = (isSo: boolean): Session =>
   sessionIn(freshFolder(), {}, { hasStore: () => Promise.resolve(isSo) });
 
 describe('the files named by flags', () => {
-  it('become names of their content, alone and in lists; URLs and other flags are unchanged', async () => {
+  it('are replaced by names of their content, alone and in lists; URLs and other flags are unchanged', async () => {
     const flags = {
       image: 'boat.png',
       'reference-image': ['https://a.test/1.png', 'two.png'],
@@ -118,7 +118,7 @@ describe('the upload of a submission', () => {
     await expect(uploaded({ image: png }, none)).rejects.toThrow('the store does not have it');
   });
 
-  it('is skipped without such names, unless each asset is checked', () => {
+  it('is skipped if the body names no uploaded file, unless each asset is checked', () => {
     const session = sessionIn(freshFolder());
     const body = { image: 'https://a.test/1.png', prompt: png };
     expect(uploadFor(session, c, body, files)).toBeUndefined();

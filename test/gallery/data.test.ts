@@ -134,7 +134,7 @@ describe('a row that makes a job again', () => {
         parameters: { durationSeconds: 8, seed: 3, generateAudio: true },
       },
     ],
-  ])('of %s has the same request', (protocol, request) => {
+  ])('of Protocol %s has the same request', (protocol, request) => {
     const redo = redoRow(jobOf(protocol, request, [], 'm/boat/2'), redactor([key]));
     const row = 'row' in redo ? redo.row : {};
     expect(row).toMatchObject({ id: 'boat-again-hkcpw8an', protocol });

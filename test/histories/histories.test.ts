@@ -81,9 +81,9 @@ function histories(stateOf: () => Promise<string | undefined>): void {
   });
 }
 
-describe('in files', () => histories(() => Promise.resolve(undefined)));
+describe('on plain files,', () => histories(() => Promise.resolve(undefined)));
 
-describePostgres('in PostgreSQL', (newPlace) =>
+describePostgres('on PostgreSQL,', (newPlace) =>
   histories(async () => {
     const place = await newPlace();
     await place.open();

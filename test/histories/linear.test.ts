@@ -28,7 +28,7 @@ it.each<[string, boolean, Operation<BudgetInput, boolean | number>[]]>([
   ['a read that misses an earlier grant', false, [at(0, 1, { reserve: 2 }, true), at(2, 3, 'read', 0)]],
   ['reads that go back', false, [at(0, 9, { reserve: 2 }, true), at(1, 2, 'read', 2), at(3, 4, 'read', 0)]],
   ['reads that go forward', true, [at(0, 9, { reserve: 2 }, true), at(1, 2, 'read', 0), at(3, 4, 'read', 2)]],
-])('a budget of 3 allows %s: %s', (_, isAllowed, history) => {
+])('a budget of 3 with the history "%s" behaves correctly: %s', (_, isAllowed, history) => {
   expect(isLinearizable(history, 0, budgetOf(3))).toBe(isAllowed);
 });
 
@@ -50,6 +50,6 @@ it.each<[string, boolean, Operation<'submit' | 'remove', string>[]]>([
     false,
     [at(0, 1, 'submit', 'a'), at(2, 3, 'remove', 'a'), at(4, 5, 'submit', 'b'), at(6, 7, 'submit', 'a')],
   ],
-])('a key allows %s: %s', (_, isAllowed, history) => {
+])('a key with the history "%s" behaves correctly: %s', (_, isAllowed, history) => {
   expect(isLinearizable(history, '', keyed)).toBe(isAllowed);
 });

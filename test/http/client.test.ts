@@ -84,7 +84,7 @@ describe('a request', () => {
     ['a header with a line break', { ...get, headers: { 'x-a': 'b\r\nc: d' } }, {}],
     ['a key beyond Latin-1', get, { key: 'key…' }],
   ])(
-    '%s is refused before a connection is made and before anything is recorded',
+    'with %s is refused before a connection is made and before anything is recorded',
     async (_, request, more) => {
       const server = await httpServer();
       let recordedIt = false;
@@ -214,24 +214,24 @@ describe('the hook before the first byte', () => {
   });
 });
 
-describe('a response that is never complete', () => {
+describe('a response that may be incomplete', () => {
   it.each<[string, (socket: Socket) => void]>([
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
     ['half a status line', (socket) => socket.end('HTTP/1.')],
-    ['no HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
+    ['another protocol than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
     ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
     [
       'an upgrade',
       (socket) =>
         socket.write('HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n'),
     ],
-    ['only hints of one', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
+    ['only early hints', (socket) => socket.end('HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n')],
     [
       'headers without end',
       (socket) => endless(socket, 'HTTP/1.1 200 OK\r\n', `x-a: ${'y'.repeat(500)}\r\n`),
     ],
-    ['one header without end', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
+    ['one endless header', (socket) => endless(socket, 'HTTP/1.1 200 OK\r\nx-a: ', 'y'.repeat(500))],
     [
       'a length twice',
       (socket) => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\n{}'),
@@ -452,7 +452,7 @@ describe('a stream', () => {
     expect(await read(body)).toBe('firstlater');
   });
 
-  it('that gets no head in time, or is cut in its body, fails as sent', async () => {
+  it('whose head does not arrive in time, or whose body is cut, counts as sent', async () => {
     const silent = await rawServer(() => undefined);
     expect(await failure(clientFor(silent.url).stream(post, { ...call, timeoutMs: 1000 }))).toMatchObject({
       phase: 'sent',
@@ -464,7 +464,7 @@ describe('a stream', () => {
   });
 
   // Only the bytes that undici has read by then exist: it must neither wait for more, nor treat the end as a break.
-  describe('a stream whose connection ends while received data waits for its reader', () => {
+  describe('whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
@@ -478,7 +478,7 @@ describe('a stream', () => {
         'HTTP/1.0 200 OK\r\ncontent-length: 8\r\n\r\n',
         { ended: true, reset: true },
       ],
-      ['a length that does not come', headOf('content-length: 9'), { ended: false, reset: false }],
+      ['a length that is not reached', headOf('content-length: 9'), { ended: false, reset: false }],
       [
         'a length that does not come, to be closed',
         headOf('content-length: 9', 'connection: close'),

@@ -95,7 +95,7 @@ describe('a failure to connect counts as unsent', () => {
       () => handshake((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')),
       /does not speak TLS/,
     ],
-  ])('%s', async (_, urlOf, words) => {
+  ])('after %s', async (_, urlOf, words) => {
     const error = await failure(open(await urlOf()));
     expect(error).toMatchObject({ phase: 'unsent', reason: 'unreachable' });
     expect(error.message).toMatch(words);
@@ -276,7 +276,7 @@ describe('a proxy of the environment', () => {
     );
   };
 
-  it.each(['HTTP_PROXY', 'http_proxy'])('%s is used, with its credentials', async (name) => {
+  it.each(['HTTP_PROXY', 'http_proxy'])('named by %s is used, with its credentials', async (name) => {
     const server = await httpServer(says('{"ok":1}'));
     const through = await proxy(server.port);
     vi.stubEnv(name, through.url.replace('//', '//us%40er:p%3Aw@'));
@@ -323,7 +323,7 @@ describe('a proxy of the environment', () => {
     ['that speaks no HTTP', (socket) => socket.end('\u0005\u0000')],
     ['that never answers', () => undefined],
     ['whose headers never end', (socket) => endless(socket)],
-  ])('%s: the request is unsent', async (_, answer) => {
+  ])('%s leaves the request unsent', async (_, answer) => {
     const odd = await tcpServer((socket) => void socket.once('data', () => answer(socket)));
     vi.stubEnv('HTTPS_PROXY', `http://127.0.0.1:${odd.port}`);
     expect(await failure(open('https://gateway.test', { timeoutMs: 200 }))).toMatchObject({
@@ -425,7 +425,7 @@ describe('an address in a response', () => {
     '0x7f.1',
     '2130706433',
     'localhost',
-  ])('%s is refused before any connection', async (host) => {
+  ])('such as %s is refused before any connection', async (host) => {
     names.set('gateway.example', [{ address: '1.1.1.1', family: 4 }]);
     const server = await tcpServer(() => undefined);
     const error = await failure(open(`http://${host}:${server.port}`, within));

@@ -72,10 +72,10 @@ describe('a download', () => {
 
   it.each([
     ['WebM', Buffer.from('1a45dfa39f4286810142f7810142f2810442f381', 'hex'), 'video/webm', 'video/webm'],
-    ['bytes of no kind', Buffer.alloc(3, 0xfe), 'application/octet-stream', undefined],
-    ['an MP4 that is said to be JSON', content, 'application/json', 'video/mp4'],
+    ['bytes of an unknown kind', Buffer.alloc(3, 0xfe), 'application/octet-stream', undefined],
+    ['an MP4 declared as JSON', content, 'application/json', 'video/mp4'],
     [
-      'binary that is said to be plain text',
+      'binary data declared as plain text',
       Buffer.from('\x1aE\xdf\xa3\x01\x02', 'latin1'),
       'text/plain',
       undefined,
@@ -143,17 +143,33 @@ describe('downloads from the gateway’s own origin', () => {
   });
 });
 
-describe('a wrong length', () => {
+describe('a file of a wrong length', () => {
   it.each([
-    ['longer than the body', saying('200 OK', { 'content-length': content.length + 10 }, content), 5],
-    ['shorter than the body', saying('200 OK', { 'content-length': content.length - 10 }, content), 5],
-    ['shorter, of no MP4', saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)), 5],
-    ['nothing', saying('200 OK', { 'content-length': 0 }), 4],
-    ['of an empty body without a length', saying('200 OK', {}), 4],
-    ['two different ones', saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content), 4],
-  ])('%s: is retried, then exits 9', async (what, answer, tries) => {
+    [
+      'shorter than its Content-Length',
+      saying('200 OK', { 'content-length': content.length + 10 }, content),
+      5,
+    ],
+    [
+      'longer than its Content-Length',
+      saying('200 OK', { 'content-length': content.length - 10 }, content),
+      5,
+    ],
+    [
+      'longer than its Content-Length, and not an MP4',
+      saying('200 OK', { 'content-length': 100 }, Buffer.alloc(200, 0xfe)),
+      5,
+    ],
+    ['with Content-Length 0', saying('200 OK', { 'content-length': 0 }), 4],
+    ['without content or Content-Length', saying('200 OK', {}), 4],
+    [
+      'with two different lengths',
+      saying('200 OK', { 'content-length': 10, 'Content-Length': 20 }, content),
+      4,
+    ],
+  ])('(%s) is retried, then ends with an error', async (what, answer, tries) => {
     const server = await ctx.start(answer);
-    const exit = what === 'two different ones' ? { code: 'unreachable', exitCode: 6 } : corrupt;
+    const exit = what === 'with two different lengths' ? { code: 'unreachable', exitCode: 6 } : corrupt;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ ...exit, retry: 'resume' });
     expect(server.asked).toHaveLength(tries);
   });
@@ -162,27 +178,27 @@ describe('a wrong length', () => {
     ['inside a box', 100_000],
     ['inside the first box', 15],
     ['between two boxes', boxEnds[0] ?? 0],
-  ])('of a body without a length that ends early %s is fetched again', async (_, end) => {
+  ])('is fetched again if it has no Content-Length and ends early %s', async (_, end) => {
     const cut = saying('200 OK', {}, content.subarray(0, end));
     const server = await ctx.start(inTurn(cut, saying('200 OK', {}, content)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('in the boxes of the file is fetched twice, then exits 9 and leaves nothing', async () => {
+  it('according to its boxes is fetched twice, then exits 9 and leaves nothing', async () => {
     const server = await ctx.start(file({ content: Buffer.concat([content, Buffer.from('more')]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.header('range')).toEqual(['', '']);
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
-  it('of a file that is only the brand of an MP4 is fetched twice, then exits 9', async () => {
+  it('that is only the brand of an MP4 is fetched twice, then exits 9', async () => {
     const server = await ctx.start(file({ content: content.subarray(0, boxEnds[0]), etag }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(corrupt);
     expect(server.asked).toHaveLength(2);
   });
 
-  it('of a chunked body that is cut is fetched again', async () => {
+  it('is fetched again if its chunked body is cut', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, 90_000), false),
@@ -198,12 +214,12 @@ describe('text in place of the file', () => {
 
   it.each([
     ['JSON', 'application/json', json],
-    ['JSON of a kind', 'application/problem+json; charset=utf-8', json],
-    ['JSON that is said to be a video', 'video/mp4', ` \n${json}`],
+    ['JSON of a special type', 'application/problem+json; charset=utf-8', json],
+    ['JSON declared as a video', 'video/mp4', ` \n${json}`],
     ['a JSON array', 'application/octet-stream', '[{"a":1}]'],
     ['HTML', 'text/html', '<html><title>Sorry</title>'],
-    ['HTML that is said to be a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
-    ['XML that is said to be bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
+    ['HTML declared as a video', 'video/mp4', '\ufeff<!DOCTYPE html><p>Sorry'],
+    ['XML declared as bytes', 'application/octet-stream', '<?xml version="1.0"?><Error/>'],
     ['plain text', 'text/plain', 'link expired'],
   ])('(%s) exits 9 after one request, and leaves nothing', async (_, type, body) => {
     const server = await ctx.start(saying('200 OK', { 'content-type': type }, body));
@@ -282,7 +298,7 @@ describe('text in place of the file', () => {
 
 describe('a download status other than 200', () => {
   it.each([400, 401, 402, 403, 404, 405, 410, 451])(
-    '%d makes the caller request a fresh address',
+    'of %d makes the caller request a fresh address',
     async (status) => {
       const server = await ctx.start(saying(`${status} No`, {}, '{"error":{"message":"expired"}}'));
       expect(await ctx.fetch(server.url())).toMatchObject({
@@ -294,7 +310,7 @@ describe('a download status other than 200', () => {
     },
   );
 
-  it.each([408, 425, 429, 500, 502, 503, 504, 202])('%d is retried', async (status) => {
+  it.each([408, 425, 429, 500, 502, 503, 504, 202])('of %d is retried', async (status) => {
     const no = saying(`${status} Later`, { 'content-length': 0 });
     const server = await ctx.start(inTurn(no, no, no, file({ content })));
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -355,9 +371,9 @@ describe('a download without a connection', () => {
   });
 
   it.each([
-    ['no HTTP', 'SSH-2.0-OpenSSH\r\n'],
+    ['another protocol than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
-  ])('%s is not a response', async (_, bytes) => {
+  ])('is also reported if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({ exitCode: 6 });
   });
@@ -370,7 +386,7 @@ describe('an address that is not fetched', () => {
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('%j: exits 9 without a request', async (url) => {
+  ])('such as %j leads to exit 9 without a request', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });
@@ -424,7 +440,7 @@ describe('a redirect of a download', () => {
   const to = (location: string, status = 302): Answer =>
     saying(`${status} Moved`, { location, 'content-length': 0 });
 
-  it.each([301, 302, 303, 307, 308])('%d is followed', async (status) => {
+  it.each([301, 302, 303, 307, 308])('with the status %d is followed', async (status) => {
     const server = await ctx.start(inTurn(to('/b?c=d', status), file({ content })));
     await expectWhole(await ctx.fetch(server.url('/a')), content);
     expect(server.asked.map(({ path }) => path)).toEqual(['/a', '/b?c=d']);
@@ -500,8 +516,8 @@ describe('a redirect of a download', () => {
 
 describe('the deadline of a download', () => {
   it.each([
-    ['of a connection that is silent', 150_000],
-    ['of an answer that does not come', 0],
+    ['of a silent connection', 150_000],
+    ['of a response that does not arrive', 0],
   ])('ends the download with exit 8, and keeps the received part (%s)', async (_, sent) => {
     const server = await ctx.start(
       inTurn((_asked, socket) => {

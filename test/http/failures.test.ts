@@ -253,7 +253,7 @@ describe('classify', () => {
     ['AuthFailure.TokenFailure x', 200, 'auth'],
     ['ResourceNotFound.Task x', 200, 'not_found'],
     ['the number 1008 and 1026', 400, 'invalid_request'],
-  ])('%s under %i is %s', (words, status, code) => {
+  ])('reads %s under %i as %s', (words, status, code) => {
     expect(classify(words, status)).toBe(code);
   });
 });

@@ -10,11 +10,11 @@ describe('isMarkup', () => {
     '<!-- x -->',
     '<?xml version="1.0"?>',
     '<br/>',
-  ])('%j is', (text) => {
+  ])('is true for %j', (text) => {
     expect(isMarkup(text)).toBe(true);
   });
   it.each(['', 'x <html>', '<', '< html>', '<5', '{"a":"<html>"}', 'upstream connect error'])(
-    '%j is not',
+    'is false for %j',
     (text) => {
       expect(isMarkup(text)).toBe(false);
     },
@@ -41,7 +41,7 @@ describe('markupText', () => {
     ['<p>cut <a href="', 'cut'],
     ['<p>&#9999999;&unknown;', '&#9999999;&unknown;'],
     ['<html></html>', ''],
-  ])('%s', (page, text) => {
+  ])('of %s is %s', (page, text) => {
     expect(markupText(page)).toBe(text);
   });
 });

@@ -48,7 +48,7 @@ describe('a read', () => {
     ['429', [[429]]],
     ['500', [[500]]],
     ['502, 503 and 504', [[502], [503], [504]]],
-    ['a cut answer', ['cut']],
+    ['a cut response', ['cut']],
     ['no connection', [refused, refused]],
     ['a broken connection', [broken]],
     ['all of them', [[429], broken, [500], refused, 'cut']],
@@ -111,8 +111,8 @@ describe('a read', () => {
   });
 
   it.each<[string, Outcome]>([
-    ['no answer', broken],
-    ['an answer', [500]],
+    ['no response', broken],
+    ['a response', [500]],
   ])('ends at once if it is interrupted, whatever the response (%s)', async (_, outcome) => {
     for (const retries of [0, 5]) {
       const tried = tries([outcome], { signal: AbortSignal.abort('SIGINT'), retries });

@@ -14,7 +14,7 @@ const office = gateway('https://10.1.2.3');
 describe('the API key', () => {
   it.each([
     ['the same origin', 'https://api.gateway.example.com/v1/videos/1/content', cloud],
-    ['the same origin, port written out', 'https://api.gateway.example.com:443/file', cloud],
+    ['the same origin with its port written out', 'https://api.gateway.example.com:443/file', cloud],
     ['https on the same site', 'https://files.example.com/1.mp4', cloud],
     ['https on the same site, another port', 'https://api.gateway.example.com:8443/1.mp4', cloud],
     ['the site itself', 'https://example.com/1.mp4', cloud],
@@ -38,8 +38,8 @@ describe('the API key', () => {
     ['another site', 'https://files.elsewhere.net/x', cloud],
     ['the same site without TLS', 'http://files.example.com/x', cloud],
     ['the same host without TLS', 'http://api.gateway.example.com/x', cloud],
-    ['a name that only ends alike', 'https://evil-example.com/x', cloud],
-    ['a name that only begins alike', 'https://api.gateway.example.com.evil.net/x', cloud],
+    ['a name with only the same ending', 'https://evil-example.com/x', cloud],
+    ['a name with only the same beginning', 'https://api.gateway.example.com.evil.net/x', cloud],
     ['a neighbour below a public suffix', 'https://b.co.uk/x', gateway('https://a.co.uk')],
     ['a neighbour below a private suffix', 'https://b.github.io/x', gateway('https://a.github.io')],
     ['a bucket next to the gateway', 'https://b.s3.amazonaws.com/x', gateway('https://a.s3.amazonaws.com')],
@@ -52,7 +52,7 @@ describe('the API key', () => {
       'https://f.net:8443/x',
       gateway('https://a.example.com', 'https://f.net'),
     ],
-    ['a trusted origin that is not one', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
+    ['an invalid trusted origin', 'https://f.net/x', gateway('https://a.example.com', 'f.net')],
   ])('does not go to %s', async (_, url, to) => {
     expect(await mayGetKey(new URL(url), to)).toBe(false);
   });
@@ -141,7 +141,7 @@ describe('checkTarget', () => {
     expect((await checkTarget('//other.net/d', cloud, from)).href).toBe('https://other.net/d');
   });
 
-  it('refuses a redirect from https to http, and not one the other way', async () => {
+  it('refuses a redirect from https to http, but not from http to https', async () => {
     expect(await why('http://files.elsewhere.net/a', cloud, 'https://files.elsewhere.net/a')).toMatch(
       /https to http/,
     );

@@ -113,7 +113,7 @@ describe('an attempt without a recorded response', () => {
     ['of a dead process', deadOwner(), 7],
     ['of a process that cannot be seen', afar, 7],
     ['of a process that is alive', currentOwner(), 8],
-  ])('%s is not sent by another process', async (_, owner, exit) => {
+  ])('%s is not sent again by another process', async (_, owner, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
     const job = await prepared(deps.ledger, deps);

@@ -127,7 +127,7 @@ function buyer({ server, state }: Shop, name: string, isEnough = (): boolean => 
   return new Promise((resolve) => child.once('close', () => resolve(ends)));
 }
 
-it('five processes that each want 30 of a budget of 100 make exactly 100 creations', async () => {
+it('five processes that each submit 30 jobs under a budget for 100 create exactly 100 tasks', async () => {
   const own = await shop('100');
   const names = Array.from({ length: 5 }, (_, index) => `calm ${index}`);
   const ends = (await Promise.all(names.map((name) => buyer(own, name)))).flat();
@@ -137,7 +137,7 @@ it('five processes that each want 30 of a budget of 100 make exactly 100 creatio
   expect(await own.standing()).toEqual({ spent: '100', reserved: '0' });
 }, 120_000);
 
-it('a budget is never exceeded by processes that are killed at any moment, until none is left', async () => {
+it('a budget is never exceeded, and can be used up, by processes that are killed at any moment', async () => {
   const own = await shop('60');
   let killed = 0;
   for (let round = 0; own.server.created < 60 && round < 4; round += 1) {

@@ -115,31 +115,34 @@ describe('a payment under a budget', () => {
   it.each([
     ['allowed', '0.4', 0],
     ['refused', '2', 12],
-  ])('that is refused leaves the job to a run that began meanwhile and is %s', async (_, cost, exit) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
-    const second = await payer(server.url, state, { cost, owner: currentOwner() });
-    const { ledger } = first.deps;
-    let other: Promise<Ran> | undefined;
-    const beginOther = (): Promise<void> =>
-      new Promise((resolve) => {
-        const append = second.deps.ledger.append.bind(second.deps.ledger);
-        second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
-        const deadline = deadlineIn(1000, second.deps.clock);
-        other = run(second.deps, orderOf({ key: 'k', deadline }));
-      });
-    // The first run claims the next attempt so that no process sends the job that it removes.
-    const claim = ledger.claim.bind(ledger);
-    ledger.claim = async (name, content) => {
-      const holder = await claim(name, content);
-      if (name.startsWith('send.')) await beginOther();
-      return holder;
-    };
-    expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
-    expect((await other)?.exit).toBe(exit);
-    expect(server.created).toBe(exit === 0 ? 1 : 0);
-    expect(await jobsOf(ledger)).toHaveLength(server.created);
-  });
+  ])(
+    'that is refused leaves the job to a run that began in the meantime and is %s',
+    async (_, cost, exit) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const first = await payer(server.url, state, { cost: '2', owner: currentOwner() });
+      const second = await payer(server.url, state, { cost, owner: currentOwner() });
+      const { ledger } = first.deps;
+      let other: Promise<Ran> | undefined;
+      const beginOther = (): Promise<void> =>
+        new Promise((resolve) => {
+          const append = second.deps.ledger.append.bind(second.deps.ledger);
+          second.deps.ledger.append = (id, event) => append(id, event).finally(resolve);
+          const deadline = deadlineIn(1000, second.deps.clock);
+          other = run(second.deps, orderOf({ key: 'k', deadline }));
+        });
+      // The first run claims the next attempt so that no process sends the job that it removes.
+      const claim = ledger.claim.bind(ledger);
+      ledger.claim = async (name, content) => {
+        const holder = await claim(name, content);
+        if (name.startsWith('send.')) await beginOther();
+        return holder;
+      };
+      expect((await run(first.deps, orderOf({ key: 'k' }))).exit).toBe(12);
+      expect((await other)?.exit).toBe(exit);
+      expect(server.created).toBe(exit === 0 ? 1 : 0);
+      expect(await jobsOf(ledger)).toHaveLength(server.created);
+    },
+  );
 
   it('that is refused leaves the record of a job that was sent before', async () => {
     const [server, state] = [await httpServer(says({}, 429)), freshFolder()];
@@ -161,7 +164,7 @@ describe('a payment under a budget', () => {
 
   it.each([
     ['is refused', 422, 4],
-    ['is turned away for now', 429, 6],
+    ['is temporarily refused', 429, 6],
   ])('releases its amount if it %s', async (_, status, exit) => {
     const server = await httpServer(says({ error: { message: 'no' } }, status));
     const { deps, budget } = await payer(server.url, freshFolder());
@@ -208,7 +211,7 @@ describe('a payment under a budget', () => {
     ['adopted', { spent: '0.4', reserved: '0' }],
     // It may be charged twice, because the retry was accepted.
     ['resubmit', { spent: '0', reserved: '0.4' }],
-  ])('in doubt that is %s still counts', async (how, standing) => {
+  ])('in doubt still counts after jobs resolve (%s)', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await buy(deps);
@@ -245,14 +248,14 @@ const deaths: [
   (owner: Owner, reservation: string) => JobEvent[],
   { spent: string; reserved: string },
 ][] = [
-  ['before it sent', () => [], { spent: '0', reserved: '0' }],
+  ['before it sent anything', () => [], { spent: '0', reserved: '0' }],
   [
     'while it was sending',
     (owner, reservation) => [{ type: 'sending', attempt: 1, owner, reservation }],
     { spent: '0', reserved: '0.4' },
   ],
   [
-    'when it was turned away',
+    'when it was refused for now',
     (owner, reservation) => [
       { type: 'sending', attempt: 1, owner, reservation },
       { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },
@@ -389,14 +392,14 @@ describe('a process that dies', () => {
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('has nothing released if the record of the job is gone', async () => {
+  it('has its reservation kept if the record of the job is gone', async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());
     const charge = { id: `${newJobId(1)}.dead`, amount: parseAmount('0.4'), owner: deadOwner() };
     await budget.reserve(charge, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
 
-  it('makes room for the next payment, which checks before it is refused', async () => {
+  it('makes room for the next payment, which settles its reservation first', async () => {
     const server = await httpServer();
     const { deps, budget } = await payer(server.url, freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });

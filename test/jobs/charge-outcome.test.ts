@@ -67,21 +67,25 @@ function ledgerOf({ events, life = 'dead', claim, isConfirmed = false, later }: 
 describe('the outcome of a reservation', () => {
   it.each<[string, World, ChargeOutcome]>([
     ['of a job without a record is open', {}, 'open'],
-    ['is accepted if its attempt was', { events: [sending(1, mine), accepted], life: 'alive' }, 'accepted'],
     [
-      'is none if another attempt was accepted',
+      'is accepted if its attempt was accepted',
+      { events: [sending(1, mine), accepted], life: 'alive' },
+      'accepted',
+    ],
+    [
+      'is "none" if another attempt was accepted',
       { events: [sending(1, 'other'), accepted], life: 'alive' },
       'none',
     ],
-    ['is open while its attempt is', { events: [sending(1, mine)] }, 'open'],
+    ['is open while its attempt is open', { events: [sending(1, mine)] }, 'open'],
     ['is open if its attempt is unknown', { events: [sending(1, mine), ended('unknown', 1)] }, 'open'],
     [
-      'is open if a person sent again',
+      'is open if a person sent the job again',
       { events: [sending(1, mine), ended('unknown', 1), { type: 'resolved', how: 'resubmit' }] },
       'open',
     ],
     [
-      'is none if its attempt was refused and its process is dead',
+      'is "none" if its attempt was refused and its process is dead',
       { events: [sending(1, mine), ended('rejected', 1)] },
       'none',
     ],
@@ -91,10 +95,10 @@ describe('the outcome of a reservation', () => {
       'open',
     ],
     ['is open if its process may be alive', { events: [], life: 'unknown' }, 'open'],
-    ['is none if nothing was sent under it', { events: [] }, 'none'],
-    ['is none if the other attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
+    ['is "none" if nothing was sent under it', { events: [] }, 'none'],
+    ['is "none" if the other attempt of the job is open', { events: [sending(1, 'other')] }, 'none'],
     ['is open if a lost attempt may have been under it', { events: [undefined] }, 'open'],
-    ['is none if its process died after it claimed the attempt', { events: [], claim: 'own' }, 'none'],
+    ['is "none" if its process died after it claimed the attempt', { events: [], claim: 'own' }, 'none'],
     [
       'is open if the claimed attempt may have begun',
       { events: [], claim: 'own', isConfirmed: true },

@@ -104,7 +104,7 @@ describe('kindOf', () => {
     ['JSON', Buffer.from('{"error":{}}'), { flaw: 'a text and not a video' }],
     ['HTML', Buffer.from('<!doctype html>'), { flaw: 'a text and not a video' }],
     ['another kind of media', Buffer.from('1a45dfa3a34286810142f7', 'hex'), {}],
-  ])('%s', (_, bytes, kind) => {
+  ])('recognises %s', (_, bytes, kind) => {
     const path = join(folder, 'file');
     writeFileSync(path, bytes);
     expect(kindOf(path)).toEqual(kind);

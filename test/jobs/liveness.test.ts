@@ -45,7 +45,7 @@ it('a job whose process on another machine is dead is resumed as soon as its lea
   ]);
 });
 
-it('a job whose process on another machine renews its lease gets a second take, which is announced', async () => {
+it('a job whose process on another machine renews its lease leads to a second take, which is announced', async () => {
   const { deps, created, first } = await second(7500);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
   expect(created()).toBe(2);

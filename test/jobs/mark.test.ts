@@ -121,9 +121,9 @@ it('a mark is merged into existing XMP without moving anything', async () => {
 
 it.each([
   ['with a C2PA manifest', withFirst(c2pa), 'C2PA manifest'],
-  ['of which the XMP names another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
+  ['whose XMP names another source', withFirst(packet('<a:DigitalSourceType/>')), 'cannot be merged'],
   ['with two packets', Buffer.concat([clip, tool, tool]), 'cannot be merged'],
-  ['of which the last box is open', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
+  ['whose last box is open', Buffer.concat([clip, Buffer.from('\0\0\0\0free')]), 'no size'],
   ['that is a WAV', Buffer.from('RIFF\0\0\0\0WAVEfmt '), 'neither an MP4 nor an MP3'],
   ['that is an MP3 with a C2PA manifest', tag(3, manifest), 'C2PA manifest'],
   [
@@ -131,17 +131,17 @@ it.each([
     Buffer.concat([tag(3, title(3)).subarray(0, -speech.length), tag(3, manifest)]),
     'C2PA manifest',
   ],
-  ['with a manifest behind bytes that are unsynchronised', tag(3, padded, 0x80), 'C2PA manifest'],
-  ['of which the tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
-  ['of which the tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
-  ['of which the tag names another source', tag(3, other), 'cannot be merged'],
-])('a mark leaves a file unchanged %s', async (_, bytes, why) => {
+  ['with a manifest behind unsynchronised bytes', tag(3, padded, 0x80), 'C2PA manifest'],
+  ['whose tag is cut', tag(3, title(3)).subarray(0, 15), 'cannot be merged'],
+  ['whose tag has a checksum', tag(3, Buffer.concat([checksum, title(3)]), 0x40), 'cannot be merged'],
+  ['whose tag names another source', tag(3, other), 'cannot be merged'],
+])('a mark leaves a file %s unchanged', async (_, bytes, why) => {
   const { bytes: none, notes } = await marked(bytes);
   expect([none, notes]).toEqual([undefined, [expect.stringContaining(why)]]);
 });
 
 it.each(Object.entries(tagged))(
-  'a mark adds a frame to an MP3 that %s, and no second one',
+  'a mark adds one frame to an MP3 that %s, even if it is added twice',
   async (_, source) => {
     const { bytes: made = Buffer.alloc(0), notes } = await marked(source);
     expect(notes).toEqual([]);

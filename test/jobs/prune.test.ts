@@ -100,7 +100,7 @@ describe('prune keeps, even with --keys,', () => {
     ['a job that has a damaged record', 'open', [...delivered, undefined]],
     ['a job that was not delivered', 'undelivered', succeeded],
     [
-      'what was delivered to one of two commands',
+      'a job that was delivered to one of two commands',
       'undelivered',
       [{ type: 'began', run: 'other', owner, ...goal, output: '/clips/other.mp4' }, ...delivered],
     ],

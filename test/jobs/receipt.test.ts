@@ -20,16 +20,16 @@ const c = (fields: Record<string, Json>): Json => ({ model: 'vendor-h3', prompt:
 
 describe('mismatchesOf', () => {
   it.each([
-    ['nothing that the request leaves open', c({}), { audio: true }],
+    ['anything that the request leaves open', c({}), { audio: true }],
     ['a tenth of a second', c({ duration: 5 }), { duration: 5.1 }],
     ['a frame of a slow video', c({ duration: 5 }), { duration: 4.88, fps: 8 }],
     ['sides rounded to multiples of 16', c({ resolution: '1080p' }), { width: 1920, height: 1088 }],
     ['a portrait', c({ resolution: '720p', aspect_ratio: '9:16' }), { width: 720, height: 1280 }],
-    ['a ratio rounded', c({ aspect_ratio: '16:9' }), { width: 832, height: 464 }],
+    ['a rounded ratio', c({ aspect_ratio: '16:9' }), { width: 832, height: 464 }],
     ['words that name no size', c({ resolution: 'auto', aspect_ratio: 'adaptive' }), {}],
     ['768P of a self-hosted model', { model: 'vendor-h3-mini', resolution: '768P' }, {}],
     ['2K of either meaning', c({ resolution: '2K' }), { width: 2048, height: 1080 }],
-    ['24 frames as films have them', c({ fps: 24 }), { fps: 23.976 }],
+    ['24 frames a second as in films', c({ fps: 24 }), { fps: 23.976 }],
     ['a request that was not recorded', undefined as never, {}],
   ])('does not report %s as a mismatch', (_, request, delivered) => {
     expect(differences('c', request, delivered)).toEqual([]);
@@ -66,7 +66,7 @@ describe('mismatchesOf', () => {
     expect(differences(protocol, request, delivered)).toEqual([expected]);
   });
 
-  it('is shown in one line', () => {
+  it('returns mismatches that are shown on one line', () => {
     const mismatches = [
       { field: 'duration', asked: 5, delivered: 4.5 },
       { field: 'aspect_ratio', asked: '16:9', delivered: '720x720' },

@@ -47,7 +47,7 @@ describe('one key', () => {
 
   it.each([
     ['is sent', 0],
-    ['is not sent by its process', 6],
+    ['is given up by that process', 6],
   ])('is left to the process that started it first, until it %s', async (_, exit) => {
     const [server, state] = [await httpServer(), freshFolder()];
     const order = orderOf({ key: 'boat' });
@@ -173,7 +173,7 @@ describe('one key', () => {
     ['a living process', currentOwner(), 2],
     ['a process elsewhere', { ...deadOwner(), host: 'elsewhere' }, 2],
   ])(
-    'that %s claimed for another submission without creating it has its own exit code',
+    'that %s claimed for another submission is free only if that process is known to be dead',
     async (_, owner, exit) => {
       const [server, state] = [await httpServer(), freshFolder()];
       const deps = await depsFor(server.url, state);

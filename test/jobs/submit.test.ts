@@ -277,7 +277,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('%s are %s, and the job is found by the handle', async (body, handle) => {
+  ])('such as %s have the handle %s, by which the job is found', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });
@@ -371,7 +371,7 @@ describe('a busy gateway', () => {
     [status, { 'retry-after': '7' }, 7000] as const,
   ]);
   it.each(busy)(
-    'with %i three times and %j: one creation, pauses of at least %i ms',
+    'that responds with %i three times and %j: one creation, pauses of at least %i ms',
     async (status, headers, gap) => {
       const server = await httpServer();
       server.answers.push(...[1, 2, 3].map(() => says({ error: { message: 'slow down' } }, status, headers)));
@@ -383,7 +383,7 @@ describe('a busy gateway', () => {
     },
   );
 
-  it('with 429 forever: exit 6 after the retries, nothing accepted, and the rerun sends', async () => {
+  it('that responds with 429 forever: exit 6 after the retries, and the rerun sends', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(...Array.from({ length: 6 }, () => says({}, 429)));
     const failed = await run(await depsFor(server.url, state));
@@ -396,7 +396,7 @@ describe('a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('with a Retry-After beyond the wait: exit 6 at once, with the time to retry', async () => {
+  it('that sends a Retry-After beyond the timeout: exit 6 at once, with the time to retry', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));
@@ -411,7 +411,7 @@ describe('a busy gateway', () => {
     ['text', () => 'soon'],
     ['1e99', () => '1e99'],
     ['twice', () => ['3', '5']],
-  ])('with the Retry-After %s: no crash, no hang, at most one creation', async (what, value) => {
+  ])('that sends the Retry-After "%s": no crash, no hang, at most one creation', async (what, value) => {
     const server = await httpServer();
     server.answers.push(says({}, 429, { 'retry-after': value() }));
     const deps = await depsFor(server.url, freshFolder());
@@ -435,7 +435,7 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
-  it('is a second take while the first run is alive, and says so even if that has not sent anything yet', async () => {
+  it('is a second take while the first run is alive, and says so even if that run has not sent anything yet', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const first = await depsFor(server.url, state, { owner: currentOwner() });
     const second = await depsFor(server.url, state);
@@ -475,7 +475,7 @@ describe('the same command again', () => {
     }
   });
 
-  it('is in doubt if the record of an earlier job is lost', async () => {
+  it('exits 7 if the record of an earlier job is lost', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state));
     rmSync(join(state, 'jobs', `${job?.id ?? ''}.jsonl`));
@@ -486,21 +486,24 @@ describe('the same command again', () => {
   it.each<[string, string | undefined, Partial<Order>, RegExp]>([
     ['--new', undefined, { fresh: true }, /--new submits it anyway/],
     ['another key', 'k', { key: 'l' }, /Another --key submits it anyway/],
-  ])('whose claim is damaged and has no job is in doubt, which %s resolves', async (_, key, other, way) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    const deps = await depsFor(server.url, state);
-    const order = orderOf({ key });
-    const fingerprint = fingerprintOf(order, deps.gateway);
-    await deps.ledger.claim(names.first({ key, fingerprint }), 'damaged');
-    const lost = await run(deps, order);
-    expect(lost).toMatchObject({ exit: 7, error: { next: ['mgw', 'jobs', 'ls'] } });
-    expect(lost.error?.message).toMatch(way);
-    expect(server.requests).toHaveLength(0);
-    expect(await run(deps, orderOf({ key, ...other }))).toMatchObject({ exit: 0 });
-    expect(server.created).toBe(1);
-    if (key === undefined)
-      expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
-  });
+  ])(
+    'exits 7 if its claim is damaged and has no job, and %s submits it anyway',
+    async (_, key, other, way) => {
+      const [server, state] = [await httpServer(), freshFolder()];
+      const deps = await depsFor(server.url, state);
+      const order = orderOf({ key });
+      const fingerprint = fingerprintOf(order, deps.gateway);
+      await deps.ledger.claim(names.first({ key, fingerprint }), 'damaged');
+      const lost = await run(deps, order);
+      expect(lost).toMatchObject({ exit: 7, error: { next: ['mgw', 'jobs', 'ls'] } });
+      expect(lost.error?.message).toMatch(way);
+      expect(server.requests).toHaveLength(0);
+      expect(await run(deps, orderOf({ key, ...other }))).toMatchObject({ exit: 0 });
+      expect(server.created).toBe(1);
+      if (key === undefined)
+        expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
+    },
+  );
 
   it('finds the job of a key whose claim and index were lost by reading the jobs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];

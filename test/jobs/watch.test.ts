@@ -268,13 +268,13 @@ describe('a wait ends with', () => {
 });
 
 describe('a task that is not found', () => {
-  it('three times after the submission, and then runs, ends with 0', async () => {
+  it('three times after the submission, and then runs, ends the wait with exit 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     expect((await waitFor(at)).exit).toBe(0);
   });
 
-  it('three times while the clock is set forward by a day, and then runs, ends with 0', async () => {
+  it('three times while the clock is set forward by a day, and then runs, ends the wait with exit 0', async () => {
     const at = await scene();
     at.server.answers.push(missing, missing, missing, running, completed);
     at.deps.clock.onSleep = (count) => (count === 1 ? at.deps.clock.set(24 * 60 * minutes) : undefined);
@@ -282,7 +282,7 @@ describe('a task that is not found', () => {
   });
 
   it.each([0, -24])(
-    'forever ends with 9 after 60 s, without a POST (clock set by %i hours)',
+    'forever ends the wait with exit 9 after 60 s, without a POST (clock set by %i hours)',
     async (hours) => {
       const at = await scene();
       at.server.answers.push(...times(100, missing));
@@ -300,7 +300,7 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('that was started elsewhere at an unknown time ends with 9 at once', async () => {
+  it('and was started elsewhere at an unknown time ends the wait with exit 9 at once', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
@@ -435,8 +435,8 @@ describe('Protocol A', () => {
   });
 
   it.each([
-    ['an answer with 15 MiB of text', 15, 'observation'],
-    ['no more than 16 MiB of an endless one', 64, 'again'],
+    ['a response with 15 MiB of text', 15, 'observation'],
+    ['no more than 16 MiB of an endless response', 64, 'again'],
   ])('reads %s', async (_, mebibytes, kind) => {
     const { deps } = await sceneOf(a, operation);
     let sent = 0;

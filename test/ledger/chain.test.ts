@@ -121,7 +121,7 @@ describe('the names of a job without claims', () => {
     expect(claim).toHaveBeenCalledTimes(30);
   });
 
-  it('are its attempt only if its fingerprint is lost or missing; a damaged claim ends the search', async () => {
+  it('include its attempt alone if its fingerprint is lost or missing; a damaged claim ends the search', async () => {
     const claims: Record<string, string> = { 'key.k': 'nonsense' };
     const ledger = ledgerOf(claims);
     for (const fingerprint of ['', lostFingerprint])

@@ -233,7 +233,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
   });
 
   describe('a process', () => {
-    it('is alive to itself and to others while it runs, with what it has started', async () => {
+    it('counts as alive to itself and to others while it runs, and so do the attempts that it started', async () => {
       const { ledger, open, id } = await made();
       const lease = await ledger.lease();
       lease.assertLease();

@@ -67,7 +67,7 @@ interface Stage {
 const stages: Stage[] = [
   { name: 'while it was sending', outcomes: ['never answers'], dropLines: 0, exits: [2, 7, 10] },
   { name: 'in its second attempt', outcomes: ['is busy', 'never answers'], dropLines: 0, exits: [2, 7, 10] },
-  { name: 'with the answer unread', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
+  { name: 'with the response unread', outcomes: ['accepts'], dropLines: 1, exits: [0, 2, 7, 10] },
   { name: 'once accepted', outcomes: ['accepts'], dropLines: 0, exits: [0, 2, 7, 10] },
   { name: 'with the answer lost', outcomes: ['breaks off'], dropLines: 0, exits: [2, 7, 10] },
 ];
@@ -170,7 +170,7 @@ const runs = [
   { stage: stages[0] as Stage, key: undefined },
 ];
 
-describe.each(runs)('a run with the key $key that died $stage.name', ({ stage, key }) => {
+describe.each(runs)('a run (key: $key) that died $stage.name', ({ stage, key }) => {
   const order = orderOf({ key });
 
   it('is not sent again while its records are intact', async () => {

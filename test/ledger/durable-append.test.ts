@@ -46,7 +46,7 @@ describe('an appended line', () => {
     ['to a torn line that is left as it is', 'on', { tornEnd: '' }, 'ontwo\n'],
     ['to a line that is known to be whole', 'on', { isWhole: () => true }, 'ontwo\n'],
     ['to a line that is not known to be whole', 'on', { isWhole: () => false }, 'on\ntwo\n'],
-  ])('%s', async (_, before, options, after) => {
+  ])('is added correctly %s', async (_, before, options, after) => {
     writeFileSync(path, before);
     const sizes = await appendFile(path, 'two\n', options);
     expect([text(), sizes.before.size, sizes.after.size]).toEqual([after, before.length, after.length]);
@@ -66,7 +66,7 @@ describe('an appended line', () => {
     await expect(appendFile(join(folder, 'link'), 'x')).rejects.toMatchObject({ code: 'ELOOP' });
   });
 
-  it('written only in part is an error', async () => {
+  it('that is written only in part causes an error', async () => {
     writeFileSync(path, '');
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, half }, run) => (name === 'write' && half ? half() : run()));

@@ -233,20 +233,23 @@ describe('in place of a job’s file', () => {
 it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
   ['job', (ledger) => ledger.create(newJobId(now + 1), [prepared])],
   ['claim', (ledger) => ledger.claim('send', 'mine')],
-])('makes existing folders durable before their first %s, and not at all for reading', async (_, give) => {
-  const { state, id } = await made();
-  const seen: string[] = [];
-  onEnd(() => watchDisk(undefined));
-  await watchDisk(({ name, path = '' }, run) => {
-    if (name === 'sync') seen.push(path);
-    return run();
-  });
-  const ledger = await openFileLedger(state, () => now);
-  expect(await ledger.read(id)).toMatchObject({ id });
-  expect(seen).toEqual([]);
-  await give(ledger);
-  expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
-});
+])(
+  'the file ledger makes existing folders durable before its first %s, but not for reading',
+  async (_, give) => {
+    const { state, id } = await made();
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path = '' }, run) => {
+      if (name === 'sync') seen.push(path);
+      return run();
+    });
+    const ledger = await openFileLedger(state, () => now);
+    expect(await ledger.read(id)).toMatchObject({ id });
+    expect(seen).toEqual([]);
+    await give(ledger);
+    expect(seen.slice(0, 2)).toEqual([dirname(state), state]);
+  },
+);
 
 describe('a claim', () => {
   it('is stored inside its folder', async () => {
@@ -384,7 +387,7 @@ describe('an index', () => {
     }
   });
 
-  it('gets the line of a job again that was lost with the file before the record was written', async () => {
+  it('regains the line of a job that was lost with the file before the record was written', async () => {
     const state = freshFolder();
     const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
     mkdirSync(jobs);
@@ -402,7 +405,7 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
   });
 
-  it('that has lost a line of no job is made up to its count once, not by each command', async () => {
+  it('that has lost a line without a job is padded to its count once, not by each command', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];
     appendFileSync(count, '+++');
@@ -451,7 +454,7 @@ describe('an index', () => {
 });
 
 describe('claims whose folder was lost', () => {
-  it('are created again from the jobs, with one result for any number of processes', async () => {
+  it('are created again from the jobs, with the same result for any number of processes', async () => {
     const { ledger, state, id } = await made();
     const ids = [id, newJobId(now + 1), newJobId(now + 2), newJobId(now + 3)];
     for (const each of ids.slice(1, 3)) await ledger.create(each, [prepared]);
@@ -466,7 +469,7 @@ describe('claims whose folder was lost', () => {
   });
 });
 
-it('a name is not claimed while the lost claims cannot be made again', async () => {
+it('a name is not claimed while the lost claims cannot be created again', async () => {
   const { ledger, state } = await made();
   rmSync(join(state, 'claims'), { recursive: true });
   mkdirSync(join(state, 'claims'));
@@ -492,7 +495,7 @@ describe('ids', () => {
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 
-  it('of a folder are the jobs only, newest first', async () => {
+  it('listed from a folder are those of its jobs only, newest first', async () => {
     const { ledger, state, id } = await made();
     const newer = newJobId(now + 1000);
     await ledger.create(newer, [prepared]);
@@ -504,7 +507,7 @@ describe('ids', () => {
 
 describe('a folder that cannot be used', () => {
   it.each(['.', 'jobs', 'claims'])(
-    'one that others may write to (%s): exit 10 with the command that closes it',
+    'because others may write to it (%s): exit 10 with the command that restricts it',
     async (name) => {
       const { state } = await made();
       const folder = join(state, name);
@@ -519,7 +522,7 @@ describe('a folder that cannot be used', () => {
   it.each([
     ['a file', (path: string) => writeFileSync(path, '')],
     ['a link to nowhere', (path: string) => symlinkSync('/nowhere/at/all', path)],
-  ])('%s: exits 10 and names it', async (_, put) => {
+  ])('because it is %s: exit 10 with its name', async (_, put) => {
     const state = join(freshFolder(), 'state');
     put(state);
     await expect(openFileLedger(state, () => now)).rejects.toMatchObject({

@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('a job does not know whether its process runs if nothing checks that', () => {
+it('the state of a job leaves open whether its process runs if nothing checks the process', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 
@@ -139,7 +139,7 @@ describe('whatever events are written, in whatever order,', () => {
     );
   });
 
-  it('the number of attempts never goes down, and a started attempt is counted', () => {
+  it('the number of attempts never decreases, and a started attempt is counted', () => {
     fc.assert(
       fc.property(step, ([events, next]) => {
         const after = fold(...events, next).record.attempts;
@@ -418,7 +418,7 @@ describe('a record that has lost its beginning', () => {
     ['{"protocol":"tts"', 'tts'],
     ['{"protocol":"TTS"', lostProtocol],
     ['nothing', lostProtocol],
-  ])('%s has the protocol %s, and blocks the submission', (text, protocol) => {
+  ])('and still contains %s has the protocol %s, and blocks the submission', (text, protocol) => {
     const job = damagedJob(id, text, [{ ...sending(1), at }], lifeOf);
     expect(job).toMatchObject({
       ...{ id, protocol, state: 'unknown', base_url: '', created_at: new Date(timeOf(id)).toISOString() },

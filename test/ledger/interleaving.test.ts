@@ -103,8 +103,8 @@ const removes: Command = async ({ ledger }) => {
 const commands = {
   submits: submits('boat'),
   'submits without a key': submits(undefined),
-  completes,
-  removes,
+  'completes the index': completes,
+  'removes the job': removes,
 };
 type Name = keyof typeof commands;
 
@@ -146,7 +146,7 @@ const pairs = (Object.keys(commands) as Name[]).flatMap((one) =>
 );
 
 describe('at each change that a process makes,', () => {
-  it.each(pairs)('one that %s can be overtaken by one that %s', async (one, other) => {
+  it.each(pairs)('a process that %s can be overtaken by a process that %s', async (one, other) => {
     for (let at = 1, steps = 1; at <= steps; at += 1) {
       const world = await newWorld();
       let passed: Ended | undefined;
@@ -160,7 +160,7 @@ describe('at each change that a process makes,', () => {
     }
   });
 
-  it.each(pairs)('one that %s may be killed, and then another one %s', async (one, other) => {
+  it.each(pairs)('a process that %s may be killed before another process %s', async (one, other) => {
     for (let at = 1, isKilled = true; isKilled; at += 1) {
       const world = await newWorld();
       const ended = await process_(world, commands[one], { at, act: kill });

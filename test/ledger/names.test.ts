@@ -32,7 +32,7 @@ describe('a job id', () => {
   });
 });
 
-it('a claim name says what is claimed', () => {
+it('a claim name contains what is claimed', () => {
   expect(names.first({ fingerprint: 'f' })).toBe('take.f');
   expect(names.first({ key: 'k', fingerprint: 'f' })).toBe('key.k');
   expect([names.after('j'), names.attempt('j', 2)]).toEqual(['take.j', 'send.j.2']);
@@ -63,8 +63,8 @@ describe('the content of a claim', () => {
   });
 
   it.each<[string, object | string]>([
-    ['is no object', '[1]'],
-    ['is no JSON', 'nonsense'],
+    ['is not an object', '[1]'],
+    ['is not JSON', 'nonsense'],
     ['has no job', { ...holder, job: 1 }],
     ['has no fingerprint', { ...holder, fingerprint: 1 }],
     ['has no owner', { ...holder, owner: 'x' }],

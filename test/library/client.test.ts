@@ -291,7 +291,7 @@ describe('the library: an abort', () => {
 });
 
 describe('the library and the command line', () => {
-  it('share jobs: a command fetches what a program left waiting, and the reverse', async () => {
+  it('share jobs: a command fetches the job of a program, and vice versa', async () => {
     const client = clientOf();
     const { job } = await client.submit({ ...boat, key: 'shared' });
     const shown = await user.run([
@@ -312,7 +312,7 @@ describe('the library and the command line', () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('share resuming: a program continues a command that was interrupted, and the reverse', async () => {
+  it('share resuming: a program continues an interrupted command, and vice versa', async () => {
     gateway.polls = Infinity;
     const output = join(user.cwd, 'boat.mp4');
     const typed = user.start([...asTyped, '-o', output, '--poll-interval', '5ms', '--json']);

@@ -66,7 +66,7 @@ test('a job whose response arrived too late for its client is not paid for again
   expect(server.posts()).toBe(1);
 });
 
-test('a key requested while another is being sent waits, and is paid for once the outcome of the other is delivered', async () => {
+test('a key that is requested while another is being sent waits, and is paid for after the outcome of the other is delivered', async () => {
   const { server, next } = await slowGateway();
   const agent = await connect('v2', await userOf(server.url), args);
   const first = agent.call('submit_video', one);

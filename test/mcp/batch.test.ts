@@ -184,7 +184,7 @@ test('an agent learns which videos of a batch differ, as an error in strict mode
   expect(readBill(stateDir)).toHaveLength(2);
 });
 
-test('a batch above the amount of --confirm-over is refused without a person to ask', async () => {
+test('a batch above the amount of --confirm-over is refused if no person can be asked', async () => {
   const { agent } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
   expect(await agent.call('batch_run', batch)).toMatchObject({
     ok: false,

@@ -59,7 +59,7 @@ test('no call starts once the server is ending', async () => {
   expect(aborted).toEqual([true]);
 });
 
-test('a client that requested progress is told what a call is doing', async () => {
+test('a client that requests progress receives that of its call', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;
@@ -73,11 +73,11 @@ test('a client that requested progress is told what a call is doing', async () =
 });
 
 test.each<[string, boolean, (calls: Calls) => unknown]>([
-  ['neither cancels nor goes away', true, () => undefined],
+  ['neither cancels nor disconnects', true, () => undefined],
   ['cancels another call', true, (calls) => calls.cancelled('other')],
-  ['cancels the call too late for its answer', false, (calls) => calls.cancelled('call')],
-  ['goes away before it can have read the answer', false, (calls) => calls.end()],
-])('a client that %s has received the outcome: %s', async (_, isTold, happen) => {
+  ['cancels a call that has been answered', false, (calls) => calls.cancelled('call')],
+  ['disconnects before it can have read the response', false, (calls) => calls.end()],
+])('a client that %s counts as having received the outcome: %s', async (_, isTold, happen) => {
   const clock = new TestClock(1000);
   const calls = callsOn(clock);
   const { mcpReq } = contextWith().context;

@@ -113,7 +113,7 @@ test.each([
   ['out.mp4 exists already; --force replaces it', 'out.mp4 exists already.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
-])('the text %j is for an agent %j', (text, shown) => {
+])('the text %j is shown to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
 });
 

@@ -86,7 +86,7 @@ describe('measureMp4', () => {
     expect(measured(renderVideo({ ...clip, audio: true }))).toEqual({ ...size, audio: true });
   });
 
-  it('finds an index that comes after the media', () => {
+  it('finds an index that follows the media', () => {
     expect(measured(ftyp, box('mdat', 9000), movie({}))).toMatchObject({ duration: 2, fps: 25, width: 640 });
   });
 
@@ -159,7 +159,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('returns whatever boxes are nested and whatever sizes they claim', () => {
+  it('returns a result, whatever boxes are nested and whatever sizes they claim', () => {
     const types =
       'moov mvhd trak tkhd edts elst mdia mdhd hdlr minf stbl stsd stts mvex trex moof traf tfhd tfdt trun';
     const type = fc.constantFrom(...types.split(' '), 'pasp', 'uuid', 'mdat');

@@ -69,7 +69,7 @@ describe('the media spool', () => {
     ['an object after the name', '{"encodedVideo":{"x":"QQ=="}}'],
     ['the name inside a string', '{"a":"\\"encodedVideo\\":\\"QQ==\\""}'],
     ['a number, null and the empty string', '[{"encodedVideo":1},{"encodedVideo":null},{"encodedVideo":""}]'],
-    ['a name too long to be one', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
+    ['a name that is too long', `{"${'encodedVideo'.repeat(100)}":"QQ=="}`],
     ['a name with an escape that JSON does not know', '{"encodedVide\\o":"QQ=="}'],
     ['no JSON', '<html>"encodedVideo" ":" "QQ=="</html>'],
   ])('does not divert %s', async (_, body) => {

@@ -63,14 +63,14 @@ describe('mp4In', () => {
 
   it.each([
     ['a brand', [box('ftyp', 16)]],
-    ['content that nothing leads to', [box('ftyp', 16), box('mdat', 50)]],
-    ['an index of nothing', [box('ftyp', 16), box('moov', 300)]],
-    ['an index of an empty box', [box('ftyp', 16), box('moov', 300), box('mdat')]],
+    ['media without an index', [box('ftyp', 16), box('mdat', 50)]],
+    ['an index without media', [box('ftyp', 16), box('moov', 300)]],
+    ['an index with empty media', [box('ftyp', 16), box('moov', 300), box('mdat')]],
   ])('finds nothing to play in %s alone', (_, boxes) => {
     expect(flawOf(Buffer.concat(boxes))).toMatch(/nothing to play/);
   });
 
-  it('finds its way through many small boxes', () => {
+  it('reads a file of many small boxes', () => {
     const many = Array.from({ length: 5000 }, (_, at) => box('free', at % 7));
     expect(flawOf(Buffer.concat([box('ftyp', 16), ...many, box('moov'), box('mdat', 1)]))).toBeUndefined();
   });
@@ -100,7 +100,7 @@ describe('mp4In', () => {
     expect(flawOf(bytes)).toMatch(reason);
   });
 
-  it('returns after more boxes than any video has', () => {
+  it('gives up after more boxes than any video has', () => {
     const many = Buffer.alloc(8 * 1_000_001, box('free'));
     expect(flawOf(Buffer.concat([film, many]))).toMatch(/more than 1000000 boxes/);
   });
@@ -114,7 +114,7 @@ describe('mp4In', () => {
     );
   });
 
-  it('returns for any bytes at all', () => {
+  it('returns a result for any bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
         flawOf(Buffer.concat([box('ftyp', 4), bytes]));
@@ -160,7 +160,7 @@ describe('mimeOf', () => {
     [false, 'Video/WebM; codecs="vp9"', 'video/webm'],
     [false, 'binary/octet-stream', undefined],
     [false, 'video/<script>', undefined],
-  ])('of an MP4 (%s) declared as %s is %s', (isMp4, type, mime) => {
+  ])('of a file (MP4: %s) declared as %s is %s', (isMp4, type, mime) => {
     expect(mimeOf(isMp4, type)).toBe(mime);
   });
 });

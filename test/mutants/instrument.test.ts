@@ -95,7 +95,7 @@ describe('mutants', () => {
         'sql FOR UPDATE': 'WHERE a AND b',
       },
     ],
-  ])('%s', (source, args, expected) => {
+  ])('are made of %s', (source, args, expected) => {
     expect(results(source, ...args)).toEqual(expected);
   });
 

@@ -13,7 +13,7 @@ it.each([
   ['unavailable', 'rate_limited', 1, 6, 'no', 'safe', 'Not accepted after 1 try: busy'],
   ['unavailable', 'server_error', 3, 6, 'no', 'safe', 'Not accepted after 3 tries: busy'],
 ] as const)(
-  'a payment that is %s (%s) after %i tries exits %i',
+  'a payment that is %s (%s) at attempt %i exits %i',
   (kind, code, tries, exitCode, charged, retry, words) => {
     const error = notAccepted({ kind, failure: { ...failure, code } }, tries);
     expect(error).toMatchObject({ exitCode, charged, retry, requestId: 'r1' });
@@ -30,7 +30,7 @@ it('an error says when to retry if the gateway did', () => {
 it.each([
   ['SIGTERM', 'no', 143, 'safe'],
   ['SIGINT', 'maybe', 130, 'resume'],
-] as const)('an error %s with charged %s exits %i', (reason, charged, exitCode, retry) => {
+] as const)('an interruption by %s with charged "%s" exits %i', (reason, charged, exitCode, retry) => {
   const error = interrupted(AbortSignal.abort(reason), charged);
   expect(error).toMatchObject({ code: 'pending', exitCode, charged, retry });
 });

@@ -215,12 +215,12 @@ describe('a 5xx response that would leave a doubt', () => {
   const again = { retry5xx: true };
 
   it.each<[string, Partial<PayDeps>, Partial<Reply>, SubmitVerdict, SubmitVerdict['kind']]>([
-    ['is turned away by the setting', again, { status: 500 }, unknown, 'unavailable'],
-    ['is in doubt without it', {}, { status: 500 }, unknown, 'unknown'],
+    ['counts as a temporary refusal under submit.retry_5xx', again, { status: 500 }, unknown, 'unavailable'],
+    ['is in doubt without submit.retry_5xx', {}, { status: 500 }, unknown, 'unknown'],
     ['is in doubt if it is not complete', again, { status: 500, complete: false }, unknown, 'unknown'],
-    ['is in doubt below 500', again, { status: 499 }, unknown, 'unknown'],
+    ['is in doubt if its status is below 500', again, { status: 499 }, unknown, 'unknown'],
     ['is in doubt with a handle', again, { status: 500 }, { ...unknown, handle: 't' }, 'unknown'],
-    ['is rejected if it says so', again, { status: 500 }, rejected, 'rejected'],
+    ['is a rejection if its body says so', again, { status: 500 }, rejected, 'rejected'],
   ])('%s', async (_, deps, reply, verdict, kind) => {
     const ran = await pay({
       exchange: [answers(replyOf(reply))],

@@ -111,7 +111,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       expect(asked.value?.path).toBe(protocol.query(samples.handle).path);
     });
 
-    it('are checked for any body without throwing, and change none', () => {
+    it('are checked for any body without throwing, and change no body', () => {
       fc.assert(
         fc.property(fc.dictionary(fc.constantFrom(...fieldNames(samples)), fc.jsonValue()), (given) => {
           const body = { ...samples.body, ...(given as JsonObject) };
@@ -176,15 +176,18 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       }
     });
 
-    it.each(submission.accepted)('give a handle from its last character on: $name', (sample) => {
-      const { text } = replyOf(sample);
-      const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
-      const ends = forms
-        .filter((form) => text.includes(form))
-        .map((form) => text.indexOf(form) + form.length);
-      for (const cut of cuts(sample).slice(Math.min(...ends)))
-        expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
-    });
+    it.each(submission.accepted)(
+      'give a handle as soon as its last character has arrived: $name',
+      (sample) => {
+        const { text } = replyOf(sample);
+        const forms = [JSON.stringify(sample.handle), `:${sample.handle},`, `:${sample.handle}}`];
+        const ends = forms
+          .filter((form) => text.includes(form))
+          .map((form) => text.indexOf(form) + form.length);
+        for (const cut of cuts(sample).slice(Math.min(...ends)))
+          expect(submit(cut, false), show(cut)).toMatchObject({ kind: 'accepted', handle: sample.handle });
+      },
+    );
 
     it.each(submission.accepted)(
       'are no refusal if they contain a task, whatever the status: $name',
@@ -243,7 +246,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       for (const cut of cuts(sample)) expect(isSuccess(ask(cut, false)), show(cut)).toBe(false);
     });
 
-    it.each(query.succeeded)('are a complete success or none: $name', (sample) => {
+    it.each(query.succeeded)('are a complete success or no success: $name', (sample) => {
       const whole = ask(sample);
       for (const changed of [...mutations(sample), ...cuts(sample)]) {
         const verdict = ask(changed, changed.text === undefined);

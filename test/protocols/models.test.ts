@@ -200,14 +200,14 @@ describe('the protocols of a model', () => {
 });
 
 describe('a failed model list', () => {
-  test('has an error under 200', async () => {
+  test('may be caused by an error under 200', async () => {
     expect(await failureOf({ success: false, message: 'get user group failed' })).toMatchObject({
       code: 'server_error',
       message: 'get user group failed',
     });
   });
 
-  test('has an unknown model under 200', async () => {
+  test('may be caused by an unknown model under 200', async () => {
     const error = {
       message: "The model 'x' does not exist",
       type: 'invalid_request_error',
@@ -217,12 +217,12 @@ describe('a failed model list', () => {
     expect(await failureOf({ error })).toMatchObject({ code: 'not_found', nativeCode: 'model_not_found' });
   });
 
-  test('does not have an empty error', async () => {
+  test('is not caused by an empty error', async () => {
     expect(await modelsOf({ error: null, data: [{ id: 'x' }] })).toHaveLength(1);
     expect(await modelsOf({ error: {}, data: [{ id: 'x' }] })).toHaveLength(1);
   });
 
-  test('has a refused key', async () => {
+  test('may be caused by a refused key', async () => {
     expect(await failureOf({ error: { message: 'Invalid token (request id: r1)' } }, 401)).toMatchObject({
       code: 'auth',
       requestId: 'r1',
@@ -241,11 +241,11 @@ describe('a failed model list', () => {
     '',
     '<html>',
     '{"data":[{"id":"x"}',
-  ])('is unreadable: %j', async (body) => {
+  ])('may be caused by an unreadable response: %j', async (body) => {
     expect((await failureOf(body)).code).toBe('bad_reply');
   });
 
-  test('is a redirect', async () => {
+  test('may be caused by a redirect', async () => {
     expect((await failureOf('', 302)).code).toBe('bad_reply');
   });
 });

@@ -14,7 +14,7 @@ it.each(Object.values(protocols).map((protocol) => ({ protocol, name: protocol.n
   },
 );
 
-it('speech has its text, and a record without a text has none', () => {
+it('the requested value of speech is its text, and a record without a text has no value', () => {
   expect(promptOf({ protocol: 'tts', request: { req_params: { text: 'Hello.' } } })).toBe('Hello.');
   for (const request of [undefined, {}, { prompt: '' }, { prompt: { sha256: 'x' } }])
     expect(promptOf({ protocol: 'c' satisfies JobKind, request })).toBeUndefined();

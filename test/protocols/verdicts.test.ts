@@ -36,8 +36,12 @@ describe('judgeFailedSubmission', () => {
     ['no error', {}, 'unknown'],
     ['a list', ['overloaded'], 'unknown'],
     ['a text', '"overloaded"', 'unknown'],
-    ['the phrase alone, as of a load balancer', { message: 'Service Unavailable' }, 'unknown'],
-    ['a framework before it', { status: 503, error: 'Service Unavailable', path: '/x' }, 'unknown'],
+    ['the phrase alone, as from a load balancer', { message: 'Service Unavailable' }, 'unknown'],
+    [
+      'a framework in front of the gateway',
+      { status: 503, error: 'Service Unavailable', path: '/x' },
+      'unknown',
+    ],
     [
       'Envoy in JSON',
       { code: 503, message: 'upstream connect error or disconnect/reset before headers' },
@@ -75,8 +79,8 @@ describe('judgeFailedSubmission', () => {
     ['a word', { id: 'unauthorized', message: 'no' }],
     ['a name that is not an operation', { name: 'BadRequest9', message: 'no' }],
     ['an id of the call', { request_id: 'req-1', requestId: 'req-1', message: 'no' }],
-    ['a row', { data: { id: 17 }, message: 'no' }],
-    ['none', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
+    ['the id of a row', { data: { id: 17 }, message: 'no' }],
+    ['an empty task id', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
   ])('ignores anything but a task id: %s', (_, body) => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');
   });

@@ -64,7 +64,7 @@ describe('the text of a streamed response', () => {
     expect(read(sse(completed('Hello')))).toMatchObject({ text: 'Hello', end: { text: 'Hello' } });
   });
 
-  test('of other kinds is not part of the answer', () => {
+  test('does not include text of other kinds, such as reasoning', () => {
     const reasoning = { type: 'response.reasoning_summary_text.delta', delta: 'hmm' };
     expect(read(sse(reasoning, delta('Hi'), completed('Hi'))).text).toBe('Hi');
   });
@@ -144,7 +144,7 @@ describe('the end of a streamed response', () => {
     });
   });
 
-  test('is followed by nothing that counts', () => {
+  test('is final: later events do not count', () => {
     expect(
       read(sse(delta('Hi'), completed('Hi'), delta('!'), { type: 'error', message: 'x' })),
     ).toMatchObject({

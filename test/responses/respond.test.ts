@@ -102,7 +102,7 @@ test('an envelope without a failure is not a response', async () => {
 });
 
 test.each<[string, string | object, boolean]>([
-  ['a stream that was not asked for', done, false],
+  ['a stream that was not requested', done, false],
   ['a document in place of a stream', whole, true],
 ])('%s is read', async (_, answer, streamed) => {
   expect(await endOf(200, answer, {}, { streamed })).toMatchObject({ kind: 'completed', text: 'Hello' });
@@ -182,7 +182,7 @@ describe('a failed request for a response', () => {
     });
   });
 
-  test('with a wrong base path says so', async () => {
+  test('that was caused by a wrong base path is reported as such', async () => {
     const answer = { error: { message: 'Invalid URL (POST /v1/v1/responses)' } };
     await expect(endOf(404, answer)).rejects.toThrow(/root of the gateway, without \/v1/);
   });

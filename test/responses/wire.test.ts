@@ -56,7 +56,7 @@ describe('a whole response', () => {
     [{ status: 'incomplete', incomplete_details: null, output: [] }, 'incomplete'],
     [{ status: 'completed', output: 'Hi' }, 'completed'],
     [{ status: 'completed', output: [null, 7, { type: 'message', content: 'x' }] }, 'completed'],
-  ])('%j is %s', (json, kind) => {
+  ])('that is %j counts as %s', (json, kind) => {
     expect(readResponse(json as never).kind).toBe(kind);
   });
 });

@@ -150,7 +150,7 @@ describe('the outcome fault', () => {
   test.each([
     ['task-fails', 'failed'],
     ['never-finishes', 'in_progress'],
-  ])('%s of Protocol C', async (fault, status) => {
+  ])('%s decides the outcome of a task of Protocol C', async (fault, status) => {
     const gateway = await sandbox({ faults: [fault] });
     const id = (await submitC(gateway)).at('task_id') as string;
     gateway.clock.now += 3_600_000;
@@ -160,7 +160,7 @@ describe('the outcome fault', () => {
   test.each<[string, number | undefined, number]>([
     ['a-filtered', undefined, 2],
     ['a-partly-filtered', 1, 1],
-  ])('%s of Protocol A', async (fault, delivered, filtered) => {
+  ])('%s decides the outcome of an operation of Protocol A', async (fault, delivered, filtered) => {
     const gateway = await sandbox({ faults: [fault] });
     const submitted = await gateway.call('POST', '/v1beta/models/video-a:predictLongRunning', { body: A });
     gateway.clock.now += 1000;
@@ -173,7 +173,7 @@ describe('the outcome fault', () => {
   test.each<[string, object]>([
     ['b-finish-errcode', { ErrCode: 70000, ErrCodeExt: '' }],
     ['b-finish-errcodeext', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
-  ])('%s of Protocol B, and of no other', async (fault, error) => {
+  ])('%s decides the outcome of a task of Protocol B, and of no other task', async (fault, error) => {
     const gateway = await sandbox({ faults: [`${fault}x1`] });
     await submitC(gateway);
     const done = await finishedB(gateway);

@@ -44,9 +44,9 @@ describe('a request of Protocol B to the sandbox', () => {
     ['without a version', { 'X-TC-Version': '' }, 'MissingParameter'],
     ['with another version', { 'X-TC-Version': '2.0' }, 'NoSuchVersion'],
     ['with another action', { 'X-TC-Action': 'DescribeMediaInfos' }, 'InvalidAction'],
-    ['with an action in small letters', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
+    ['with an action in lower case', { 'X-TC-Action': 'createaigcvideotask' }, 'InvalidAction'],
     ['that is not declared as JSON', { 'Content-Type': 'text/plain' }, 'InvalidRequest'],
-  ])('with %s fails under HTTP 200', async (_, headers, code) => {
+  ])('%s fails under HTTP 200', async (_, headers, code) => {
     const gateway = await sandbox();
     const answer = await gateway.act('CreateAigcVideoTask', BODY, headers);
     expect([answer.status, answer.at('Response.Error.Code')]).toEqual([200, code]);
@@ -102,12 +102,12 @@ describe('a task creation in the sandbox', () => {
   test.each<[string, object, string]>([
     ['no model', { ...BODY, ModelName: undefined }, 'MissingParameter'],
     ['no version', { ...BODY, ModelVersion: undefined }, 'MissingParameter'],
-    ['a model in small letters', { ...BODY, ModelName: 'video-b' }, 'InvalidParameterValue'],
+    ['a model in lower case', { ...BODY, ModelName: 'video-b' }, 'InvalidParameterValue'],
     ['a model with its version', { ...BODY, ModelName: 'Video-B-2.0' }, 'InvalidParameterValue'],
     ["another model's version", { ...BODY, ModelName: 'Video-B-Lite' }, 'InvalidParameterValue'],
     ['a version as number', { ...BODY, ModelVersion: 2 }, 'InvalidParameterValue'],
     ['no prompt', { ...BODY, Prompt: '' }, 'MissingParameter'],
-    ['names in small letters', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
+    ['names in lower case', { modelName: 'Video-B', ...BODY }, 'UnknownParameter'],
     ['SubAppId', { ...BODY, SubAppId: 1 }, 'InvalidParameterValue'],
     [
       'SubAppId deep inside',
@@ -133,11 +133,11 @@ describe('a task creation in the sandbox', () => {
       'InvalidParameterValue',
     ],
     [
-      'a usage in small letters',
+      'a usage in lower case',
       { ...BODY, FileInfos: [{ ...ASSET, Usage: 'firstframe' }] },
       'InvalidParameterValue',
     ],
-    ['a resolution in small letters', withOutput({ Resolution: '720p' }), 'InvalidParameterValue'],
+    ['a resolution in lower case', withOutput({ Resolution: '720p' }), 'InvalidParameterValue'],
     ['a duration as text', withOutput({ Duration: '5' }), 'InvalidParameterValue'],
     ['permanent storage', withOutput({ StorageMode: 'Permanent' }), 'InvalidParameterValue'],
     ['sound as a boolean', withOutput({ AudioGeneration: true }), 'InvalidParameterValue'],
@@ -182,8 +182,8 @@ describe('a task', () => {
   test.each<[string, string, object]>([
     ['ErrCode', '[fail]', { ErrCode: 70000, ErrCodeExt: '' }],
     ['ErrCodeExt alone', '[fail-ext]', { ErrCode: 0, ErrCodeExt: 'ModelGenerateFailed' }],
-    ['the content policy', '[filtered]', { ErrCodeExt: 'InvalidParameter.VoilationContent' }],
-  ])('fails as FINISH by %s, and is refunded', async (_, word, error) => {
+    ['the code of the content policy', '[filtered]', { ErrCodeExt: 'InvalidParameter.VoilationContent' }],
+  ])('fails with the status FINISH and %s, and is refunded', async (_, word, error) => {
     const gateway = await sandbox();
     const done = await finish(gateway, { ...BODY, Prompt: `x ${word}` });
     expect(done.at(TASK)).toMatchObject({ Status: 'FINISH', Output: null, ...error });

@@ -137,7 +137,7 @@ describe('a sandbox key for some models', () => {
     ['key=vendor-h4', /There is no model vendor-h4; available: video-a, /],
     ['=vendor-h3', /A key is one word/],
     ['two words', /A key is one word/],
-  ])('is not %j', async (key, message) => {
+  ])('cannot be %j', async (key, message) => {
     await expect(sandbox({ keys: [key] })).rejects.toThrow(message);
   });
 });

@@ -20,16 +20,16 @@ const task = (fields: object): object => ({ model: 'vendor-h3-mini', prompt: 'a 
 const song = 'https://assets.example.com/song.mp3';
 
 test.each([
-  ['A without a word of it', A, operation({}), false],
-  ['A without', A, operation({ generateAudio: false }), false],
-  ['A with', A, operation({ generateAudio: true }), true],
-  ['B without a word of it', B, action({}), false],
-  ['B without', B, action({ AudioGeneration: 'Disabled' }), false],
-  ['B with', B, action({ AudioGeneration: 'Enabled' }), true],
-  ['C without a word of it', C, task({}), false],
-  ['C by its native mode', C, task({ mode: 't2va' }), true],
-  ['C with a reference of sound', C, task({ reference_audio_urls: [song] }), true],
-])('a video of Protocol %s has sound on request', async (_, { path, ...call }, body, sounds) => {
+  ['Protocol A, not mentioned', A, operation({}), false],
+  ['Protocol A, off', A, operation({ generateAudio: false }), false],
+  ['Protocol A, on', A, operation({ generateAudio: true }), true],
+  ['Protocol B, not mentioned', B, action({}), false],
+  ['Protocol B, off', B, action({ AudioGeneration: 'Disabled' }), false],
+  ['Protocol B, on', B, action({ AudioGeneration: 'Enabled' }), true],
+  ['Protocol C, not mentioned', C, task({}), false],
+  ['Protocol C, by its native mode', C, task({ mode: 't2va' }), true],
+  ['Protocol C, with an audio reference', C, task({ reference_audio_urls: [song] }), true],
+])('a sandbox video has sound only on request (%s)', async (_, { path, ...call }, body, sounds) => {
   const gateway = await sandbox();
   expect((await gateway.call('POST', path, { body, ...call })).status).toBe(200);
   const [made] = listTasks(gateway.stateDir).map((each) => readMp4(videoOf(each)));

@@ -175,14 +175,17 @@ describe('a speech fault', () => {
     ['[no-audio]', undefined, 0, 20_000_000],
     ['', 'tts-error-frame@25%', 0.25, 55_000_000],
     ['', 'tts-cut@75%', 0.75, 0],
-  ])('%s %s', async (word, fault, share, last) => {
-    const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
-    const spoken = `${'long text '.repeat(10)}${word}`;
-    const frames = framesOf((await speak(box, { text: spoken, audio_params: { format: 'pcm' } })).body);
-    const all = renderSpeech({ text: spoken, format: 'pcm', sampleRate: 24_000 }).length;
-    expect(Math.abs(audioOf(frames).length / all - share)).toBeLessThan(0.1);
-    expect(frames.at(-1)?.code).toBe(last);
-  });
+  ])(
+    'from the text "%s" or the fault "%s" ends the stream as described',
+    async (word, fault, share, last) => {
+      const box = await sandbox({ faults: fault === undefined ? [] : [fault] });
+      const spoken = `${'long text '.repeat(10)}${word}`;
+      const frames = framesOf((await speak(box, { text: spoken, audio_params: { format: 'pcm' } })).body);
+      const all = renderSpeech({ text: spoken, format: 'pcm', sampleRate: 24_000 }).length;
+      expect(Math.abs(audioOf(frames).length / all - share)).toBeLessThan(0.1);
+      expect(frames.at(-1)?.code).toBe(last);
+    },
+  );
 
   test('of type tts-reset breaks the connection, and charges', async () => {
     const stateDir = freshState();

@@ -11,7 +11,7 @@ const OUTCOMES: Outcome[] = [
   { end: 'never' },
 ];
 
-test('a task never goes back, and reaches its planned outcome on time', () => {
+test('a task never returns to an earlier state, and reaches its planned outcome on time', () => {
   const times = fc.tuple(fc.nat(100_000), fc.nat(100_000), fc.nat(50_000));
   fc.assert(
     fc.property(times, fc.constantFrom(...OUTCOMES), ([first, second, paceMs], outcome) => {

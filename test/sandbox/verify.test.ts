@@ -111,10 +111,10 @@ async function pollAndFetch(gateway: TestSandbox, pauses: number[], agent = 'cur
 describe('polling too fast', () => {
   test.each([
     ['one second', [1000], ['polled-too-fast']],
-    ['a clock short of 5 s', [4990], []],
-    ['well short of 5 s', [4400], ['polled-too-fast']],
-    ['once too fast among others', [6000, 3000, 6000], ['polled-too-fast']],
-    ['quickly once it has finished', [10_000, 100, 100], []],
+    ['slightly less than 5 s', [4990], []],
+    ['clearly less than 5 s', [4400], ['polled-too-fast']],
+    ['one fast poll among others', [6000, 3000, 6000], ['polled-too-fast']],
+    ['quick polls after the end of the task', [10_000, 100, 100], []],
   ])('is defined by the specification: %s', async (_, pauses, expected) => {
     const gateway = await sandbox({ paceMs: 10_000 });
     await pollAndFetch(gateway, pauses);
@@ -140,7 +140,7 @@ describe('polling too fast', () => {
     expect(findings(gateway)).toEqual(['polled-too-fast']);
   });
 
-  test('includes a result that is requested repeatedly, but not once right after the status', async () => {
+  test('includes repeated requests for a result, but not one request right after the status', async () => {
     const gateway = await sandbox({ paceMs: 20_000 });
     const path = `/v1/videos/${await submit(gateway)}`;
     const look = async (pause: number): Promise<void> => {
@@ -307,7 +307,7 @@ describe('an ignored failure', () => {
     expect(findings(gateway)).toEqual(['charged-twice']);
   });
 
-  test('is a streamed response without its end, or one that failed', async () => {
+  test('is a streamed response without its end, or a streamed response that failed', async () => {
     const gateway = await sandbox({ faults: ['responses-cutx1'] });
     const ask = (input: string): Promise<Answer> =>
       gateway.call('POST', '/v1/responses', { body: { model: 'text-1', input, stream: true } });

@@ -94,9 +94,9 @@ const hideMore = redactor(['sk-abcdefghijklmnopqrstuvwxyz']);
 
 const readers: Record<string, (text: string) => unknown> = {
   'an error body': (text) => readFailure(reply(502, text)),
-  'the words of an error': (text) =>
+  'the message of an error': (text) =>
     readFailure(json(400, { error: { message: text, code: text, type: text } })),
-  'the words of B': (text) =>
+  'a message of Protocol B': (text) =>
     protocols.b.readSubmission(json(200, { Response: { Error: { Code: text, Message: text } } }), {}),
   'headers of an error': (text) =>
     readFailure(reply(429, '', { 'retry-after': text, 'retry-after-ms': text, 'x-request-id': text })),
@@ -104,16 +104,13 @@ const readers: Record<string, (text: string) => unknown> = {
   "Google's retry info": (text) => retryAfter({}, { error: { details: [{ retryDelay: text }] } }),
   markup: (text) => [isMarkup(text), markupText(text)],
   JSON: (text) => [tryParseJson(text), parseCutJson(text)],
-  'JSON of a person': (text) => {
+  'JSON of a user': (text) => {
     canonicalJson(parseBodyJson(JSON.stringify({ [text]: text })));
     parseBodyJson(text);
   },
   'secrets in a text': (text) => hide(text),
-  'secrets in what is shown': (text) => hideMore(text),
-  'what a terminal is given': (text) => [
-    printable(text, text.length * 2),
-    printableLine(text, text.length * 2),
-  ],
+  'secrets in shown text': (text) => hideMore(text),
+  'text for a terminal': (text) => [printable(text, text.length * 2), printableLine(text, text.length * 2)],
   'a document of --json': (text) => jsonDocument({ json: { text } }),
   'a table': (text) => table(['a'], [[text]]),
   'the address of a result': (text) =>
@@ -209,7 +206,7 @@ function bodiesOf(text: string): Json[] {
 }
 
 describe('hostile text takes linear time', () => {
-  it.each(Object.keys(readers))('%s', (name) => {
+  it.each(Object.keys(readers))('as %s', (name) => {
     const read = (text: string): void => {
       try {
         readers[name]?.(text);

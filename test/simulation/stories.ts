@@ -8,12 +8,12 @@ const saved = [...keyed, '-o', '/home/boat.mp4'];
 
 /** Shrunk schedules that once broke a promise, by promise. They run with the tests. */
 export const stories: Record<string, Plan> = {
-  'the log of an output, torn by a full disk, was taken for the file of another program': {
+  'the log of an output, torn by a full disk, was treated as the file of another program': {
     seed: 1061,
     commands: [saved, saved],
     incidents: [{ at: 310, what: 'disk full', room: 141, steps: 131 }],
   },
-  'a job was created under a claim that a power cut took, and its key paid again': {
+  'a job was created under a claim that a power cut removed, and its key was charged again': {
     seed: 1,
     commands: [keyed, keyed],
     incidents: [
@@ -22,7 +22,7 @@ export const stories: Record<string, Plan> = {
       { after: 7, what: 'power cut', remains: 'lost' },
     ],
   },
-  'a job was removed whose name was not durable, and its key said that its record was lost': {
+  'a job was removed although its name was not durable, and its key reported a lost record': {
     seed: 1,
     commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
     incidents: [
@@ -31,7 +31,7 @@ export const stories: Record<string, Plan> = {
       { after: 5, what: 'power cut', remains: 'reordered' },
     ],
   },
-  'a job was created and sent while another process looked for it, and was taken for lost': {
+  'a job was created and sent while another process looked for it, and was considered lost': {
     seed: 38,
     commands: [word, word],
     incidents: [
@@ -39,16 +39,17 @@ export const stories: Record<string, Plan> = {
       { at: 152, what: 'switch' },
     ],
   },
-  'a run ended while another one asked twice whether it lived, and the same output was paid for twice': {
-    seed: 511,
-    commands: [plane, plane],
-    incidents: [
-      { at: 159, what: 'switch' },
-      { at: 205, what: 'switch' },
-      { request: 1, what: 'answer cut' },
-    ],
-  },
-  'a job whose name no process had made durable was paid for, and its record lost': {
+  'a run ended while another run checked twice whether it was alive, and the same output was paid for twice':
+    {
+      seed: 511,
+      commands: [plane, plane],
+      incidents: [
+        { at: 159, what: 'switch' },
+        { at: 205, what: 'switch' },
+        { request: 1, what: 'answer cut' },
+      ],
+    },
+  'a job was paid for although no process had made its name durable, and its record was lost': {
     seed: 19140,
     commands: [word, word],
     incidents: [
@@ -57,7 +58,7 @@ export const stories: Record<string, Plan> = {
       { at: 167, what: 'kill' },
     ],
   },
-  'a job was removed as a fetch of it began, which said that the state folder cannot be used': {
+  'a job was removed while a fetch of it began, and the error said that the state folder cannot be used': {
     seed: 1000376,
     commands: [
       saved,
@@ -69,25 +70,27 @@ export const stories: Record<string, Plan> = {
       ...[335, 360, 375].map((at) => ({ at, what: 'switch' }) as const),
     ],
   },
-  'a run that began while its job was removed, between the last look for runs and the removal, was refused': {
-    seed: 4005833,
-    commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
-    incidents: [
-      ...[158, 160, 201, 206].map((at) => ({ at, what: 'switch' }) as const),
-      { after: 4, what: 'kill' },
-      { after: 6, what: 'switch' },
-    ],
-  },
-  'a run died between publishing kept audio and removing it, and the next one left it behind': {
-    seed: 7_003_552,
-    commands: [word, word],
-    incidents: [
-      { at: 30, what: 'switch' },
-      { after: 2, what: 'switch' },
-      { at: 315, what: 'kill' },
-      { after: 13, what: 'kill' },
-    ],
-  },
+  'a run that began while its job was removed, between the last check for runs and the removal, was refused':
+    {
+      seed: 4005833,
+      commands: [keyed, ['jobs', 'rm', '@boat', '--json'], keyed],
+      incidents: [
+        ...[158, 160, 201, 206].map((at) => ({ at, what: 'switch' }) as const),
+        { after: 4, what: 'kill' },
+        { after: 6, what: 'switch' },
+      ],
+    },
+  'a run died after it published kept audio and before it removed the audio, and the next run left it behind':
+    {
+      seed: 7_003_552,
+      commands: [word, word],
+      incidents: [
+        { at: 30, what: 'switch' },
+        { after: 2, what: 'switch' },
+        { at: 315, what: 'kill' },
+        { after: 13, what: 'kill' },
+      ],
+    },
   'the index was lost while a batch created three jobs, and one of them was never listed': {
     seed: 100_096,
     commands: [budgetedBatch, budgetedBatch],

@@ -11,7 +11,7 @@ describe('a speech body', () => {
     [params({ audio_params: { format: 'aac', speech_rate: 10 }, additions: '{}' })],
     [params({ text: '你好' })],
     [params({ text: '7' })],
-  ])('%j may be sent', (body) => {
+  ])('may be %j', (body) => {
     expect(checkSpeech(body as never)).toEqual([]);
   });
 
@@ -28,11 +28,11 @@ describe('a speech body', () => {
     [params({ audio_params: { sample_rate: '24000' } }), 'req_params.audio_params.sample_rate'],
     [params({ audio_params: { sample_rate: 0.5 } }), 'req_params.audio_params.sample_rate'],
     [{ ...params({}), model: 'speech-tts-2.0' }, 'model'],
-  ])('%j may not be sent', (body, field) => {
+  ])('may not be %j', (body, field) => {
     expect(checkSpeech(body as never)).toMatchObject([{ field }]);
   });
 
-  test('has text that the check and the splitter judge alike', () => {
+  test('has text that the check and the splitter judge in the same way', () => {
     for (const text of ['a', '!', '😀', '€', '. . .', '其', '+', '\n'])
       expect([text, splitText(text, 10).length > 0]).toEqual([
         text,
@@ -52,7 +52,7 @@ describe('the speech format', () => {
     [undefined, '-', 'mp3', 'mp3', false],
     ['wav', 'a.mp3', 'wav', 'pcm', true],
     ['aac', 'a.aac', 'aac', 'aac', false],
-  ])('of %s to %s is %s', (named, output, name, wire, wav) => {
+  ])('with --format %s and the output %s is %s', (named, output, name, wire, wav) => {
     expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
   });
 

@@ -204,7 +204,7 @@ test('a run does not wait for another run that waits in the same way', async () 
   expect(server.requests).toHaveLength(0);
 });
 
-test('a ledger on a disk that fills up after the head: the audio is saved, and exit 10 says so', async () => {
+test('speech is saved, with exit 10, if the disk of the ledger fills up after the head', async () => {
   const { run, server, target, deps } = await after();
   const { ledger } = deps;
   let broken = false;

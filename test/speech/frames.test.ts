@@ -38,8 +38,8 @@ describe('speech frames', () => {
     ['comments and other fields', `: ping {1}\nid: {7}\nretry: 10\ndata: ${first}\ndata:\n${second}`],
     ['a closing event', `data: ${first}\n\ndata: ${second}\n\ndata: [DONE]\n\n`],
     ['commas, record separators and NUL', `${first},\x1e${second}\0 ,\n`],
-    ['a comment that nothing ends', `${first}${second}\n: bye`],
-  ])('%s', (_, stream) => {
+    ['a comment without an end', `${first}${second}\n: bye`],
+  ])('are found between other data: %s', (_, stream) => {
     const expected = { frames: [first, second], fault: undefined };
     expect(split(stream)).toEqual(expected);
     expect(split(stream, everyByte(stream))).toEqual(expected);
@@ -87,12 +87,12 @@ describe('an invalid stream of frames', () => {
   test.each([
     ['a page', '<html><body>Please sign in</body></html>', /an invalid frame: <html>/],
     ['text between frames', `${first}oops\n${second}`, /an invalid frame: oops/],
-    ['a prefix that is not one', `dat: ${first}`, /an invalid frame: dat:/],
+    ['an unknown prefix', `dat: ${first}`, /an invalid frame: dat:/],
     ['an array', `[${first},${second}]`, /an invalid frame: \[/],
     ['a frame that is cut', `${first}${second.slice(0, 30)}`, /ends inside a frame/],
     ['a string that is cut', '{"code":0,"data":"SGVs\\', /ends inside a frame/],
     ['a line without an end', 'x'.repeat(20_000), /an invalid frame: x{200}$/],
-  ])('%s', (_, stream, fault) => {
+  ])('is reported: %s', (_, stream, fault) => {
     expect(split(stream).fault).toMatch(fault);
     expect(split(stream, everyByte(stream).slice(0, 300)).fault).toMatch(fault);
   });

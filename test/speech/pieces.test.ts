@@ -315,7 +315,7 @@ describe('a run that was killed', () => {
     expect(server.requests).toHaveLength(5);
   });
 
-  test('and whose output was replaced exits 10, and nothing is paid', async () => {
+  test('and whose output was replaced: the next run exits 10, and nothing is paid', async () => {
     const server = await speechServer(speaker());
     const { run, die, target } = await bench(server.url);
     await die();

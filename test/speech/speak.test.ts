@@ -148,7 +148,7 @@ describe('a stream that proves no success', () => {
         response.writeHead(200).write(speechBody([one])),
       /no data arrived for 1 s/,
     ],
-  ])('with %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
+  ])('and %s exits 9, is kept, and is never sent again automatically', async (_, answer, why) => {
     const server = await speechServer(answer);
     const { run, folder, target, deps } = await bench(server.url);
     const first = await failure(run());
@@ -199,7 +199,7 @@ describe('a stream that proves no success', () => {
     });
   });
 
-  test('ends at the deadline if it never ends by itself', async () => {
+  test('is aborted at the deadline if it does not end before', async () => {
     const server = await speechServer((response) => {
       response.writeHead(200);
       const timer = setInterval(() => response.write(frameText(one)), 20);
@@ -246,7 +246,7 @@ describe('an error frame', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('has the gateway’s own request id or none', async () => {
+  test('has the request id of the gateway, or no request id', async () => {
     const error = frameText({ code: 1, message: 'oops (request id: 2026abc)' });
     const server = await speechServer(
       (response) => void response.end(error),

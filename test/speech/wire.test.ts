@@ -13,7 +13,7 @@ const reply = (status: number, body: unknown, headers: Record<string, string> = 
   complete: true,
 });
 
-test('the request follows specification 4.4 and 5', () => {
+test('the request for speech follows specification 4.4 and 5', () => {
   const body = { req_params: { text: 'Grüße 你好', audio_params: { format: 'mp3', sample_rate: 24000 } } };
   const exchange = speechExchange(body);
   expect(exchange).toMatchObject({ method: 'POST', path: '/api/v3/tts/unidirectional' });
@@ -38,8 +38,8 @@ describe('a speech frame', () => {
     ],
     ['an end without usage', { code: 20000000, message: 'OK' }, { kind: 'end', usage: undefined }],
     ['an end with audio', { code: 20000000, data: 'SGk=' }, { kind: 'end', bytes: Buffer.from('Hi') }],
-    ['usage that is none', { code: 20000000, usage: [7] }, { kind: 'end', usage: undefined }],
-  ])('%s', (_, value, expected) => {
+    ['invalid usage', { code: 20000000, usage: [7] }, { kind: 'end', usage: undefined }],
+  ])('is read: %s', (_, value, expected) => {
     expect(readFrame(frame(value))).toMatchObject(expected);
   });
 
@@ -60,8 +60,12 @@ describe('a speech frame', () => {
 
   test.each([
     ['a member inside another', { code: 0, sentence: { data: 'SGk=' }, data: 'SGVsbG8=' }, 'Hello'],
-    ['a member inside another, and none of its own', { code: 0, sentence: { data: 'SGk=' } }, undefined],
-    ['two of the name: the last counts', '{"code":0,"data":"SGk=","data":"SGVsbG8="}', 'Hello'],
+    ['only a member inside another', { code: 0, sentence: { data: 'SGk=' } }, undefined],
+    [
+      'two members of the name, of which the last counts',
+      '{"code":0,"data":"SGk=","data":"SGVsbG8="}',
+      'Hello',
+    ],
     ['escapes', '{"code":0,"data":"SGVsbG8\\u003d"}', 'Hello'],
     ['an escaped name', '{"code":0,"d\\u0061ta":"SGVsbG8="}', 'Hello'],
     ['white space', '{ "data" : "SGVsbG8=" , "code" : 0 }', 'Hello'],
@@ -127,15 +131,15 @@ describe('the head of a speech response', () => {
     [408, '', 'unknown', 'server_error'],
     [302, '', 'unknown', 'bad_reply'],
     [307, '', 'rejected', 'invalid_request'],
-  ])('%i %j', (status, body, kind, code) => {
+  ])('with HTTP %i and %j is %s', (status, body, kind, code) => {
     expect(readSpeechHead(reply(status, body))).toMatchObject({ kind, failure: { code } });
   });
 
-  test('that was cut in a refusal proves nothing', () => {
+  test('proves nothing if its refusal was cut', () => {
     expect(readSpeechHead({ ...reply(400, '{"code":'), complete: false })).toMatchObject({ kind: 'unknown' });
   });
 
-  test('is used if the body is empty', () => {
+  test('contains the error of a refusal if the body is empty', () => {
     const headers = { 'x-api-status-code': '45002000', 'x-api-message': 'empty speaker' };
     const verdict = readSpeechHead(reply(400, '', headers));
     expect(verdict).toMatchObject({

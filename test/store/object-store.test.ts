@@ -181,7 +181,7 @@ describe('a file that becomes an object', () => {
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('exits 6 if the store keeps failing, and exits 10 if it refuses', async () => {
+  test('leads to exit 6 if the store keeps failing, and to exit 10 if it refuses', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],

@@ -92,7 +92,7 @@ describe('-o s3://', () => {
   });
 
   test.each([
-    ['no object', 's3://bucket'],
+    ['a bucket without an object', 's3://bucket'],
     ['a folder', 's3://bucket/clips/'],
     ['a step up', 's3://bucket/../x.mp4'],
     ['an unknown placeholder', 's3://bucket/{slug}.mp4'],

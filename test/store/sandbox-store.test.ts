@@ -127,7 +127,7 @@ describe('the sandbox storage with the AWS SDK', () => {
     expect(Buffer.from((await Body?.transformToByteArray()) ?? '')).toEqual(Buffer.concat(pieces));
   });
 
-  test('refuses to copy, rather than store something else', async () => {
+  test('refuses to copy an object instead of storing something else', async () => {
     const s3 = await served();
     await put(s3, 'a', 'a');
     const copy = new CopyObjectCommand({ Bucket, Key: 'b', CopySource: `${Bucket}/a` });

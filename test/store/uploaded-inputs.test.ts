@@ -160,12 +160,12 @@ describe('mgw store prune', () => {
   });
 });
 
-describe.skipIf(!hasPostgres)('on a shared ledger', () => {
+describe.skipIf(!hasPostgres)('mgw store prune on a shared ledger', () => {
   let server: PostgresServer;
   beforeAll(async () => void (server = await PostgresServer.open()));
   afterAll(() => server.close());
 
-  test('keeps the files of queued rows under prune, because no worker could upload them again', async () => {
+  test('keeps the files of queued rows, because no worker could upload them again', async () => {
     const { user, store } = await scene();
     user.env['MGW_STATE'] = server.url(await server.database());
     expect((await user.run(['state', 'init'])).code).toBe(0);

@@ -30,7 +30,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 const found = ['submit -o', 'tts'];
 
 describe('a power cut at one moment of forty: nothing is paid twice or lost, and a file is complete or absent', () => {
-  it.each(few)('of $name', async (scenario) => {
+  it.each(few)('during $name', async (scenario) => {
     const whatRemains = found.includes(scenario.name) ? undefined : (['lost'] as const);
     const part = { whatRemains, every: 40, from: few.indexOf(scenario) };
     const { moments, violations } = await sweepPowerCut(scenario, built.recorder, part);
@@ -40,7 +40,7 @@ describe('a power cut at one moment of forty: nothing is paid twice or lost, and
 });
 
 describe('a disk that fails at one operation of thirteen: nothing is paid twice or lost, and the error is true', () => {
-  it.each(few)('of $name', async (scenario) => {
+  it.each(few)('during $name', async (scenario) => {
     // Each piece behaves like the others.
     const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
     const { moments, violations } = await sweepFailures(scenario, built.worker, part);

@@ -29,7 +29,7 @@ it('a launched process can be killed, even before its pid is known', async () =>
   expect([child.signalCode, child.kill()]).toEqual(['SIGKILL', false]);
 });
 
-it('a launched process gets a closed pipe if its reader ends, and the end of its input', async () => {
+it('a launched process sees a closed pipe if its reader ends, and sees the end of its input', async () => {
   const child = sh(
     'trap "" PIPE; cat; echo more; head -c 10000000 /dev/zero 2> /dev/null || echo closed >&2',
   );
@@ -38,7 +38,7 @@ it('a launched process gets a closed pipe if its reader ends, and the end of its
   expect(await text(child.stderr)).toBe('closed\n');
 });
 
-it('a missing program is an error', async () => {
+it('a launch of a missing program is an error', async () => {
   const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
 });

@@ -52,7 +52,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     expect(await statements(url, ['select 1'])).toBe('1');
   });
 
-  it('can go down and up again', async () => {
+  it('can be stopped and started again', async () => {
     const proxy = await CuttingProxy.open(server.port);
     const url = server.url('postgres', proxy.port);
     proxy.down();

@@ -3,7 +3,7 @@ import { Fleet } from './fleet.ts';
 import { describeFleet } from './place.ts';
 
 describeFleet('a batch on many machines, through a pool of transactions', { isPooled: true }, (place) => {
-  it('is paid for once, whatever dies or breaks', async () => {
+  it('is paid for once, whichever processes die and whatever fails', async () => {
     const trial = { rows: 30, runners: 5, concurrency: 8, every: 8 };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();

@@ -18,12 +18,12 @@ const goneWith =
 
 const lasting: { trouble: string; make: Trouble; sendingStands: boolean }[] = [
   {
-    trouble: 'the database is gone, and the answer with it',
+    trouble: 'the database is lost together with its response',
     make: goneWith('answer'),
     sendingStands: true,
   },
   {
-    trouble: 'the database is gone, and did not get it',
+    trouble: 'the database is lost before it receives the statement',
     make: goneWith('message'),
     sendingStands: false,
   },
@@ -33,7 +33,7 @@ const lasting: { trouble: string; make: Trouble; sendingStands: boolean }[] = [
 const passing: { trouble: string; make: Trouble }[] = [
   { trouble: 'is lost', make: (proxy, at) => void proxy.cutAt({ at, lose: 'answer' }) },
   {
-    trouble: 'comes on a connection that is half closed',
+    trouble: 'arrives on a half-closed connection',
     make: (proxy, at) => proxy.before(at, () => proxy.halfClose()),
   },
   { trouble: 'is slow', make: (proxy, at) => proxy.before(at, () => proxy.delay(20)) },
@@ -67,7 +67,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(lasting)(
-      'before "sending", $trouble: sends nothing until the outcome is known',
+      'of "sending" leaves the row unsent until the outcome is known, if $trouble',
       async ({ make, sendingStands }) => {
         make(proxy, sending);
         const first = await runHereAs(machine, args);
@@ -84,14 +84,14 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('before "sending", the answer $trouble: sends the row once', async ({ make }) => {
+    it.each(passing)('of "sending" leads to one submission if the response $trouble', async ({ make }) => {
       make(proxy, sending);
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
     it.each(lasting)(
-      'after the acceptance, $trouble: prints and keeps the handle, and writes it once the database is back',
+      'of the acceptance leaves the handle on screen and in a file until the database is back, if $trouble',
       async ({ make }) => {
         make(proxy, reply);
         const first = await runHereAs(machine, args);
@@ -102,26 +102,26 @@ for (const { way, isPooled } of bothWays)
       },
     );
 
-    it.each(passing)('after the acceptance, the answer $trouble: continues', async ({ make }) => {
+    it.each(passing)('of the acceptance does not stop the run if the response $trouble', async ({ make }) => {
       make(proxy, reply);
       const { code } = await runHereAs(place.machines.machine(place.url('', proxy.port)), args);
       expect([code, paid()]).toEqual([0, 1]);
     });
 
     it.each(['finished', 'file'])(
-      'when the database is lost at "%s", the row counts as paid for',
+      'of "%s" leaves a row that counts as paid for if the database is lost',
       async (type) => {
         goneWith('message')(proxy, new RegExp(`type\\W+${type}\\W`));
         expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
       },
     );
 
-    it('when the database is lost after the file is saved, the row counts as paid for', async () => {
+    it('leaves a row that counts as paid for if the database is lost after its file is saved', async () => {
       proxy.before(/type\W+file\W/, () => goneWith('message')(proxy, /SELECT job, line/));
       expect((await runHereAs(machine, args)).stderr).toMatch(/^row-0 running: /m);
     });
 
-    it('when the database is lost while paid rows are running, the summary says that they were paid for', async () => {
+    it('leads to a summary that counts the running rows as paid for if the database is lost', async () => {
       const { gateway } = place;
       gateway.polls = Infinity;
       const queried = new Set<string>();

@@ -6,7 +6,7 @@ import type { Job } from '../../../src/job.ts';
 const accepted = { id: 'job_1', handle: 'task_1' } as Job;
 
 it.each(['local_io', 'store'] as const)(
-  'a worker returns a row to the queue after an error %s, even if the gateway has accepted its job',
+  'a worker returns a row to the queue after the error %s, even if the gateway has accepted its job',
   (code) => {
     for (const job of [undefined, accepted])
       expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(shortDelayMs);

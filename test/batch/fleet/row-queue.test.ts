@@ -49,7 +49,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
   });
 
-  it('for another gateway are refused under an existing batch name, and are not claimed', async () => {
+  it('for another gateway are refused under an existing batch name, and a worker for another gateway is offered none', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.ask, other)).rejects.toMatchObject({ code: 'usage' });
@@ -104,7 +104,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('are claimed again by a worker that owns them without knowing it', async () => {
+  it('are claimed again by a worker that has forgotten that it owns them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);
@@ -148,7 +148,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   });
 
   it.each(['before', 'after'])(
-    'in doubt are checked again if their first worker wakes %s that, but only once',
+    'in doubt are checked again, but only once, if their first worker wakes %s they are found in doubt',
     async (when) => {
       await enqueue('a');
       const [own, others] = [new RowQueue(one), new RowQueue(other)];
@@ -167,7 +167,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     },
   );
 
-  it('of a worker that was only stopped or cut off do not count as a death when it wakes', async () => {
+  it('do not count a worker that was only stopped or cut off as dead once it wakes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);
@@ -182,7 +182,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
-  it('that are returned to the queue do not count as a death, and wait as long as requested', async () => {
+  it('do not count a death when they are returned, and then wait as long as requested', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {

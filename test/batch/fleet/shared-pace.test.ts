@@ -9,7 +9,7 @@ import { openDatabase, processIn } from './processes.ts';
 const never = new AbortController().signal;
 
 // Through a pool if one is installed.
-describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (place) => {
+describeFleet('the shared pace of a batch on several machines', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];
   afterEach(async () => {
@@ -56,7 +56,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     return waiting;
   }
 
-  it('has one number of slots for all processes, and passes a free slot to another process', async () => {
+  it('limits the slots of all processes together, and passes a free slot to another process', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     await Promise.all([enter(one, 2), enter(other, 2)]);
     expect(await isFull(one)).toBe(true);
@@ -66,7 +66,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await held()).toBe(4);
   });
 
-  it('never exceeds its limit when many processes want slots at once', async () => {
+  it('never exceeds its limit if many processes request slots at once', async () => {
     const machines = await Promise.all([1, 2, 3, 4, 5, 6].map(() => machine()));
     const stop = new AbortController();
     let entered = 0;
@@ -80,7 +80,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await held()).toBe(4);
   });
 
-  it('gets back the slots of a process whose lease has ended', async () => {
+  it('frees the slots of a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await enter(gone, 4);
@@ -92,7 +92,7 @@ describeFleet('the pace of a batch over machines', { isPooled: hasPgBouncer }, (
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('has no slot for a process whose lease has ended', async () => {
+  it('gives no slot to a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();

@@ -192,7 +192,7 @@ for (const { way, isPooled } of bothWays)
       if (each.other === 'done') expect(readFileSync(output()).equals(place.gateway.video)).toBe(true);
     });
 
-    it('during a poll, with no other process: publishes nothing when it resumes, and the next run publishes', async () => {
+    it('during a poll, with no other process: publishes nothing when it wakes, and the next run publishes the file', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

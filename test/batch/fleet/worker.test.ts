@@ -255,7 +255,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1, 1, 1]);
   });
 
-  it('records which rows it gives up when the time after SIGTERM is over', async () => {
+  it('records its unanswered submissions as unknown when --grace has passed after SIGTERM', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
@@ -422,7 +422,7 @@ describeFleet('mgw worker', {}, (place) => {
 });
 
 describe('without shared state', () => {
-  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('%j is refused', async (args) => {
+  it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('the command %j is refused', async (args) => {
     const user = newUser('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
     const { code, stderr } = await user.run(args);

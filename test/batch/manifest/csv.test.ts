@@ -35,7 +35,7 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
   ]);
 const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
 
-describe('CSV', () => {
+describe('the CSV reader', () => {
   it('counts lines as an editor does', async () => {
     const text =
       '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';
@@ -125,7 +125,7 @@ describe('CSV', () => {
     ['', ['1: the file is empty: its first row names the fields']],
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
-  ])('%j: %j', async (text, problems) => {
+  ])('finds in %j the problems %j', async (text, problems) => {
     expect(said(await read(text))).toEqual(problems);
   });
 

@@ -182,7 +182,7 @@ rows:
       { ...c, reference_image: [5] },
       /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of texts/,
     ],
-  ])('%j is refused', async (written, message) => {
+  ])('such as %j is refused', async (written, message) => {
     const { rows, problems } = await read('m.jsonl', jsonl(written));
     expect(rows).toEqual([]);
     expect(problems).toEqual([expect.stringMatching(message)]);
@@ -233,7 +233,7 @@ rows:
     ]);
   });
 
-  it('reports an invalid matrix value with its own line, for each row that has it', async () => {
+  it('has an invalid matrix value reported with its own line, for each row that uses it', async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -241,7 +241,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('supports anchors, and gives each row its own lines', async () => {
+  it('may have anchors, and each row keeps its own lines', async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -297,12 +297,12 @@ rows:
       'rows:\n- {protocol: c, prompt: "a\0b"}',
       [/^m:2: it contains a NUL byte/, /nothing of the file was used/],
     ],
-  ])('%j is refused', async (yaml, messages) => {
+  ])('such as %j is refused', async (yaml, messages) => {
     const { problems } = await read('m.yaml', yaml);
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });
 
-  it('limits aliases of aliases', async () => {
+  it('may expand aliases of aliases only up to a limit', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, n) => `set.l${n + 1}: &l${n + 1} [${`*l${n},`.repeat(10)}]`,
@@ -352,7 +352,7 @@ describe('a manifest', () => {
     );
   });
 
-  it.each(['clips.txt', 'clips', 'clips.json'])('called %s is refused', async (name) => {
+  it.each(['clips.txt', 'clips', 'clips.json'])('with the name %s is refused', async (name) => {
     await expect(openManifest(fileOf(name, ''))).rejects.toThrow(
       'ends in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
     );
@@ -386,7 +386,7 @@ describe('-d NAME=VALUE', () => {
     ['duration=five', 'duration: five is not allowed'],
     ['id=5', 'an id belongs to one row'],
     ['__proto__=5', 'unknown field __proto__'],
-  ])('%s is refused', (given, message) => {
+  ])('refuses the value %s', (given, message) => {
     expect(() => givenDefaults([given])).toThrow(message);
   });
 });

@@ -64,7 +64,7 @@ describe('a spreadsheet file', () => {
     ]);
   });
 
-  it('stays UTF-8 if one line is damaged', async () => {
+  it('is read as UTF-8 even if one line is damaged', async () => {
     const content = Buffer.concat([
       Buffer.from('protocol,prompt\nc,caf\u00e9\nc,'),
       Buffer.from([0xe9, 0x0a]),
@@ -80,7 +80,7 @@ describe('a spreadsheet file', () => {
     expect(good).toMatchObject([{ line: 3 }]);
   });
 
-  it('may have an aspect ratio that the program turned into a time, and a line with sep=', async () => {
+  it('may have an aspect ratio that the spreadsheet turned into a time, and a line with sep=', async () => {
     const text = 'sep=;\r\nProtocol;Prompt;Aspect Ratio\r\nc;a, b, c;16:09:00\r\nc;d;09:16\r\nc;e;21:9\r\n';
     const { rows: found, problems } = await read('m.csv', text);
     expect(problems).toEqual([]);
@@ -103,12 +103,12 @@ describe('a spreadsheet file', () => {
   it.each([
     ['a Zip under another name', 'clips.csv', Buffer.from('PK\x03\x04\x14')],
     ['an old workbook', 'clips.csv', Buffer.from('d0cf11e0a1b11ae1', 'hex')],
-  ])('leads to instructions for saving it as CSV: %s', async (_, name, content) => {
+  ])('is refused with instructions for saving it as CSV: %s', async (_, name, content) => {
     await expect(read(name, content)).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
   });
 
   it.each(['clips.xlsx', 'clips.ods', 'clips.numbers'])(
-    'leads to instructions for saving it as CSV: %s',
+    'is refused with instructions for saving it as CSV: %s',
     async (name) => {
       await expect(read(name, 'PK')).rejects.toThrow(/is a workbook.*Save the sheet as CSV/);
     },
@@ -138,7 +138,7 @@ describe('templates', () => {
     expect(rows).toMatchObject([{ flags: { prompt: 'a fox in ink, {5} s' }, output: 'fox/{id}.{ext}' }]);
   });
 
-  it('use the lists of a matrix', async () => {
+  it('may use the lists of a matrix', async () => {
     const yaml =
       'defaults: {protocol: c, prompt: "a {animal} in {style}"}\nmatrix: {animal: [fox, owl], style: [ink]}';
     const { rows, problems } = await read('m.yaml', yaml);

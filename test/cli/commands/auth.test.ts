@@ -59,7 +59,7 @@ describe('auth login', () => {
       'bad_reply',
       'does not respond like a gateway',
     ],
-  ] as const)('stores nothing after %s, unless told to', async (_, answer, code, name, words) => {
+  ] as const)('stores nothing after %s, except with --no-verify', async (_, answer, code, name, words) => {
     const gateway = await gatewayThat(answer);
     const user = userHere();
     const args = ['auth', 'login', '--base-url', gateway.url, '--json'];

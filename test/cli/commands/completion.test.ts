@@ -21,7 +21,7 @@ it('mgw completion refuses an unsupported shell and names the supported ones', a
   expect(stderr).toContain('bash, zsh, fish, powershell');
 });
 
-it('completion offers the models of the last model list, without calling the gateway', async () => {
+it('mgw completion offers the models of the last model list, without calling the gateway', async () => {
   const gateway = await startGateway();
   const user = userHere(gateway.url);
   const typed = ['__complete', '--', 'video', 'c', 'submit', '-m', 'vendor'];
@@ -43,7 +43,7 @@ it.each([
   ['help scr', 'scripting'],
   ['jobs ls --state succ', 'succeeded'],
   ['completion po', 'powershell'],
-])('completion completes "%s" to %s', async (line, offered) => {
+])('mgw completion completes "%s" to %s', async (line, offered) => {
   const { stdout } = await userHere().run(['__complete', '--', ...line.split(' ')]);
   expect(stdout.split(/[\t\n]/).slice(0, 3)).toEqual(['words', offered, expect.any(String)]);
   expect(stdout.trimEnd().split('\n')).toHaveLength(2);

@@ -135,7 +135,7 @@ describe('doctor', () => {
     expect(checks['key']?.status).toBe('warn');
   });
 
-  it('tells the user what to do', async () => {
+  it('suggests the command that sets a missing gateway', async () => {
     const { stdout } = await userHere().run(['doctor']);
     expect(stdout).toMatch(/gateway +fail/);
     expect(stdout).toContain('→ "mgw auth login --base-url https://…" sets one.');
@@ -196,7 +196,7 @@ describe('doctor --update', () => {
   });
 
   it.each([
-    ['no JSON', '<html>', 200, 'names no version'],
+    ['a response that is not JSON', '<html>', 200, 'names no version'],
     ['JSON without a version', '{"version":"latest"}', 200, 'names no version'],
     ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'longer than 1 MiB'],
     ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
@@ -235,7 +235,7 @@ describe('doctor --update', () => {
     });
   });
 
-  it('is the only command that contacts that address', async () => {
+  it('is the only command that contacts the address in update_url', async () => {
     const { user, requests } = await releases('{"version":"99.0.0"}');
     for (const args of [['doctor'], ['models'], ['--version'], ['jobs', 'ls'], ['--sandbox', 'doctor']])
       expect((await user.run(args)).code).toBe(0);
@@ -256,7 +256,7 @@ describe('checkClock', () => {
   const now = Date.parse('2026-06-01T12:00:00Z');
   const at = (iso: string): Check => checkClock({ headers: { date: new Date(iso).toUTCString() } }, now);
 
-  it('allows a difference of five minutes either way', () => {
+  it('allows a difference of five minutes in either direction', () => {
     expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
     expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: '300 s off' });
     expect(at('2026-06-01T11:54:00Z')).toMatchObject({

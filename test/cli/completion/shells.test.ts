@@ -83,8 +83,8 @@ function linesOf(text: string): string[] {
   return text.split('\n').filter((line) => line !== '');
 }
 
-describe.skipIf(!has('bash'))('in bash', () => {
-  it.each(cases)('%s', (line, offered) => expect(inBash(line)).toEqual(offered));
+describe.skipIf(!has('bash'))('completion in bash', () => {
+  it.each(cases)('completes "mgw %s"', (line, offered) => expect(inBash(line)).toEqual(offered));
 
   it.each<Case>([
     ['video c submit --resolution=2', ['2K']],
@@ -95,7 +95,7 @@ describe.skipIf(!has('bash'))('in bash', () => {
     ['video c submit -o my', ['my clip.mp4']],
     ['batch run clips.csv -d reso', ['resolution=']],
     ['video c submit --prompt ', []],
-  ])('%s', (line, offered) => expect(inBash(line)).toEqual(offered));
+  ])('completes "mgw %s"', (line, offered) => expect(inBash(line)).toEqual(offered));
 
   it('leaves words after -- to the shell', () => {
     expect(inBash('sandbox exec -- body')).toContain('body.json');
@@ -106,8 +106,8 @@ describe.skipIf(!has('bash'))('in bash', () => {
   });
 });
 
-describe.skipIf(!has('zsh'))('in zsh', () => {
-  it.each(cases)('%s', (line, [offered = '']) => {
+describe.skipIf(!has('zsh'))('completion in zsh', () => {
+  it.each(cases)('completes "mgw %s"', (line, [offered = '']) => {
     const head = line.slice(0, line.lastIndexOf(' ') + 1);
     expect(inZsh(line)).toBe(`<mgw ${head}${offered} >`);
   });
@@ -118,18 +118,18 @@ describe.skipIf(!has('zsh'))('in zsh', () => {
     ['video c submit --body=@bo', 'video c submit --body=@body.json '],
     ['video c submit -o my', 'video c submit -o my\\ clip.mp4 '],
     ['batch run clips.csv -d reso', 'batch run clips.csv -d resolution='],
-  ])('%s', (line, completed) => expect(inZsh(line)).toBe(`<mgw ${completed}>`));
+  ])('completes "mgw %s"', (line, completed) => expect(inZsh(line)).toBe(`<mgw ${completed}>`));
 });
 
-describe.skipIf(!has('fish'))('in fish', () => {
-  it.each(cases)('%s', (line, offered) => expect(inFish(line)).toEqual(offered));
+describe.skipIf(!has('fish'))('completion in fish', () => {
+  it.each(cases)('completes "mgw %s"', (line, offered) => expect(inFish(line)).toEqual(offered));
 
   it.each<Case>([
     ['video c submit --resolution=2', ['--resolution=2K']],
     ['video c submit --body @bo', ['@body.json']],
     ['video c submit --body=@bo', ['--body=@body.json']],
     ['video c submit -o my', ['my clip.mp4']],
-  ])('%s', (line, offered) => expect(inFish(line)).toEqual(offered));
+  ])('completes "mgw %s"', (line, offered) => expect(inFish(line)).toEqual(offered));
 });
 
 it('the test log names the shells that were tested', () => {

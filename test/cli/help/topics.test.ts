@@ -62,7 +62,7 @@ it('mgw help lists the topics of the design', () => {
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });
 
-it('the page of exit codes covers every code, as numbers where --json expects numbers', async () => {
+it('mgw help exit-codes lists every code, with the numbers that --json prints', async () => {
   const { json } = await runHere(['help', 'exit-codes', '--json'], {});
   const codes = json['exit_codes'] as { code: number; name: string; charged: string }[];
   expect(Object.fromEntries(codes.map(({ code, name }) => [name, code]))).toEqual(exitCodes);

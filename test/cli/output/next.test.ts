@@ -23,7 +23,7 @@ describe('the next command of an error that suggests none', () => {
     ['not_found', 'mgw models'],
     ['rate_limited', 'mgw doctor'],
     ['unreachable', 'mgw doctor'],
-  ])('%s: %s', (code, command) => {
+  ])('after %s is: %s', (code, command) => {
     expect(next(code)).toBe(command);
   });
 

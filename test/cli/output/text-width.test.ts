@@ -13,7 +13,7 @@ it.each([
   ['a paper boat', 8, 'a paper…'],
   ['日本の海', 6, '日本…'],
   ['👨‍👩‍👧 family', 4, '👨‍👩‍👧 …'],
-])('%j in %i columns is %j', (text, width, cut) => expect(cutToWidth(text, width)).toBe(cut));
+])('the text %j in %i columns is %j', (text, width, cut) => expect(cutToWidth(text, width)).toBe(cut));
 
 it.each([
   ['a paper boat at sea', 10, ['a paper', 'boat at', 'sea']],
@@ -21,11 +21,11 @@ it.each([
   ['/clips/a-long-name.mp4', 10, ['/clips/a-l', 'ong-name.m', 'p4']],
   ['    "prompt": "a boat"', 12, ['    "prompt"', ': "a boat"']],
   ['', 5, ['']],
-])('%j is broken into lines of %i columns', (text, width, lines) =>
+])('the text %j is broken into lines of %i columns', (text, width, lines) =>
   expect(wrapped(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
-it('mgw measures Latin text by itself with the same result as string-width', () => {
+it('mgw measures Latin text without string-width, and with the same result', () => {
   const own = Array.from({ length: 0x2100 }, (_, code) => String.fromCharCode(code));
   expect(own.filter((text) => widthOf(text) !== stringWidth(text))).toEqual([]);
 });

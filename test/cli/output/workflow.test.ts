@@ -87,7 +87,7 @@ describe('a workflow receives', () => {
     );
   });
 
-  it('a summary without any part of a key that the end of a cell would cut', async () => {
+  it('a summary without a part of a key, even if the key is cut at the end of a cell', async () => {
     await tell({ json: { job }, error: new MgwError('task_failed', `${'x'.repeat(995)}sk_secret`) });
     expect(readFileSync(join(folder, 'summary'), 'utf8').replaceAll('\\', '')).not.toContain('xsk_');
   });

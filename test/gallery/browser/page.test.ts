@@ -158,7 +158,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(faults).toEqual([]);
   });
 
-  it('is filtered, rated and marked by keys, stores that, and exports runnable rows and importable ratings', async () => {
+  it('is filtered, rated and marked by keys, stores ratings and marks, and exports runnable rows and importable ratings', async () => {
     const first = await open(`${url}#sort=name`);
     await first.keyboard.press('/');
     await first.keyboard.type('PAPER sea');

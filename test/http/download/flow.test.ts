@@ -130,7 +130,7 @@ describe('watchIdle', () => {
     expect(watch.signal.reason).toMatchObject({ message: 'no data arrived for 60 s' });
   });
 
-  it('aborts at the deadline, however much data arrives, and says so', async () => {
+  it('aborts at the deadline with its own reason, however much data arrives', async () => {
     const clock = new TestClock();
     const watch = watchIdle(clock, { idleMs: 60_000, deadline: deadlineIn(150_000, clock) });
     for (let at = 0; at < 5; at += 1) {
@@ -179,7 +179,7 @@ describe('speedometer', () => {
     expect(speed(3_000_000)).toBeGreaterThan(2_700_000);
   });
 
-  it('is never negative', () => {
+  it('never reports a negative speed', () => {
     const clock = new TestClock();
     const speed = speedometer(clock, 5000);
     clock.advance(1000);

@@ -200,14 +200,14 @@ describe("a file that is not mgw's", () => {
 describe('a disk', () => {
   const local = { code: 'local_io', exitCode: 10, charged: 'yes', retry: 'resume' };
 
-  it('without the output folder exits 10 before any request', async () => {
+  it('without the output folder ends the download with exit 10 before any request', async () => {
     const server = await ctx.start(file({ content }));
     ctx.target = join(ctx.folder, 'none', 'film.mp4');
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
     expect(server.asked).toEqual([]);
   });
 
-  it('that fills up exits 10, and the temporary file is kept and continued', async () => {
+  it('that fills up ends the download with exit 10, and the temporary file is kept and continued', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.change = (chunk, at) => {
       if (at > 0) throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
@@ -229,29 +229,32 @@ describe('a disk', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('that cannot sync exits 10', async () => {
+  it('that cannot sync ends the download with exit 10', async () => {
     const server = await ctx.start(file({ content, etag }));
     disk.syncs = false;
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
   });
 
-  it.runIf(canMount())('that is full exits 10; once it has space, the same command continues', async () => {
-    const folder = join(ctx.folder, 'disk');
-    await mkdir(folder);
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
-    try {
-      ctx.target = join(folder, 'film.mp4');
-      const server = await ctx.start(file({ content, etag }));
-      await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
-      execFileSync('mount', ['-o', 'remount,size=1m', folder]);
-      await expectWhole(await ctx.fetch(server.url()), content);
-      expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
-    } finally {
-      execFileSync('umount', ['-l', folder]);
-    }
-  });
+  it.runIf(canMount())(
+    'that is full ends the download with exit 10, and the same command continues once there is space',
+    async () => {
+      const folder = join(ctx.folder, 'disk');
+      await mkdir(folder);
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=128k', 'tmpfs', folder]);
+      try {
+        ctx.target = join(folder, 'film.mp4');
+        const server = await ctx.start(file({ content, etag }));
+        await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);
+        execFileSync('mount', ['-o', 'remount,size=1m', folder]);
+        await expectWhole(await ctx.fetch(server.url()), content);
+        expect(server.header('range')[1]).toMatch(/^(bytes=\d+-)?$/);
+      } finally {
+        execFileSync('umount', ['-l', folder]);
+      }
+    },
+  );
 
-  it.runIf(process.getuid?.() !== 0)('that is not writable exits 10', async () => {
+  it.runIf(process.getuid?.() !== 0)('that is not writable ends the download with exit 10', async () => {
     await chmod(ctx.folder, 0o500);
     const server = await ctx.start(file({ content }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject(local);

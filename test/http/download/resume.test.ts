@@ -36,7 +36,7 @@ const sixteenths = Array.from({ length: 15 }, (_, at) => ((at + 1) * size) / 16)
 const half = size / 2;
 
 describe('a file that is cut', () => {
-  it('at every sixteenth ends equal, and less than a tenth is sent twice', async () => {
+  it('at every sixteenth is completed unchanged, and less than a tenth is sent twice', async () => {
     const { answer, sent } = cutting(one, sixteenths);
     const server = await ctx.start(answer);
     await expectWhole(await ctx.fetch(server.url()), content);
@@ -45,13 +45,13 @@ describe('a file that is cut', () => {
     expect(server.header('if-range')).toEqual(['', ...sixteenths.map(() => '"one"')]);
   });
 
-  it.each(sixteenths)('once, at byte %d, ends equal', async (at) => {
+  it.each(sixteenths)('once, at byte %d, is completed unchanged', async (at) => {
     const server = await ctx.start(cutting(one, [at]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${at}-`]);
   });
 
-  it('by a reset ends equal', async () => {
+  it('by a reset is completed unchanged', async () => {
     const server = await ctx.start(
       inTurn((_, socket) => {
         socket.write(head('200 OK', { etag: '"one"', 'content-length': size }));
@@ -61,7 +61,7 @@ describe('a file that is cut', () => {
     await expectWhole(await ctx.fetch(server.url()), content);
   });
 
-  it('and had no length at first ends equal', async () => {
+  it('and had no length at first is completed unchanged', async () => {
     const server = await ctx.start(
       inTurn(
         (_, socket) => sayChunked(socket, content.subarray(0, half), false, { etag: '"one"' }),
@@ -72,7 +72,7 @@ describe('a file that is cut', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('again and again at one place exits 9, and keeps the received part', async () => {
+  it('again and again at one place ends with exit 9, and the received part is kept', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',
@@ -104,9 +104,9 @@ describe('a cut file is started again', () => {
   it.each([
     ['there is no validator', { content }],
     ['the tag is weak', { content, etag: 'W/"one"' }],
-    ['the tag is not one', { content, etag: 'one' }],
+    ['the tag is invalid', { content, etag: 'one' }],
     ['it changed just now', { content, lastModified: new Date(Date.now() - 5000).toUTCString() }],
-  ])('without a range where %s', async (_, served: Served) => {
+  ])('without a range if %s', async (_, served: Served) => {
     const server = await ctx.start(cutting(served, [half]).answer);
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', '']);
@@ -151,10 +151,10 @@ describe('an invalid continuation', () => {
     ['begins elsewhere', partial(`bytes 0-${last}/${size}`, content)],
     ['begins a byte too late', partial(`bytes ${half + 1}-${last}/${size}`, rest.subarray(1))],
     ['is of another size', partial(`bytes ${half}-${last}/${size + 1}`, rest)],
-    ['says no range', partial('', rest)],
-    ['says nonsense', partial('bytes half of it', rest)],
-    ['says a range of something else', partial(`lines ${half}-${last}/${size}`, rest)],
-    ['says a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
+    ['gives no range', partial('', rest)],
+    ['gives an unreadable range', partial('bytes half of it', rest)],
+    ['gives a range in another unit', partial(`lines ${half}-${last}/${size}`, rest)],
+    ['gives a range that ends before it begins', partial(`bytes ${half}-3/${size}`, rest)],
     ['is of several parts', partial('', rest, { 'content-type': 'multipart/byteranges; boundary=x' })],
     [
       'is of another representation',
@@ -165,16 +165,16 @@ describe('an invalid continuation', () => {
       partial(`bytes ${half}-${last}/${size}`, rest, { 'content-encoding': 'gzip', etag: '"one"' }),
     ],
     [
-      'is not wanted at that size',
+      'is refused because the file is shorter',
       (_, socket) => say(socket, '416 No', { 'content-range': `bytes */${half}` }),
     ],
-  ] satisfies [string, Answer][])('and %s is not mixed in', async (_, lie) => {
+  ] satisfies [string, Answer][])('that %s is not mixed in', async (_, lie) => {
     const server = await ctx.start(inTurn(file({ ...one, cutAt: half }), lie, file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
     expect(server.header('range')).toEqual(['', `bytes=${half}-`, '']);
   });
 
-  it('ignores a range that was not requested', async () => {
+  it('is ignored if no range was requested', async () => {
     const server = await ctx.start(inTurn(partial(`bytes 0-${last}/${size}`, content), file(one)));
     await expectWhole(await ctx.fetch(server.url()), content);
   });
@@ -289,7 +289,7 @@ describe('a connection that sends nothing', () => {
     await stalled(() => undefined);
   });
 
-  it('exits 6 if it never sends anything', async () => {
+  it('leads to exit 6 if no connection ever sends anything', async () => {
     const server = await ctx.start(() => undefined);
     const fetching = expect(ctx.fetch(server.url(), { retries: 1 })).rejects.toMatchObject({
       code: 'unreachable',

@@ -26,7 +26,7 @@ describe('TLS to the database', () => {
     ['postgres://127.0.0.1/d?sslmode=verify-full', true],
     ['postgres://db.example.com/d?sslmode=no-verify', false],
     ['postgres://localhost/d?sslmode=no-verify', false],
-  ])('%s: verified %s', (address, rejectUnauthorized) => {
+  ])('for %s is verified: %s', (address, rejectUnauthorized) => {
     expect(tlsOptions(parseStateUrl(address))).toEqual({ rejectUnauthorized });
   });
 
@@ -36,7 +36,7 @@ describe('TLS to the database', () => {
     'postgres://[::1]/d',
     'postgres://%2Fvar%2Frun/d',
     'postgres://db.example.com/d?sslmode=disable',
-  ])('%s: uses none', (address) => {
+  ])('is not used for %s', (address) => {
     expect(tlsOptions(parseStateUrl(address))).toBe(false);
   });
 
@@ -45,24 +45,27 @@ describe('TLS to the database', () => {
     ['postgres://localhost/d?sslmode=disable', undefined],
     ['postgres://db.example.com/d?sslmode=disable', 'not encrypted'],
     ['postgres://db.example.com/d?sslmode=no-verify', 'not verified'],
-  ])('%s: warns with %s', (address, warning) => {
+  ])('for %s has the warning: %s', (address, warning) => {
     const text = tlsWarning(parseStateUrl(address));
     if (warning === undefined) expect(text).toBeUndefined();
     else expect(text).toContain(warning);
   });
 
-  it.each([[['state', 'init']], [['jobs', 'ls']]])('%j warns of an unverified connection', async (args) => {
-    // The name is not a loopback address, but nothing leaves this machine.
-    const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
-    const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
-    expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);
-  });
+  it.each([[['state', 'init']], [['jobs', 'ls']]])(
+    'without verification causes a warning by the command %j',
+    async (args) => {
+      // The name is not a loopback address, but nothing leaves this machine.
+      const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
+      const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
+      expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);
+    },
+  );
 
   it.each([
     ['postgres://db.example.com/d', 'disable'],
     ['postgres://db.example.com/d?sslmode=verify-full', 'verify'],
     ['postgres://db.example.com/d?sslrootcert=/ca.pem', undefined],
-  ])('%s with --allow-insecure-database: sslmode %s', (address, mode) => {
+  ])('for %s with --allow-insecure-database has the sslmode %s', (address, mode) => {
     const flags = { allowInsecureDatabase: true };
     const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
     expect(sharedLedger(settings)?.tls.mode).toBe(mode);
@@ -75,7 +78,7 @@ describe('TLS to the database', () => {
     expect(tlsOptions(parseStateUrl('postgres:///d'), '/run/postgresql')).toBe(false);
   });
 
-  it('names a certificate file that cannot be read', () => {
+  it('fails with the name of a certificate file that cannot be read', () => {
     const url = parseStateUrl('postgres://db/d?sslrootcert=/nowhere/ca.pem');
     expect(() => tlsOptions(url)).toThrow('/nowhere/ca.pem');
   });
@@ -107,8 +110,8 @@ describe('TLS to the database', () => {
     ['of its address', 'verify-full', true, (own) => own.issue({ hosts: ['127.0.0.1'] })],
     ['of another name', 'verify-full', false, (own) => own.issue({ hosts: ['localhost', 'db.example'] })],
     ['that has expired', 'verify-full', false, (own) => own.issue({ hosts: ['127.0.0.1'], ...lastMonth })],
-    ['of its own making', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
-    ['of its own making', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],
+    ['that is self-signed', 'verify-full', false, () => selfSigned({ hosts: ['127.0.0.1'] })],
+    ['that is self-signed', 'no-verify', true, () => selfSigned({ hosts: ['127.0.0.1'] })],
   ])('with a certificate %s and sslmode=%s: connects %s', async (_, mode, isTrusted, make) => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', isTrusted ? '1' : '0');
     const [authority, ca] = [newAuthority(), join(freshFolder(), 'ca.pem')];
@@ -127,7 +130,7 @@ describe('TLS to the database', () => {
     expect(sent()).toHaveLength(8);
   });
 
-  it('warns in every command if the connection is exposed to the network', async () => {
+  it('causes a warning in every command if an unprotected connection leaves the machine', async () => {
     // Not an address of loopback, but it leads to this machine.
     const address = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=disable&connect_timeout=1`;
     const { stderr } = await runHere(['jobs', 'ls'], { ...newUser().env, MGW_STATE: address });

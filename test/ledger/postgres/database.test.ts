@@ -52,13 +52,13 @@ describe('a statement', () => {
     ['EPIPE', 'no'],
     [undefined, 'Connection terminated unexpectedly'],
     [undefined, 'timeout exceeded when trying to connect'],
-  ])('is repeated after an error that may go away: %s, %s', async (code, message) => {
+  ])('is repeated after a temporary error: %s, %s', async (code, message) => {
     const { database, tries } = answering(errorOf(code, message), errorOf(code, message), [{ a: 1 }]);
     expect(await database.query('SELECT')).toEqual([{ a: 1 }]);
     expect(tries()).toBe(3);
   });
 
-  it('is repeated at growing intervals until the patience of the URL is over', async () => {
+  it('is repeated at growing intervals until the connect_timeout of the URL is over', async () => {
     const { database, tries, pauses } = answering(errorOf('ECONNREFUSED', 'of hunter2.'));
     const error: unknown = await database.query('SELECT').catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(DatabaseLost);
@@ -102,7 +102,7 @@ describe('a statement', () => {
     expect(tries()).toBe(1);
   });
 
-  it('without a response says why, as far as it is known', async () => {
+  it('without a response fails with the reason, if it is known', async () => {
     const aggregate = Object.assign(new AggregateError([errorOf('ECONNREFUSED', 'refused')]), {
       code: 'ECONNREFUSED',
     });
@@ -115,7 +115,7 @@ describe('a statement', () => {
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
   });
 
-  it('is known to be a duplicate from its error, also inside an error of mgw', () => {
+  it('is recognised as a duplicate by its error, even inside an error of mgw', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);
     expect(isDuplicate(new MgwError('local_io', 'no', { cause: duplicate }))).toBe(true);
@@ -136,14 +136,14 @@ describe('combined calls', () => {
     return { double, asked };
   }
 
-  it('that come at once are one, and each gets its own answer', async () => {
+  it('made at the same time share a statement, and each gets its own result', async () => {
     const { double, asked } = doubling();
     expect(await Promise.all([1, 2, 3, 100].map(double))).toEqual([2, 4, 6, undefined]);
     expect(await double(4)).toBe(8);
     expect(asked).toEqual([[1, 2, 3, 100], [4]]);
   });
 
-  it('that come while another runs wait for it, and are one then', async () => {
+  it('made while another call runs wait for it, and then share a statement', async () => {
     const database = new Database(url);
     const running = { now: 0, most: 0 };
     const asked: string[][] = [];
@@ -166,7 +166,7 @@ describe('combined calls', () => {
     expect(asked.length).toBeLessThanOrEqual(3);
   });
 
-  it('are asked alone if the database refuses them together, so that one does not fail for another', async () => {
+  it('are made separately if the database refuses them together, so that none fails because of another', async () => {
     const { double, asked } = doubling();
     const ran = await Promise.allSettled([1, -2, 3].map(double));
     expect(ran.map((each) => (each.status === 'fulfilled' ? each.value : String(each.reason)))).toEqual([
@@ -178,7 +178,7 @@ describe('combined calls', () => {
     expect(await double(4)).toBe(8);
   });
 
-  it('are not asked again if the database is gone, or there is but one', async () => {
+  it('are not repeated if the database is gone, or if there is only one call', async () => {
     let asked = 0;
     const gone = new DatabaseLost('unreachable', 'gone', {});
     const lost = new Database(url).combine((): Promise<Map<number, number>> => {

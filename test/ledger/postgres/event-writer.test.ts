@@ -125,7 +125,7 @@ describe('while the database is gone', () => {
     },
   );
 
-  it('a decision of a person and what is only observed are not kept', async () => {
+  it('a decision of a person and an observation are not kept', async () => {
     const { jobs, writer, facts, id } = open();
     const events: JobEvent[] = [running, { type: 'rated', rating: 3 }, { type: 'resolved', how: 'resubmit' }];
     for (const event of events) {
@@ -135,7 +135,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('a process that was about to send keeps that it sent nothing', async () => {
+  it('a process that was about to send keeps the fact that it sent nothing', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.refusals.push(gone);
     await expect(writer.append(id, sending)).rejects.toBe(gone);
@@ -146,7 +146,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('nothing is kept of an event that was refused for another reason, unless it is a fact', async () => {
+  it('an event that was refused for another reason is kept only if it is a fact', async () => {
     const { jobs, writer, facts, id } = open();
     const full = new MgwError('local_io', 'full');
     jobs.refusals.push(full);
@@ -157,7 +157,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('only a process that has kept a fact looks for kept ones before it writes', async () => {
+  it('only a process that has kept a fact looks for kept facts before it writes', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);
@@ -174,7 +174,7 @@ describe('while the database is gone', () => {
 describe('a job', () => {
   const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
 
-  it('that was created is known to its process, and one that exists is not created again', async () => {
+  it('that was created is known to its process, and an existing job is not created again', async () => {
     const { jobs, writer, id } = open();
     expect(await writer.create(id, [prepared, began])).toBe(true);
     expect(writer.justWritten(id)).toHaveLength(2);
@@ -187,7 +187,7 @@ describe('a job', () => {
     expect(jobs.restored).toEqual([false, false, true]);
   });
 
-  it('is known by its fingerprint and its handle, as far as its record has them', async () => {
+  it('is found by its fingerprint and its handle, if its record has them', async () => {
     const { jobs, writer } = open();
     const lost = { ...prepared, fingerprint: lostFingerprint };
     for (const [at, events] of [[prepared], [prepared, accepted], [lost, accepted], [undefined]].entries())
@@ -195,7 +195,7 @@ describe('a job', () => {
     expect(jobs.names).toMatchObject([{ length: 1 }, { length: 2 }, { length: 1 }, { length: 0 }]);
   });
 
-  it('that an earlier try has created is created, with what others may have added since', async () => {
+  it('counts as created if an earlier try has created it, with the events that others have added since', async () => {
     const { jobs, writer, id } = open();
     jobs.found = { created: false, held: false, there: true };
     jobs.hasEvent = true;
@@ -203,7 +203,7 @@ describe('a job', () => {
     expect(writer.justWritten(id)).toBeUndefined();
   });
 
-  it('is created by no process that has lost its lease, unless it is imported', async () => {
+  it('is not created by a process that has lost its lease, unless it is imported', async () => {
     const { jobs, writer, id } = open();
     jobs.found = { created: false, held: false, there: false };
     await expect(writer.create(id, [prepared, began])).rejects.toThrow('longer than its lease');
@@ -220,7 +220,7 @@ describe('a job', () => {
 });
 
 describe('an event', () => {
-  it('of a job that does not exist is an error, and one of a lost lease another', async () => {
+  it('of a missing job causes one error, and an event under a lost lease another', async () => {
     const { jobs, writer, id } = open();
     jobs.unchanged.add(id);
     await expect(writer.append(id, sending)).rejects.toThrow('longer than its lease');
@@ -228,7 +228,7 @@ describe('an event', () => {
     await expect(writer.append(id, sending)).rejects.toMatchObject({ code: 'local_io' });
   });
 
-  it('that an earlier try has written is written, also if the database then calls it a duplicate', async () => {
+  it('counts as written if an earlier try has written it, even if the database then reports a duplicate', async () => {
     const { jobs, writer, id } = open();
     jobs.hasEvent = true;
     jobs.unchanged.add(id);
@@ -240,7 +240,7 @@ describe('an event', () => {
     await expect(writer.append(id, running)).rejects.toThrow('full');
   });
 
-  it('of many jobs is written with the others, and those of one job one after the other', async () => {
+  it('shares a statement with events of other jobs, but not with events of its own job', async () => {
     const { jobs, writer, id } = open();
     const [other, third] = [newJobId(now + 1), newJobId(now + 2)];
     await Promise.all([
@@ -260,7 +260,7 @@ describe('an event', () => {
     ]);
   });
 
-  it('is written alone if those of other jobs with it are refused', async () => {
+  it('is written separately if the statement that it shares with other jobs is refused', async () => {
     const { jobs, writer, id } = open();
     const duplicate = Object.assign(new Error('twice'), { code: '23505' });
     jobs.refusals.push(new MgwError('local_io', 'twice', { cause: duplicate }));
@@ -269,14 +269,14 @@ describe('an event', () => {
     expect(jobs.inserts.map((insert) => insert.jobs)).toEqual(ids.map((each) => [each]));
   });
 
-  it('is written under the lease of its process if it says what that is about to do', async () => {
+  it('is written under the lease of its process if it announces an action of the process', async () => {
     const { jobs, writer, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [began, sending, accepted, running]) await writer.append(id, event);
     expect(jobs.inserts.map(({ leases }) => leases)).toEqual([['3'], ['3'], [null], [null]]);
   });
 
-  it('need not be on disk if it only says that a run delivered', async () => {
+  it('need not be synced if it only records a delivery', async () => {
     const { jobs, writer, id } = open();
     await writer.append(id, delivered);
     await writer.append(id, accepted);
@@ -284,7 +284,7 @@ describe('an event', () => {
     expect(jobs.inserts.map(({ commit }) => commit)).toEqual(['soon', 'durable', 'durable']);
   });
 
-  it('makes a job known by its handle, if it was accepted', async () => {
+  it('of an acceptance lets its job be found by the handle', async () => {
     const { jobs, writer, id } = open();
     await writer.append(id, running);
     await writer.append(id, accepted);
@@ -296,7 +296,7 @@ describe('the state of a job', () => {
   const linesOf = (...events: JobEvent[]): string[] =>
     events.map((event) => encodeEvent(event, now).trimEnd());
 
-  it('is written with an event as far as the process knows the other events', async () => {
+  it('is written with an event if the process knows all earlier events', async () => {
     const { jobs, writer, id } = open();
     writer.remember(id, linesOf(prepared));
     jobs.counts.set(id, 1);
@@ -311,7 +311,7 @@ describe('the state of a job', () => {
     expect(jobs.inserts.at(-1)).toMatchObject({ seen: [-1], states: ['unknown'] });
   });
 
-  it('is known without a query in the turn of the event loop in which it was written', async () => {
+  it('needs no query in the turn of the event loop in which it was written', async () => {
     const { jobs, writer, id } = open();
     writer.remember(id, linesOf(prepared));
     expect(writer.justWritten(id)).toBeUndefined();
@@ -337,7 +337,7 @@ describe('the state of a job', () => {
     expect(jobs.inserts.at(-1)).toMatchObject({ seen: [-1], states: ['unknown'] });
   });
 
-  it('is remembered of the 512 jobs that were used last', async () => {
+  it('is cached for the 512 most recently used jobs', async () => {
     const { jobs, writer } = open();
     const ids = Array.from({ length: 513 }, (_, at) => newJobId(now + at));
     const [first = '', second = '', third = ''] = ids;
@@ -367,7 +367,7 @@ describe('the end of a doubt', () => {
     expect(jobs.queueUpdates).toEqual(updates);
   });
 
-  it('may be a kept fact; one of a removed job is dropped', async () => {
+  it('may be a kept fact, but a kept fact of a removed job is dropped', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.firstLine = encodeEvent({ ...prepared, key: 'films/s1' }, now).trimEnd();
     const keep = async (): Promise<void> => {

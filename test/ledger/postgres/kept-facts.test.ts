@@ -10,7 +10,7 @@ import { freshFolder } from '../../support/servers.ts';
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
-it('kept facts are written in order, once each, and those of another ledger remain', async () => {
+it('kept facts are written in order, once each, and facts of another ledger are left', async () => {
   const state = freshFolder();
   const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
   expect([countUnwritten(state), facts.files()]).toEqual([0, []]);

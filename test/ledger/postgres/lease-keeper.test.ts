@@ -34,8 +34,8 @@ function open(): {
   return { keeper: new LeaseKeeper(database, times), statements, clock, answers };
 }
 
-describe('whether processes are alive', () => {
-  it('takes two statements, however many processes are asked for at once', async () => {
+describe('the check whether processes are alive', () => {
+  it('needs two statements, however many processes are checked at once', async () => {
     const { keeper, statements } = open();
     const owners = [afar('2'), afar('3')];
     const lives = await Promise.all([keeper.livesOf(owners), keeper.livesOf([afar('4')])]);
@@ -44,14 +44,14 @@ describe('whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'SELECT']);
   });
 
-  it('takes one more if one of them is shown to be dead on this machine, whose lease is ended', async () => {
+  it('needs one more statement to end the lease of a process that is proven dead on this machine', async () => {
     const { keeper, statements } = open();
     const dead: Owner = { ...deadOwner(), lease: '5', instance: 'i5' };
     expect((await keeper.livesOf([dead, afar('2')]))(dead)).toBe('dead');
     expect(statements).toEqual(['DELETE', 'DELETE', 'SELECT']);
   });
 
-  it('is not asked about this process, nor about those that have no lease', async () => {
+  it('needs no statement for its own process or for processes without a lease', async () => {
     const { keeper, statements, clock } = open();
     const { owner } = await keeper.lease();
     statements.length = 0;
@@ -75,7 +75,7 @@ describe('whether processes are alive', () => {
 describe('a lease', () => {
   afterEach(() => vi.useRealTimers());
 
-  it('is renewed four times in its time, also after a renewal that failed', async () => {
+  it('is renewed four times in its duration, even after a failed renewal', async () => {
     vi.useFakeTimers();
     const { keeper, statements, clock, answers } = open();
     const lease = await keeper.lease();
@@ -95,7 +95,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('is not renewed again once it has ended, or its keeper was closed', async () => {
+  it('is no longer renewed once it has ended or its keeper is closed', async () => {
     vi.useFakeTimers();
     const { keeper, statements, answers } = open();
     await keeper.lease();
@@ -114,7 +114,7 @@ describe('a lease', () => {
     expect(statements).toHaveLength(3);
   });
 
-  it('that is over is replaced, and only the new one is renewed', async () => {
+  it('that has ended is replaced, and only the new lease is renewed', async () => {
     vi.useFakeTimers();
     const { keeper, statements, clock } = open();
     await keeper.lease();
@@ -125,7 +125,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('does not keep a process from ending, and one that cannot be ended does no harm', async () => {
+  it('does not keep its process alive, and causes no error if it cannot be released', async () => {
     const { keeper, answers } = open();
     const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
     await keeper.lease();
@@ -136,7 +136,7 @@ describe('a lease', () => {
     await keeper.close();
   });
 
-  it('of a process of this machine, or of none, is never uncertain', async () => {
+  it('of a process on this machine, or of no process, is never uncertain', async () => {
     const { keeper, statements } = open();
     const { pid, start, host } = currentOwner();
     for (const owner of [

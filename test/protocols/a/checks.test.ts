@@ -80,7 +80,7 @@ describe('a body of Protocol A', () => {
     ['no model', { instances: goodBody.instances }, 'model', '--model'],
     ['a model that is a number', { ...goodBody, model: 1 }, 'model', '--model'],
     ['a model with a query', { ...goodBody, model: 'a?b' }, 'model', '--model'],
-    ['a model that climbs', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
+    ['a model with a step up', { ...goodBody, model: 'a/../b' }, 'model', '--model'],
     ['no instances', { model: 'm' }, 'instances.0.prompt', '--prompt'],
     ['empty instances', { model: 'm', instances: [] }, 'instances.0.prompt', '--prompt'],
     ['instances that are an object', { model: 'm', instances: {} }, 'instances', undefined],
@@ -118,9 +118,9 @@ describe('a body of Protocol A', () => {
   });
 
   test.each<[string, unknown, string[]]>([
-    ['no object', 'AAAA', ['image']],
+    ['a text in its place', 'AAAA', ['image']],
     ['null', null, ['image']],
-    ['nothing in it', {}, ['image.bytesBase64Encoded', 'image.mimeType']],
+    ['no members', {}, ['image.bytesBase64Encoded', 'image.mimeType']],
     ['no type', { ...png, mimeType: undefined }, ['image.mimeType']],
     ['no content', { ...png, bytesBase64Encoded: '' }, ['image.bytesBase64Encoded']],
     [
@@ -133,8 +133,8 @@ describe('a body of Protocol A', () => {
       { ...png, bytesBase64Encoded: `${png.bytesBase64Encoded}\n` },
       ['image.bytesBase64Encoded'],
     ],
-    ['a type that the bytes deny', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
-    ['all in order', png, []],
+    ['a type that contradicts the bytes', { ...png, mimeType: 'image/jpeg' }, ['image.mimeType']],
+    ['valid members', png, []],
   ])('is checked for an image with %s', (_, image, fields) => {
     const found = check({ ...goodBody, instances: [{ prompt: 'p', image }] } as JsonObject);
     expect(found.map(({ field }) => field)).toEqual(fields.map((field) => `instances.0.${field}`));

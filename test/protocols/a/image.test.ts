@@ -15,10 +15,10 @@ describe('an image file', () => {
 
   test.each([
     ['empty', Buffer.alloc(0)],
-    ['of text', Buffer.from('not an image, whatever its name says')],
-    ['with no more than half a signature', Buffer.from('\x89PN', 'latin1')],
-    ['of an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
-    ['of text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
+    ['a text', Buffer.from('not an image, whatever its name says')],
+    ['only half a signature', Buffer.from('\x89PN', 'latin1')],
+    ['an MP4', Buffer.from('\0\0\0\x18ftypisom', 'latin1')],
+    ['a text that begins like a bitmap', Buffer.from('BMW makes cars and motorcycles in Munich')],
     ['over 20 MiB', Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.alloc(20 * 1024 * 1024)])],
   ])('that is %s is refused', (_, bytes) => {
     expect(() => imageFromFile(bytes)).toThrow(

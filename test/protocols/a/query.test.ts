@@ -142,7 +142,7 @@ describe('a successful operation', () => {
         videos: [{ video: 'mgw-spool:0', mimeType: 'video/mp4' }],
       },
     ],
-  ])('may have another form of the upstream: %s', (_, response) => {
+  ])('may have another form from the upstream: %s', (_, response) => {
     const { results, state } = observed({ name, done: true, response }, spooled(1));
     expect({ results, state }).toEqual({
       state: 'succeeded',
@@ -187,7 +187,7 @@ describe('a successful operation', () => {
     ['no URL', { video: { uri: 'https://' } }],
     ['another host by slashes', { video: { uri: '//evil.example/v' } }],
     ['content that was not diverted', { video: { encodedVideo: 'AAAA' } }],
-    ['a place-holder for nothing', { video: { encodedVideo: 'mgw-spool:7' } }],
+    ['a placeholder without media', { video: { encodedVideo: 'mgw-spool:7' } }],
     ['empty content', { video: { encodedVideo: '' } }],
     ['numbers', { video: { uri: 1, encodedVideo: 2 } }],
     ['null', null],
@@ -226,7 +226,7 @@ describe('a successful operation', () => {
       'a generateVideoResponse that is a text',
       { name, done: true, response: { generateVideoResponse: 'x' } },
     ],
-  ])('is unproven if there is nothing to fetch: %s', (_, body) => {
+  ])('is not proven if there is nothing to fetch: %s', (_, body) => {
     expect(observed(body)).toMatchObject({
       state: 'succeeded',
       results: [],
@@ -278,7 +278,7 @@ describe('a failed operation', () => {
     ['samples absent', undefined],
     ['samples empty', []],
     ['samples null', null],
-  ])('was filtered: %s', (_, samples) => {
+  ])('counts as filtered: %s', (_, samples) => {
     const reasons = { raiMediaFilteredCount: 1, raiMediaFilteredReasons: ['58061214'] };
     expect(observed(finished(samples, reasons))).toMatchObject({
       state: 'failed',
@@ -305,15 +305,15 @@ describe('a response without a verdict', () => {
     ['{}', {}, 200, 'again'],
     ['null', null, 200, 'again'],
     ['a number', 1, 200, 'again'],
-  ])('may be: %s', (_, body, status, kind) => {
+  ])('may be %s', (_, body, status, kind) => {
     expect(failed(body, status).kind).toBe(kind);
   });
 
-  test('is one that was cut, whatever it contains', () => {
+  test('includes every response that was cut', () => {
     expect(failed(finished([{ video: { uri: 'https://files.example/1' } }]), 200, false).kind).toBe('again');
   });
 
-  test('is never one that says that an address is "not ready"', () => {
+  test('never counts as "not ready" for a download', () => {
     expect(a.notReady(reply('', 404))).toBe(false);
   });
 });

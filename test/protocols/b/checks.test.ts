@@ -48,7 +48,7 @@ describe('a missing required field', () => {
     expect(fieldsOf({ ...body, FileInfos: [] })).toEqual(['Prompt']);
   });
 
-  test('may not be a blank NegativePrompt', () => {
+  test('is reported, as is a blank NegativePrompt', () => {
     expect(fieldsOf({ ...goodBody, NegativePrompt: '' })).toEqual(['NegativePrompt']);
   });
 });
@@ -68,7 +68,7 @@ describe('a misspelled name', () => {
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
     ['task_id', 'nothing'],
     ['TaskId', 'nothing'],
-  ])('%s in the body is reported: %s', (name, right) => {
+  ])('such as %s in the body is reported, with the right name: %s', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
     ]);
@@ -79,17 +79,17 @@ describe('a misspelled name', () => {
     ['aspectRatio', 'OutputConfig.AspectRatio'],
     ['storage_mode', 'OutputConfig.StorageMode'],
     ['Prompt', 'Prompt'],
-  ])('%s in OutputConfig is reported: %s', (name, right) => {
+  ])('such as %s in OutputConfig is reported, with the right name: %s', (name, right) => {
     expect(check(withOutput({ [name]: 5 }))).toMatchObject([
       { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
     ]);
   });
 
-  test.each(['type', 'category', 'USAGE'])('%s in FileInfos is reported', (name) => {
+  test.each(['type', 'category', 'USAGE'])('such as %s in FileInfos is reported', (name) => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('url in FileInfos is reported', () => {
+  test('such as url in FileInfos is reported', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });

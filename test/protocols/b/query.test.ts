@@ -42,7 +42,7 @@ describe('a task of Protocol B in progress', () => {
     ['PROCESSING', 'running'],
     ['SOMETHING_NEW', 'running'],
     ['finish', 'running'],
-  ])('%s is %s', (Status, state) => {
+  ])('with the status %s is %s', (Status, state) => {
     const task = { Status, ErrCode: 0, Progress: 40 };
     expect(observed({ Response: { Status, AigcVideoTask: task, RequestId: 'r' } })).toMatchObject({
       state,
@@ -53,7 +53,7 @@ describe('a task of Protocol B in progress', () => {
     });
   });
 
-  test('has its inner status before the outer one', () => {
+  test('has its inner status rather than the outer one', () => {
     expect(observed(finished({ Status: 'PROCESSING' })).state).toBe('running');
     expect(observed(finished({}, { Status: 'PROCESSING' })).state).toBe('succeeded');
   });
@@ -144,10 +144,13 @@ describe('a successful task of Protocol B', () => {
     expect(warning).toBeTruthy();
   });
 
-  test.each(['constructor', '__proto__', 'exe'])('has a file type %s that gives no MIME type', (FileType) => {
-    const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
-    expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
-  });
+  test.each(['constructor', '__proto__', 'exe'])(
+    'may have the file type %s, which gives no MIME type',
+    (FileType) => {
+      const Output = { FileInfos: [{ FileUrl: 'https://f.example/v', FileType }] };
+      expect(observed(finished({ Output })).results[0]?.mime).toBeUndefined();
+    },
+  );
 });
 
 describe('FINISH without proof of success', () => {
@@ -191,7 +194,7 @@ describe('FINISH without proof of success', () => {
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],
     [{ ErrCodeExt: {} }, 'FINISH', 'task_failed'],
-  ])('but with %j is failure', (task, nativeCode, code) => {
+  ])('but with %j is a failure', (task, nativeCode, code) => {
     expect(observed(finished({ Message: 'why', ...task }))).toMatchObject({
       state: 'failed',
       results: [],
@@ -208,7 +211,7 @@ describe('FINISH without proof of success', () => {
   });
 });
 
-describe('ABORTED is failure', () => {
+describe('ABORTED is a failure', () => {
   test.each([
     { Status: 'ABORTED', AigcVideoTask: null },
     { Status: 'ABORTED', AigcVideoTask: { Status: 'PROCESSING', ErrCode: 0 } },
@@ -335,6 +338,6 @@ describe('Protocol B never reports a wrong success', () => {
   });
 });
 
-test('no response of a file host means that the file will come later', () => {
+test('no response of a file host means that the file is not ready yet', () => {
   expect(b.notReady(reply('{"error":"not ready"}', 404))).toBe(false);
 });

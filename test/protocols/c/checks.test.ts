@@ -54,7 +54,7 @@ describe('a valid body of Protocol C', () => {
   });
 });
 
-describe('each limit of Protocol C', () => {
+describe('the limits of Protocol C', () => {
   it.each<[string, Json, boolean]>([
     [official, 3, false],
     [official, 4, true],
@@ -81,7 +81,7 @@ describe('each limit of Protocol C', () => {
     [official, null, false],
     [official, [5], false],
     [official, true, false],
-  ])('of the duration of %s: %j is %s', (model, duration, allowed) => {
+  ])('on the duration of %s accept %j: %s', (model, duration, allowed) => {
     expect(broken({ model, prompt: 'x', duration })).toEqual(allowed ? [] : ['duration']);
   });
 
@@ -104,7 +104,7 @@ describe('each limit of Protocol C', () => {
     ['', false],
     [null, false],
     [true, false],
-  ])('of seconds: %j is %s', (seconds, allowed) => {
+  ])('on seconds accept %j: %s', (seconds, allowed) => {
     expect(broken({ model: 'vendor-h3-mini', prompt: 'x', seconds })).toEqual(allowed ? [] : ['seconds']);
   });
 
@@ -121,11 +121,11 @@ describe('each limit of Protocol C', () => {
     ['vendor-h3-mini', '2K', false],
     ['vendor-h3-mini', '720P', false],
     ['vendor-h3-mini', '', false],
-  ])('of the resolution of %s: %j is %s', (model, resolution, allowed) => {
+  ])('on the resolution of %s accept %j: %s', (model, resolution, allowed) => {
     expect(broken({ model, prompt: 'x', resolution })).toEqual(allowed ? [] : ['resolution']);
   });
 
-  it.each(models)('of the ratios of %s', (model) => {
+  it.each(models)('on the ratios of %s are checked', (model) => {
     const allowed = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
     for (const ratio of allowed) {
       expect(broken({ model, prompt: 'x', aspect_ratio: ratio })).toEqual([]);
@@ -138,7 +138,7 @@ describe('each limit of Protocol C', () => {
       expect(broken({ model, prompt: 'x', ratio })).toEqual(model === official ? [] : ['aspect_ratio']);
   });
 
-  it.each(selfHosted)('of the prompts of %s, counted in characters', (model) => {
+  it.each(selfHosted)('on the prompts of %s count characters', (model) => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
@@ -148,12 +148,12 @@ describe('each limit of Protocol C', () => {
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it.each([official, 'vendor-h4'])('does not apply to the prompt of %s', (model) => {
+  it.each([official, 'vendor-h4'])('on the length of prompts do not apply to %s', (model) => {
     expect(broken({ model, prompt: 'x'.repeat(30_001) })).toEqual([]);
     for (const prompt of [null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
   });
 
-  it('requires a prompt for the self-hosted models', () => {
+  it('include a required prompt for the self-hosted models', () => {
     for (const model of selfHosted)
       expect(message({ model })).toBe('--prompt: missing; needed: a text of 1 to 30000 characters');
   });
@@ -164,7 +164,7 @@ describe('each limit of Protocol C', () => {
     ['reference_video_urls', 3],
     ['reference_audio_urls', 3],
     ['audios', 3],
-  ])('of %s: at most %i', (field, most) => {
+  ])('on the length of %s are checked: at most %i', (field, most) => {
     const body = { model: official, prompt: 'x' };
     expect(broken({ ...body, [field]: urls(most) })).toEqual([]);
     expect(broken({ ...body, [field]: urls(most + 1) })).toEqual([field]);

@@ -104,7 +104,7 @@ describe('advice next to a valid body', () => {
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
       ['The specification does not name vendor-h4: its limits are not checked.'],
     ],
-  ])('%j', (body, notes) => {
+  ])('for %j is %j', (body, notes) => {
     expect(advise(body)).toEqual(notes);
   });
 
@@ -157,7 +157,7 @@ describe('advice next to a valid body', () => {
       { ...first, ...last, mode: 'ref2va' },
       [against('mode', 'ref2va', `does not take ${takesLast}`)],
     ],
-  ])('assets of %s: %j', (model, assets, notes) => {
+  ])('for the model %s and %j is %j', (model, assets, notes) => {
     const body = { model, duration: 5, resolution: model === 'vendor-h3' ? '2K' : '720p', ...assets };
     expect(advise(body)).toEqual(notes);
   });

@@ -190,7 +190,7 @@ describe('the state of a task', () => {
     ],
     ['an unlisted word', row({ status: 'POLISHING' }), 'running', 'POLISHING'],
   ];
-  it.each(dialects)('%s: %j', (_, answer, state, nativeStatus) => {
+  it.each(dialects)('is read from %s: %j', (_, answer, state, nativeStatus) => {
     const seen = observed(answer);
     expect([seen.state, seen.nativeStatus]).toEqual([state, nativeStatus]);
   });
@@ -285,11 +285,11 @@ describe('responses without a state', () => {
     ],
     ['gateway away', '<html>502</html>', 502, 'again', 'server_error'],
     ['gateway away', '', 524, 'again', 'server_error'],
-  ])('are %s: %j under %i', (_, answer, status, kind, code) => {
+  ])('are classified: %s, %j under HTTP %i', (_, answer, status, kind, code) => {
     expect(read(answer, status)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('are valid if an envelope is still empty', () => {
+  it('are no error while the envelope is still empty', () => {
     expect(read({ code: 'success', message: '', data: null })).toMatchObject({ isWell: true });
     for (const other of [{ data: null }, { code: 'success' }, { status: 'success', data: null }])
       expect(read(other)).not.toHaveProperty('isWell');
@@ -352,7 +352,7 @@ describe('the result of a finished task', () => {
 
   it.each<[string, Json]>([
     ['no URL', done],
-    ['an empty one', { ...done, url: '', metadata: { url: '' } }],
+    ['an empty URL', { ...done, url: '', metadata: { url: '' } }],
     ['a reason', row({ status: 'SUCCESS', result_url: 'it failed', fail_reason: 'it failed' })],
     ['the video itself', { ...done, url: 'data:video/mp4;base64,AAAA' }],
     ['a file', { ...done, url: 'file:///etc/passwd', file_path: 'outputs/a.mp4' }],

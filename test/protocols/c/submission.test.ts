@@ -31,7 +31,7 @@ const dialects: [string, Json, string, string?][] = [
   ],
   ['task_id alone', { task_id: '7890123456' }, '7890123456'],
   ['documented', { task_id: 'abcd1234efgh', status: 'queued' }, 'abcd1234efgh', 'queued'],
-  ['data is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
+  ['data that is a text', { code: 'success', message: '', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
   ['a list', { code: 200, data: [{ status: 'submitted', task_id: 't-1' }] }, 't-1', 'submitted'],
   ['a list of ids', { code: 200, data: [{ id: 't-1' }] }, 't-1'],
   ['camel case', { success: true, data: { taskId: 't-1', status: 'processing' } }, 't-1', 'processing'],
@@ -99,7 +99,7 @@ const dialects: [string, Json, string, string?][] = [
 ];
 
 describe('the handle of an accepted task', () => {
-  it.each(dialects)('%s', (_, answer, handle, nativeStatus) => {
+  it.each(dialects)('is read from %s', (_, answer, handle, nativeStatus) => {
     expect(read(answer)).toEqual({ kind: 'accepted', handle, nativeStatus, warning: undefined });
   });
 
@@ -219,7 +219,7 @@ describe('an error under 200', () => {
       'unknown',
       'bad_reply',
     ],
-  ])('%s', (_, answer, kind, code) => {
+  ])('is classified: %s', (_, answer, kind, code) => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
@@ -244,7 +244,7 @@ describe('a 2xx response without a handle', () => {
     ['a list', '[]'],
     ['HTML', '<html><body>{"id":"task_1"}</body></html>'],
     ['half of JSON', '{"id":"task_'],
-    ['ids that are none', '{"id":null,"task_id":{},"data":[],"taskId":true,"output":{"task_id":1.5}}'],
+    ['values that are not ids', '{"id":null,"task_id":{},"data":[],"taskId":true,"output":{"task_id":1.5}}'],
     ['a good code and no data', '{"code":"success","message":"","data":null}'],
     ['a good code and a request id', '{"code":0,"message":"SUCCEED","request_id":"r","data":{}}'],
     ['data that is a sentence', '{"code":0,"data":"your task was submitted"}'],
