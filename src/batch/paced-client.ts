@@ -94,7 +94,7 @@ export function pacedClient(
   };
 }
 
-// A submission that waited for its slot until the row's deadline would only be cut off.
+// A submission that got its slot only after the row's deadline would be cut off at once.
 function refuseIfLate({ deadline }: CallOptions): void {
   if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }

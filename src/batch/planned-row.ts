@@ -52,7 +52,7 @@ export function modelOf(work: Work): string | undefined {
   return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
 }
 
-/** Whether a frame of a video has to be taken before a work is sent. */
+/** Whether a frame must be extracted from a video before a work is sent. */
 export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
@@ -142,7 +142,7 @@ export interface Root {
   job?: Job | undefined;
 }
 
-/** A row, and its line. */
+/** A row with its name, its request and its state. */
 export type PlannedRow = NamedRow & RowStatus;
 
 /** Returns the display name of a row: its id, or its prompt if it has none. */

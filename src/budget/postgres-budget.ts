@@ -118,7 +118,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // A process that declares this one dead waits for this statement before it releases its reservations.
+  // A process that declares this one dead waits for this statement before it releases this one's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raised = (window: 'day' | 'month'): string =>

@@ -235,7 +235,7 @@ function plain(count: number | undefined): Decimal | undefined {
   }
 }
 
-/** What a request costs, for its record: see {@link costAtMost}. */
+/** Returns the cost of a request for its record: see {@link costAtMost}. */
 export function jobCost(
   price: Price,
   quantity: Quantity,

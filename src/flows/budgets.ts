@@ -64,7 +64,7 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 /**
  * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent under
  * it.
- * @returns what opens the budgets in which a job has an open reservation
+ * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
 export async function budgetsWithReservations(
@@ -86,7 +86,7 @@ export async function budgetsWithReservations(
   };
 }
 
-// One reservation of each budget.
+// Groups reservations by job, and keeps one for each budget.
 function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenReservation>> {
   const found = new Map<string, Map<string, OpenReservation>>();
   for (const each of open) {

@@ -107,7 +107,7 @@ describe('a plan', () => {
   it('refuses an existing file that does not belong to the batch, unless --force is given', async () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
-    expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* exists already/);
+    expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* already exists/);
     expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
   });
 

@@ -2,7 +2,7 @@ import type { Clock } from '../../clock.ts';
 import { messageOf } from '../../errors.ts';
 import { isLive, type FleetState } from './fleet-state.ts';
 
-/** The slots of a batch, as one process uses them. */
+/** Options of {@link SharedSlots}. */
 export interface SharedSlotsOptions {
   batch: string;
   /** The number of slots. */
@@ -51,7 +51,7 @@ export class SharedSlots {
   async close(): Promise<void> {
     this.#own.clear();
     this.#closing.abort();
-    // If it fails, they are free when the lease ends.
+    // If this fails, the slots become free when the lease ends.
     await this.#exchange({ max: 0 }).catch(() => undefined);
   }
 
@@ -79,7 +79,7 @@ export class SharedSlots {
     );
   }
 
-  // Returns every slot that this process does not use, until the database has recorded it.
+  // Returns every slot that this process does not use. Tries again until the database has recorded it.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
@@ -95,10 +95,10 @@ export class SharedSlots {
   }
 }
 
-// Slots that this process has without using them come first: it has left them, or the response of an earlier statement
-// was lost. Those that it does not need are returned. Else free slots up to the limit: the taker locks them, and others
-// pass them over. Under the lock, a slot must still have the lease that was found to have ended. A lease that has ended
-// takes nothing.
+// Slots that this process has but does not use come first: it has left them, or the response of an earlier statement was
+// lost. Those that it does not need are returned. After them come free slots, up to the limit: this statement locks
+// them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
+// process whose lease has ended takes nothing.
 const exchange = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (
