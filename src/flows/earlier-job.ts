@@ -106,11 +106,11 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
-  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${count}.`);
+  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${videos(count)}.`);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
-    throw usageError(`${shown}: ${job.id} has ${job.state}, so there is no video.`, [
+    throw usageError(`${shown}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`, [
       'mgw',
       'jobs',
       'show',
@@ -134,7 +134,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
   await fetched.delivered();
   const again = fetched.files[index - 1];
-  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${fetched.files.length}.`);
+  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${videos(fetched.files.length)}.`);
   return again;
 }
 
@@ -156,13 +156,17 @@ export async function savedFile(
   return undefined;
 }
 
-// Newest first: a file that was saved in several places is the same video.
+// Returns the files of a result, the newest first. They have the same content, saved in several places.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
   const asked = goalOutput(job);
   const own = asked === undefined ? undefined : numberedPath(asked, index - 1, count);
   const isOwn = ({ path }: JobFile): boolean =>
     count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
   return job.files.filter(isOwn).reverse();
+}
+
+function videos(count: number): string {
+  return `${count} video${count === 1 ? '' : 's'}`;
 }
 
 function changed({ path }: JobFile): MgwError {

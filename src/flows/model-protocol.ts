@@ -62,7 +62,7 @@ export function isKnownToServe(protocol: Protocol, model: string, settings: Sett
   return protocolsOfModel(model, settings, known).includes(protocol.name);
 }
 
-// Cached, since each row of a batch looks it up.
+// Cached, since each row of a batch needs the models.
 const recalled = new WeakMap<Settings, readonly Listed[]>();
 
 /**

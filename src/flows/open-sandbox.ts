@@ -51,7 +51,7 @@ function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
   if (error instanceof Error && error.name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
   if (error instanceof Error && error.name === 'KeySyntaxError') return usageError(`--key: ${message}`);
   if (error instanceof Error && 'syscall' in error && error.syscall === 'listen')
-    return usageError(`--port ${port ?? 0}: the sandbox cannot listen there: ${message}`);
+    return usageError(`--port ${port ?? 0}: the sandbox cannot listen on this port: ${message}`);
   if (systemCode(error) === undefined) return error;
   return new MgwError('local_io', `The sandbox cannot use its folder ${stateDir}: ${message}`, {
     retry: 'safe',

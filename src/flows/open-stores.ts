@@ -58,7 +58,7 @@ async function serviceOf(session: Sources): Promise<{ endpoint: string | undefin
   return { endpoint: `${baseUrl.origin}${storePath}`, env: storeAccount };
 }
 
-// A session that serves many jobs has no deadline, and opening a store must not begin one: each transfer has the timeout.
+// A session that serves many jobs has no deadline, and opening a store must not start one: each transfer has its own timeout.
 async function depsOf(session: Sources): Promise<StoreDeps> {
   const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
     session.settings(),

@@ -22,7 +22,7 @@ import {
   type Gateway,
 } from './settings.ts';
 
-/** A gateway, a ledger and what uses them: the composition root. Each part is created at its first use. */
+/** A gateway, a ledger and the parts that use them: the composition root. Each part is created at its first use. */
 export interface Session {
   readonly clock: Clock;
   /** Shows a note to the user, with the key removed. */
@@ -200,7 +200,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     userAgent: `mgw/${version}`,
     trace: trace && ((line) => trace(redact(line))),
   });
-  // A short key occurs in responses by chance: removing it would break them.
+  // A short key may occur in responses by chance, and removing it would break them.
   return key.length < shortestSecret ? opened : redactingClient(opened, secretRedactor([key]));
 }
 
@@ -209,7 +209,7 @@ async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
   return openFileLedger(ledgerFolder(settings), () => clock.now());
 }
 
-// Undefined if the ledger is a folder.
+// Returns undefined if the ledger is a folder.
 async function sharedLedgerOf(
   settings: Settings,
   clock: Clock,
