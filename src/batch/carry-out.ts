@@ -88,7 +88,7 @@ function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);
   } catch (error) {
-    const text = `Cannot write to ${folder}: ${messageOf(error)}. Remove the link, or name another output.`;
+    const text = `Cannot write the output: ${messageOf(error)}. Remove the link, or name another output.`;
     throw new MgwError('local_io', text, { charged: 'no', retry: 'never' });
   }
 }

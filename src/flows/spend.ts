@@ -55,7 +55,7 @@ export function spentView(by: SpendGroup, { groups, total }: SpendReport): Recor
   };
 }
 
-// A shared ledger reads all of them with one query.
+// The number of records that are read together. A shared ledger reads them with one query.
 const maxAtOnce = 500;
 
 async function* recordsIn(

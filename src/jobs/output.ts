@@ -92,7 +92,7 @@ type Placeholder = (typeof placeholders)[number];
 const defaultTemplate = '{id}.{ext}';
 // Leaves room for the longer names of a `.part` file and its notes.
 const longestName = 200;
-// As long as the key of an object may be.
+// The maximum length of an object's key in S3, bytes.
 const longestPath = 1024;
 
 /** The placeholders that are filled in later: the job's id, and the number of the file. */
@@ -147,7 +147,7 @@ function checkLength(name: string): void {
 
 /** Replaces the columns of a row in an output template. The standard placeholders and unknown names stay. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
-  // It is refused by `outputPath`.
+  // `outputPath` refuses such a template.
   if (template.length > longestPath) return template;
   return template.replace(token, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;

@@ -66,7 +66,7 @@ export async function inRun<T, D extends JobDeps>(
 }
 
 /**
- * Begins a run on a job that exists already, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
+ * Begins a run on a job that already exists, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
  * @throws MgwError: exit 7 if it is unknown whether the task exists, 3 or 4 if it was rejected, 6 if it was
  * never sent, 8 if it is being sent.
  */
