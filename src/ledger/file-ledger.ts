@@ -89,7 +89,7 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         // The index comes first, so that a complete index never misses a job.
         await index.add(entries);
         const isCreated = await records.create(id, text, restores);
-        // The index was replaced, and another process may have completed it before this record existed.
+        // If the index was replaced, another process may have completed it before this record existed.
         if (!index.isKept) await index.add(entries);
         return isCreated;
       }),
@@ -138,7 +138,7 @@ function* jobsIn(records: JobRecords): Iterable<Job> {
   }
 }
 
-// All index entries of a job. A job without a record was removed.
+// Returns all index entries of a job. A job without a record was removed.
 function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   if (job === undefined) return [{ kind: 'removed', value: '', id }];
   const { handle, state, record } = job;

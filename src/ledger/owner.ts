@@ -43,7 +43,7 @@ export function lifeOf(owner: Owner): Life {
 
 let host: string | undefined;
 
-// The host name, boot id and process namespace, as far as the system tells them. A process id has a meaning only within
+// Returns the host name, boot id and process namespace, as far as the system provides them. A process id has a meaning only within
 // these.
 function thisHost(): string {
   if (host !== undefined) return host;

@@ -86,13 +86,13 @@ export class Database {
   /**
    * Combines all calls that come while another `ask` runs into one `ask`, so that many rows in progress need few
    * statements. If the database refuses it, each call is asked alone, so that one does not fail because of another.
-   * `ask` must not wait for another combined call. Returns undefined for a key without an answer.
+   * `ask` must not wait for another combined call. A key without an answer gets undefined.
    */
   combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
     let waiting: K[] = [];
     let answers: Promise<Map<K, () => V | undefined>> | undefined;
     const next = async (): Promise<Map<K, () => V | undefined>> => {
-      // The calls that the last answers lead to come first.
+      // Wait a tick: calls that the last answers cause then join this one.
       await new Promise((resolve) => process.nextTick(resolve));
       const keys = waiting;
       waiting = [];
