@@ -40,7 +40,7 @@ function walk(reader: HeaderReader, size: number): string | undefined {
     hasContent ||= box.type === 'mdat' && box.size > box.headerSize;
     at += box.size;
   }
-  return hasIndex && hasContent ? undefined : 'there is nothing to play in it';
+  return hasIndex && hasContent ? undefined : 'it contains nothing to play';
 }
 
 /** The header of a box. */
@@ -194,7 +194,7 @@ export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }
 
-/** The MIME type of a body, from its bytes if they identify it, else from its header; undefined if neither does. */
+/** Returns the MIME type of a body: that of its header if it is media, else `video/mp4` for an MP4, else undefined. */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
   if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;
