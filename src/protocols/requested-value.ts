@@ -5,7 +5,7 @@ import { findProtocol } from './registry.ts';
 
 type Request = Pick<Job, 'protocol' | 'request'>;
 
-/** Returns what a job's request has for the flag of a long name, such as `seed`; the text of speech is its `prompt`. */
+/** Returns the value in a job's request of a flag, by its long name such as `seed`; the text of speech is its `prompt`. */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
   if (protocol === 'tts' && name === 'prompt') return at(request as Json, 'req_params.text');
   const flag = findProtocol(protocol)?.flags.find((each) => longName(each) === name);
@@ -38,7 +38,7 @@ export function ratioOf(text: string): number | undefined {
   return Number.isFinite(ratio) && ratio > 0 ? ratio : undefined;
 }
 
-/** Returns how much a job asked for, as a text that is the same for all jobs of one size. */
+/** Returns a text that is the same for all jobs with the same duration, resolution and number of videos. */
 export function sizeOf(job: Request): string {
   const parts = ['duration', 'resolution', 'sample-count'].map((name) => requestedValue(job, name) ?? '');
   return parts.map((part) => JSON.stringify(part)).join(' ');

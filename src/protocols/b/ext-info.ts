@@ -65,7 +65,7 @@ function wrongForm(field: string, value: Json | undefined, meant: Json | undefin
   return { ...violation(flags, field, value, rightForm(meant)), allowedAnyway: rightForm(undefined) };
 }
 
-// The intended value in the form of the body; an example if it is too long or unclear.
+// Returns the intended value in the form of the body; an example if it is too long or unclear.
 function rightForm(meant: Json | undefined): string {
   const ext = isObject(meant) ? meant : { ExtVideoParameters: { ReturnUsage: true } };
   const parameters = ext['ExtVideoParameters'];

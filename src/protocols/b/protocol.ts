@@ -46,7 +46,7 @@ export const b: Protocol = {
   notReady: () => false,
 };
 
-// `ReturnUsage`, which is `--return-usage` and no field of the gateway's, is folded into `ExtInfo`.
+// Folds `ReturnUsage`, which `--return-usage` sets and the gateway does not know, into `ExtInfo`.
 function normalise(body: JsonObject): JsonObject {
   const { ReturnUsage: asked, ...rest } = body;
   if (asked === false) return rest;
