@@ -21,7 +21,10 @@ import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 
 /** Functions that {@link Chains} needs to compose the rows that wait for others. */
 export interface ChainDeps extends RowStatusDeps {
-  /** Composes a row's request; `inputs` has the assets that are results of other rows. @throws MgwError('usage') as its command does. */
+  /**
+   * Composes a row's request; `inputs` has the assets that are results of other rows.
+   * @throws MgwError('usage') as its command does.
+   */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
   /** The assets that a job's record can provide, the newest first. */
   assetsOf: (job: Job, part: Part) => EarlierAsset[];

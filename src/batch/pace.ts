@@ -24,7 +24,10 @@ export interface SendWindow {
 /** How long a window is open, ms: enough to connect, and to record the submission before its first byte. */
 const maxDelayMs = 2000;
 
-/** Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than `perMinute`. */
+/**
+ * Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than
+ * `perMinute`.
+ */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
 }
@@ -45,7 +48,10 @@ export interface Pace {
   readonly isShared: boolean;
   /** How long the gateway's `Retry-After` still delays submissions, ms. */
   readonly heldMs: number;
-  /** Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number. @throws the signal's reason. */
+  /**
+   * Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number.
+   * @throws the signal's reason.
+   */
   enter(signal: AbortSignal, max?: number): Promise<number>;
   /** Reports that a task is no longer in progress. */
   leave(): void;
@@ -56,7 +62,8 @@ export interface Pace {
   /** Reports that the gateway accepted a task. */
   accepted(): void;
   /**
-   * Reports that the gateway accepts no more tasks for now: 429, or its own 503. `window` is that of the refused submission.
+   * Reports that the gateway accepts no more tasks for now: 429, or its own 503. `window` is that of the refused
+   * submission.
    */
   limited(window: SendWindow, retryAfterMs?: number): void;
   /** Delays polls as the gateway asks, for at most a minute: the wait for a job has its own deadline. */

@@ -30,8 +30,9 @@ export class Slot {
 }
 
 /**
- * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a poll
- * for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a submission.
+ * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a
+ * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
+ * submission.
  */
 export function pacedClient(
   client: GatewayClient,

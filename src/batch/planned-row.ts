@@ -96,9 +96,9 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended. `rejected` was
- * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
- * a row that a run does not carry out. `stale` was made from a video that was made again since.
+ * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended.
+ * `rejected` was refused at no cost, and is sent again. `changed` has another request than the paid job of its id.
+ * `blocked` waits for a row that a run does not carry out. `stale` was made from a video that was made again since.
  */
 export type RowState = (typeof rowStates)[number];
 

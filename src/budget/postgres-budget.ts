@@ -108,7 +108,8 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the limit.
+      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the
+      // limit.
       if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
       if (row?.held !== true && lease !== null) throw leaseLost();
     } catch (error) {

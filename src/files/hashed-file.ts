@@ -213,7 +213,7 @@ interface Written {
   isWhole: boolean;
 }
 
-/** The thread is notified once per this number of bytes: each message costs time, and recent data is still in memory. */
+/** The thread is notified once per this number of bytes, because each message costs time. */
 const wakeBytes = 8 * 1024 * 1024;
 
 /**

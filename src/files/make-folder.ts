@@ -93,8 +93,8 @@ export function isFolder(path: string): boolean {
 }
 
 /**
- * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a run
- * that began after its call.
+ * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a
+ * run that began after its call.
  */
 export function coalesce(action: () => Promise<void>): () => Promise<void> {
   let last = Promise.resolve();

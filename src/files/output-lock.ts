@@ -216,7 +216,8 @@ export class OutputLock {
     }
   }
 
-  // A process may have died between noting a name and creating the file. Without a `durable` note, only an empty file is its own.
+  // A process may have died between noting a name and creating the file. Without a `durable` note, only an empty file
+  // is its own.
   #openLeftover(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;

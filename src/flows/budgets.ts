@@ -62,8 +62,8 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent under
- * it.
+ * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent
+ * under it.
  * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
@@ -152,8 +152,8 @@ export interface Remainder {
 }
 
 /**
- * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is given.
- * Creates no budget.
+ * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is
+ * given. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(

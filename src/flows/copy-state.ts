@@ -92,7 +92,10 @@ export async function copyBudgetsIn(folder: string, database: Database): Promise
   return copied;
 }
 
-/** Copies the budgets of a database into a folder. Existing budgets are left as they are. @throws MgwError('local_io'). */
+/**
+ * Copies the budgets of a database into a folder. Existing budgets are left as they are.
+ * @throws MgwError('local_io').
+ */
 export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
   let copied = 0;
   for (const { kind, name, budget } of await readBudgetRows(database)) {

@@ -40,7 +40,10 @@ export function keyIn(ref: string): string {
   return refForm.exec(ref)?.[1] ?? '';
 }
 
-/** Reads the value of an asset flag that names a job. @throws MgwError('usage') if the flag takes no such part of a job. */
+/**
+ * Reads the value of an asset flag that names a job.
+ * @throws MgwError('usage') if the flag takes no such part of a job.
+ */
 export function partOf(ref: string, flag: string): Part {
   const [, key = '', sample, place] = refForm.exec(ref) ?? [];
   const shown = `--${flag} ${printableLine(ref, 100)}`;
@@ -59,10 +62,10 @@ export function partOf(ref: string, flag: string): Part {
 }
 
 /**
- * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design 17). A
- * file that is gone is fetched again, which costs nothing.
- * @throws MgwError('usage') if there is no such job, it is not finished, or the flag takes no such part of it; exit 9 if
- * the result cannot be fetched any more.
+ * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
+ * 17). A file that is gone is fetched again, which costs nothing.
+ * @throws MgwError('usage') if there is no such job, it is not finished, or the flag takes no such part of it; exit 9
+ * if the result cannot be fetched any more.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
@@ -71,7 +74,10 @@ export async function earlierAsset(session: Session, ref: string, flag: string):
   return assetOf(session, job, part, await videoOf(session, job, index, shown));
 }
 
-/** Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no file. */
+/**
+ * Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no
+ * file.
+ */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
   const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
   return files.map((file) => assetOf(session, job, part, file));

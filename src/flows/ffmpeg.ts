@@ -68,7 +68,10 @@ export interface Probe {
   seconds: number;
 }
 
-/** Returns the streams and the duration of a media file. @throws MgwError('usage') if there is no ffprobe, or it cannot read the file. */
+/**
+ * Returns the streams and the duration of a media file.
+ * @throws MgwError('usage') if there is no ffprobe, or it cannot read the file.
+ */
 export async function probe(path: string, input: string[], signal: AbortSignal): Promise<Probe> {
   const args = ['-show_data_hash', 'sha256', '-show_streams', '-show_format', '-of', 'json'];
   const text = await output('ffprobe', path, [...args, ...input], { signal, timeout: timeoutMs });

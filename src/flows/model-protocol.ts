@@ -36,8 +36,8 @@ export async function protocolOfModel(
 }
 
 /**
- * Returns the names of the protocols that serve a model: by the marks of the listing, else by the specification, else by the
- * configured defaults of that model.
+ * Returns the names of the protocols that serve a model: by the marks of the listing, else by the specification, else
+ * by the configured defaults of that model.
  */
 export function protocolsOfModel(
   model: string,

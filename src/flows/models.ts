@@ -22,8 +22,8 @@ interface Limits {
 }
 
 /**
- * Fetches all models that the key can use, or one by its id (specification 2.7). 429, 5xx and network errors are retried with
- * backoff.
+ * Fetches all models that the key can use, or one by its id (specification 2.7). 429, 5xx and network errors are
+ * retried with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {

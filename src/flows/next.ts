@@ -8,7 +8,9 @@ import { fetchCommand } from '../jobs/errors.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them. */
+/**
+ * Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them.
+ */
 export function globalArguments(globals: Globals): string[][] {
   return [
     ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
@@ -82,8 +84,8 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
 const unusable = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
- * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current folder
- * for a path that can hold no file. Undefined if another output does not help.
+ * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current
+ * folder for a path that can hold no file. Undefined if another output does not help.
  */
 export function otherOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);

@@ -98,8 +98,8 @@ export interface Disputed {
 }
 
 /**
- * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved several
- * times counts once. @param since ISO 8601 time
+ * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved
+ * several times counts once. @param since ISO 8601 time
  */
 export async function* disputedFiles(ledger: Ledger, since: string | undefined): AsyncGenerator<Disputed> {
   for await (const { job } of chosenJobs(ledger, { mismatched: true, since })) {

@@ -24,7 +24,9 @@ export interface VideoSubmission extends DeliveryOptions {
   tags?: string[] | undefined;
   /** A deliberate second take. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
@@ -81,7 +83,10 @@ export function videoOrder(
   };
 }
 
-/** Sends the job that `begin` finds or creates, unless it was sent before, and delivers it. @throws as {@link submitVideo}. */
+/**
+ * Sends the job that `begin` finds or creates, unless it was sent before, and delivers it.
+ * @throws as {@link submitVideo}.
+ */
 export async function payAndDeliver(
   order: Order,
   { protocol }: Pick<ComposedVideo, 'protocol'>,

@@ -27,7 +27,10 @@ export interface PruneInputs {
   queued: () => Promise<string[]>;
 }
 
-/** Returns the files in the store, with the jobs that use them. @throws MgwError('store', 'usage') if they cannot be listed. */
+/**
+ * Returns the files in the store, with the jobs that use them.
+ * @throws MgwError('store', 'usage') if they cannot be listed.
+ */
 export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
   const files = await (await uploadsOf(session)).list();
   const { users } = await usesOf(await session.ledger());

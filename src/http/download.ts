@@ -63,8 +63,8 @@ const longestPauseMs = 300_000;
  * proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and makes it durable. Retries
  * with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is kept if it can
  * be continued.
- * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that must not be fetched or does not serve the
- * file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
+ * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that must not be fetched or does not serve
+ * the file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
  */
 export async function download(
   source: DownloadSource,

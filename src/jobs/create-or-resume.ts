@@ -40,7 +40,7 @@ interface Earlier {
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
-  /** The name that a new job claims, and its id if that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
+  /** The name that a new job claims, and its id if that was already claimed and has no job. Empty if it claims none. */
   place: { name?: string; id?: string };
 }
 
@@ -138,7 +138,8 @@ async function begin(
   }
 }
 
-// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen this run.
+// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen
+// this run.
 async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
   const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
   return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
@@ -157,7 +158,7 @@ async function create(
   if (place.name !== undefined) {
     const { owner } = await deps.lease();
     const holder = await ledger.claim(place.name, holderText({ job: id, fingerprint, owner }));
-    // Another process may have claimed the name for this id. That claim is durable by now, as it must be before the job is created.
+    // Another process may have claimed the name for this id. The claim is durable by now, so the job may be created.
     const isOfId = place.id !== undefined && holder !== undefined && readHolder(holder)?.job === place.id;
     if (holder !== undefined && !isOfId) return undefined;
   }
@@ -227,8 +228,8 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await takesOf(fingerprint, deps)).jobs;
 }
 
-// Returns the jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost its
-// beginning.
+// Returns the jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost
+// its beginning.
 async function takesOf(
   fingerprint: string,
   { ledger }: Deps,

@@ -135,8 +135,8 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 }
 
 /**
- * Returns the error of a run whose job was removed in the meantime. Only the handle still finds the task, so the user must see it,
- * and the same command would pay again.
+ * Returns the error of a run whose job was removed in the meantime. Only the handle still finds the task, so the user
+ * must see it, and the same command would pay again.
  */
 export function afterRemoval(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;

@@ -135,8 +135,8 @@ export async function uncertainRuns(
 }
 
 /**
- * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed ones to
- * `alive`.
+ * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed
+ * ones to `alive`.
  * @throws MgwError at the deadline: exit 8, or 6 if the job was never sent; 130/143 if interrupted.
  */
 export async function waitForRenewal(

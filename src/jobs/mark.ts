@@ -172,7 +172,8 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Returns undefined if there is no place for the mark, or the packet names another source: a property must not occur twice.
+// Returns undefined if there is no place for the mark, or the packet names another source: a property must not occur
+// twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
   if (at < 0 || text.includes(property)) return undefined;

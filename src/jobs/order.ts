@@ -48,7 +48,9 @@ export interface Order {
   tags?: string[];
   /** A deliberate second take: ignores earlier jobs of the same body. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
   /** True if the response itself is the result, which cannot be fetched later. */

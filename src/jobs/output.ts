@@ -5,7 +5,10 @@ import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Ask, Goal, Job } from '../job.ts';
 
-/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard output. */
+/**
+ * Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard
+ * output.
+ */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
 /** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */

@@ -72,7 +72,10 @@ export class IndexLines {
   #view = viewOf(this.#buffer);
   #length = 0;
   #checked = 0;
-  /** The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage collection. */
+  /**
+   * The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage
+   * collection.
+   */
   #offsets = new Uint32Array(0);
   #count = 0;
   #searches = 0;

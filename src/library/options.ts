@@ -43,8 +43,8 @@ export interface ClientOptions {
 /** The options of every call. */
 export interface CallOptions {
   /**
-   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, waiting ends, and the response to a paid request is
-   * awaited first. The job continues, and repeating the call resumes it.
+   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, waiting ends, and the response to a paid
+   * request is awaited first. The job continues, and repeating the call resumes it.
    */
   signal?: AbortSignal | undefined;
   /** Ends the call as a second Ctrl-C does: an outstanding response is given up, which may leave `submit_unknown`. */
@@ -86,7 +86,9 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   wait?: boolean | undefined;
   /** Waits, and saves the video to this file, or as this object: `s3://BUCKET/clips/{id}.mp4`. */
   output?: string | undefined;
-  /** Throws `result_corrupt` if the video differs from the request. The file is kept; repeating the call pays nothing. */
+  /**
+   * Throws `result_corrupt` if the video differs from the request. The file is kept; repeating the call pays nothing.
+   */
   strict?: boolean | undefined;
   /** Marks an MP4 as made by an algorithm. */
   mark?: boolean | undefined;

@@ -18,7 +18,9 @@ const longestWaitMs = 50_000;
 /** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
 export const longestCallMs = 53_000;
 
-/** A client that has neither cancelled an answered call nor gone away by then is assumed to have read the answer, ms. */
+/**
+ * A client that has neither cancelled an answered call nor gone away by then is assumed to have read the answer, ms.
+ */
 const readWithinMs = 1_000;
 
 /** The interval of progress notifications, ms. */

@@ -99,7 +99,9 @@ const personFlags = [
   'trust-origin',
 ];
 
-/** Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes. */
+/**
+ * Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes.
+ */
 export function agentText(text: string): string {
   return (
     text

@@ -80,8 +80,8 @@ export class HeaderReader {
   }
 
   /**
-   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the next
-   * call.
+   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the
+   * next call.
    */
   at(position: number, length = longestHeader): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
@@ -141,7 +141,9 @@ export class BoxWalk {
     }
   }
 
-  /** Returns the first `length` bytes of a box (at most 4096), valid until the next call; undefined if it is shorter. */
+  /**
+   * Returns the first `length` bytes of a box (at most 4096), valid until the next call; undefined if it is shorter.
+   */
   bytes({ start, end }: Pick<Content, 'start' | 'end'>, length: number): Buffer | undefined {
     if (end - start < length) return undefined;
     const bytes = this.#reader.at(start, length);

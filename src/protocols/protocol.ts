@@ -132,8 +132,8 @@ export type QueryVerdict =
   /** The key is refused (401, 403 that is not about balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * The response says nothing about the task: rate limit, server error, or unreadable response. Ask again later. `isWell` if the gateway responded
-   * normally, but has no state yet.
+   * The response says nothing about the task: rate limit, server error, or unreadable response. Ask again later.
+   * `isWell` if the gateway responded normally, but has no state yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
 
@@ -218,9 +218,9 @@ export interface Protocol {
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;
 
 /**
- * Whether a text names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it is a
- * frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL changes, and
- * the bytes of a frame depend on the version of ffmpeg (design 17).
+ * Whether a text names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it
+ * is a frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL
+ * changes, and the bytes of a frame depend on the version of ffmpeg (design 17).
  */
 export function isStoredName(text: string): boolean {
   return storedForm.test(text);

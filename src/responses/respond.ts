@@ -163,7 +163,10 @@ async function readEvents(
   return stream.finish();
 }
 
-/** The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole response. */
+/**
+ * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole
+ * response.
+ */
 const largestEvent = 16 * 1024 * 1024;
 
 /**

@@ -147,8 +147,8 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
 }
 
 /**
- * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out again,
- * since the ledger may know their handle by now.
+ * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out
+ * again, since the ledger may know their handle by now.
  */
 export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
@@ -205,8 +205,8 @@ where gateway = $1 and exists (
     and (kept.batch, kept.id) not in (select * from unnest($3::text[], $4::text[])))))
 order by created_at`;
 
-// A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A process
-// whose lease has ended takes nothing.
+// A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A
+// process whose lease has ended takes nothing.
 const take = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (

@@ -20,8 +20,8 @@ type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 const [minLookMs, maxLookMs] = [100, 1000];
 
 /**
- * The pace of a batch over all machines that carry it out, by the database's clock. The limit, the gateway's hold and the
- * next turn are one row of the batch. Each process limits its own polls.
+ * The pace of a batch over all machines that carry it out, by the database's clock. The limit, the gateway's hold and
+ * the next turn are one row of the batch. Each process limits its own polls.
  */
 export class SharedPace implements Pace {
   readonly isShared = true;

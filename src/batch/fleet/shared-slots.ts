@@ -17,8 +17,8 @@ export interface SharedSlotsOptions {
 const returnAgainMs = 1000;
 
 /**
- * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs to
- * a process's lease, and is free when the lease has ended.
+ * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs
+ * to a process's lease, and is free when the lease has ended.
  */
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
@@ -26,7 +26,8 @@ export class SharedSlots {
   readonly #own = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer uses.
+  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer
+  // uses.
   readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
@@ -34,7 +35,10 @@ export class SharedSlots {
     this.#exchange = options.fleet.combine((requests: { max: number }[]) => this.#exchangeAll(requests));
   }
 
-  /** Takes up to `max` free slots; also returns how many tasks the gateway allows now. @throws MgwError('unreachable'). */
+  /**
+   * Takes up to `max` free slots; also returns how many tasks the gateway allows now.
+   * @throws MgwError('unreachable').
+   */
   async take(max: number): Promise<{ taken: number; most: number }> {
     return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
   }
@@ -95,8 +99,8 @@ export class SharedSlots {
   }
 }
 
-// Slots that this process has but does not use come first: it has left them, or the response of an earlier statement was
-// lost. Those that it does not need are returned. After them come free slots, up to the limit: this statement locks
+// Slots that this process has but does not use come first: it has left them, or the response of an earlier statement
+// was lost. Those that it does not need are returned. After them come free slots, up to the limit: this statement locks
 // them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
 // process whose lease has ended takes nothing.
 const exchange = `

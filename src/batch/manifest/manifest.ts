@@ -56,7 +56,10 @@ export interface Opening {
   content?: Buffer | undefined;
   /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /** Finds the protocol of a model, for rows without one. @throws MgwError('usage') if the model does not determine it. */
+  /**
+   * Finds the protocol of a model, for rows without one.
+   * @throws MgwError('usage') if the model does not determine it.
+   */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 

@@ -22,8 +22,8 @@ export function namesIn(template: string): string[] {
 }
 
 /**
- * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}` are
- * braces. In `output`, the placeholders that every output has, such as `{id}`, are left as they are.
+ * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}`
+ * are braces. In `output`, the placeholders that every output has, such as `{id}`, are left as they are.
  * @param columns the row's columns that are not fields, by their names in templates
  */
 export function fillTemplates(

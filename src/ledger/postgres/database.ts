@@ -214,8 +214,9 @@ function wordsOf(error: unknown): string {
   return (messageOf(inner) || systemCode(error) || 'no reason was given').replace(/\.$/, '').slice(0, 300);
 }
 
-// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting lasts
-// for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save time.
+// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting
+// lasts for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save
+// time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;

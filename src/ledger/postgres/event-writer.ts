@@ -189,7 +189,8 @@ export class EventWriter {
     return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
   }
 
-  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written one by one.
+  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written one
+  // by one.
   async #writeOnce(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     try {
       return await this.#insert(events);

@@ -21,7 +21,10 @@ export interface Examined {
 
 const oldestServer = 140_000;
 
-/** Creates the missing tables of a ledger. `note` is called if the connection is not verified. @throws the errors of {@link Database.query} */
+/**
+ * Creates the missing tables of a ledger. `note` is called if the connection is not verified.
+ * @throws the errors of {@link Database.query}
+ */
 export async function makeLedger(
   url: StateUrl,
   note: (text: string) => void = () => undefined,

@@ -35,7 +35,8 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);
 }
 
-// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is not an error.
+// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is not an
+// error.
 function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   const outcome = body.done === true ? finished(reply, body) : unfinished(body);
   const warning = [outcome.warning, foreignName(body, handle)].filter((text) => text !== undefined).join(' ');

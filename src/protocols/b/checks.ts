@@ -146,8 +146,8 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside a JSON text that may be serialized several times. A long number becomes a text, which decodes to
-// itself.
+// Returns the value inside a JSON text that may be serialized several times. A long number becomes a text, which
+// decodes to itself.
 function unwrapped(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapped(value) : value;

@@ -59,7 +59,8 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// Whether a finished task without a video was refused. Its envelope has no code, but words such as "Pre Img Risk Not Pass".
+// Whether a finished task without a video was refused. Its envelope has no code, but words such as "Pre Img Risk Not
+// Pass".
 function soundsDenied(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
