@@ -136,7 +136,9 @@ export class Chains {
     const source = this.#sources.get(id);
     if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(`${part.shown}: ${id} makes only ${source.count} video${source.count === 1 ? '' : 's'}.`);
+      throw usageError(
+        `${part.shown}: ${id} makes only ${source.count} video${source.count === 1 ? '' : 's'}.`,
+      );
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 

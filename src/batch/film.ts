@@ -114,7 +114,8 @@ function differenceOf(clips: readonly Clip[], probes: readonly Probe[]): string 
   for (const [index, each] of probes.entries()) {
     const id = printableLine(clips[index]?.id ?? '', 100);
     const shown = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
-    if ((each.audio === undefined) !== (first?.audio === undefined)) return `${shown}: only one of them has audio`;
+    if ((each.audio === undefined) !== (first?.audio === undefined))
+      return `${shown}: only one of them has audio`;
     const property =
       videoProperties.find((name) => !isSame(each.video?.[name], first?.video?.[name])) ??
       audioProperties.find((name) => !isSame(each.audio?.[name], first?.audio?.[name]));

@@ -116,12 +116,10 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
-    throw usageError(`${shown}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`, [
-      'mgw',
-      'jobs',
-      'show',
-      job.id,
-    ]);
+    throw usageError(
+      `${shown}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`,
+      ['mgw', 'jobs', 'show', job.id],
+    );
   const path = goalOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(

@@ -202,9 +202,13 @@ async function checkFree(path: string): Promise<void> {
   const target = sidecarPath(path);
   const text = await readFile(target, 'utf8').catch(() => undefined);
   if (text === undefined || isSidecar(tryParseJson(text))) return;
-  throw new MgwError('output_exists', `${target} already exists, and was not written by mgw. --force replaces it.`, {
-    retry: 'safe',
-  });
+  throw new MgwError(
+    'output_exists',
+    `${target} already exists, and was not written by mgw. --force replaces it.`,
+    {
+      retry: 'safe',
+    },
+  );
 }
 
 function isSidecar(json: Json | undefined): boolean {

@@ -126,7 +126,9 @@ function exceeded(
   const text =
     `${raise === undefined ? `--budget ${limit}` : `${capital(label)} of ${whole}`} is too low: this may cost up to ` +
     `${cost} ${currency}${used}. Nothing was sent. ` +
-    (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise the limit, or leave this request out.');
+    (raise === undefined
+      ? `--budget ${needed} would allow it.`
+      : 'Raise the limit, or leave this request out.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {
     retry: 'safe',

@@ -109,7 +109,9 @@ function newRow(
   const carried = { id, hash: hashOf(work), row: own };
   const text = JSON.stringify(own);
   if (redact(text) !== text)
-    throw usageError(`line ${line}: the row contains the API key, which the queue would store. Remove the key.`);
+    throw usageError(
+      `line ${line}: the row contains the API key, which the queue would store. Remove the key.`,
+    );
   const size = text.length;
   if (size > maxLineBytes)
     throw usageError(

@@ -263,7 +263,9 @@ async function statOf(path: string): Promise<Stats> {
     throw unreadableFile(path, error);
   });
   if (!found.isFile())
-    throw usageError(`The manifest ${shown(path)} is not a plain file, which it must be because mgw reads it more than once.`);
+    throw usageError(
+      `The manifest ${shown(path)} is not a plain file, which it must be because mgw reads it more than once.`,
+    );
   return found;
 }
 

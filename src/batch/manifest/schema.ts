@@ -87,9 +87,7 @@ const common = {
       .pipe(textOrNumber, z.transform(rowId))
       .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; spaces become -')),
   ),
-  output: z.optional(
-    oneText.check(allowed(notEmpty), z.describe('path of its file in the output folder')),
-  ),
+  output: z.optional(oneText.check(allowed(notEmpty), z.describe('path of its file in the output folder'))),
   tags: z.optional(words.check(allowed(tagNames), z.describe('words to find its job by'))),
 };
 
@@ -111,7 +109,9 @@ function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
   if (kind === 'tts') return { text, file, over };
   const endpoints = findProtocol(kind)?.endpoints;
   if (endpoints === undefined) return { body };
-  const endpoint = z.enum(endpoints, 'one of the equivalent paths').check(z.describe('the path to send it to'));
+  const endpoint = z
+    .enum(endpoints, 'one of the equivalent paths')
+    .check(z.describe('the path to send it to'));
   return { body, endpoint: z.optional(endpoint) };
 }
 

@@ -60,7 +60,9 @@ function filledText(
     end = index + found.length;
     count += 1;
     if (count > maxPlaceholders || filled.length > maxLineBytes) {
-      fault(`the text with its ${count} placeholders is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`);
+      fault(
+        `the text with its ${count} placeholders is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`,
+      );
       break;
     }
     if (isBrace || value !== undefined) continue;

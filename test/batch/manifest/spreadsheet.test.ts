@@ -186,7 +186,12 @@ describe('the size of a manifest', () => {
       /^m:1: the line has more than 100000 separators/,
     ],
     ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
-    ['only invalid rows', 'm.jsonl', () => '1\n'.repeat(10_002), /^m:10001: the file has more than 10000 problems/],
+    [
+      'only invalid rows',
+      'm.jsonl',
+      () => '1\n'.repeat(10_002),
+      /^m:10001: the file has more than 10000 problems/,
+    ],
     ['millions of empty rows', 'm.csv', () => `id,prompt\n${',\n'.repeat(4e6)}`, /^m:1048578: .*empty rows/],
     ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
     [
