@@ -89,7 +89,7 @@ export class LocalPace implements Pace {
   #waiting: (() => void)[] = [];
   /** The number of acceptances since the limit changed. */
   #accepted = 0;
-  /** The number of times the limit was lowered: a 429 for a submission before the last time says nothing new. */
+  /** How often the limit was lowered. A 429 for a submission sent before the last reduction does not count again. */
   #epoch = 0;
   readonly #submissions: RateLimiter;
   readonly #polls: RateLimiter;

@@ -137,7 +137,7 @@ function fieldName(name: string, flags: readonly Flag[]): string {
   const field = name.replaceAll('_', '-');
   const usable = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
   if (!usable.includes(field))
-    throw new Error(`prices have no field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
+    throw new Error(`unknown field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
   return field;
 }
 

@@ -136,7 +136,7 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
     if (placeholder === undefined) return text.charAt(0);
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
-    if (value === undefined || value === '') throw new Error(`{${placeholder}} has no value here`);
+    if (value === undefined || value === '') throw new Error(`no value is known for {${placeholder}}`);
     return inName(value);
   });
   checkLength(name);

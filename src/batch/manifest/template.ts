@@ -67,8 +67,8 @@ function filledText(
     }
     if (isBrace || value !== undefined) continue;
     const known = [...others].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
-    const hint = name === undefined ? '' : ` ${nameHint(variableName(name), known)}`;
-    fault(`the row has no ${shownValue(found)}. To write a brace itself, double it.${hint}`);
+    const hint = name === undefined ? '' : `; ${nameHint(variableName(name), known)}`;
+    fault(`the row has no ${shownValue(found)} (to write a brace itself, double it)${hint}`);
     faults += 1;
     if (faults === maxFaults) break;
   }

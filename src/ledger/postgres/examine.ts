@@ -148,7 +148,7 @@ function warningsOf(found: Settings | undefined, number: number, lagMs: number):
     [found?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
     [
       Math.abs(lagMs) > 5000,
-      'The clocks of this machine and the database differ, and so do the times of jobs and the limits of daily and monthly budgets.',
+      'The clock of this machine differs from the clock of the database: the times of jobs and the days of budgets may be wrong.',
     ],
   ];
   return warnings.filter(([isSo]) => isSo).map(([, text]) => text);

@@ -72,7 +72,7 @@ function rightForm(meant: Json | undefined): string {
   const inner = isObject(parameters) ? { ExtVideoParameters: JSON.stringify(parameters) } : {};
   const shown = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
   if (shown.length > longestShown) return rightForm(undefined);
-  return `JSON text of an object, its ExtVideoParameters JSON text once more: "ExtInfo":${shown} (--return-usage writes this)`;
+  return `an object as JSON text, in which ExtVideoParameters is JSON text too: "ExtInfo":${shown} (--return-usage writes this)`;
 }
 
 function objectIn(text: string): JsonObject | undefined {

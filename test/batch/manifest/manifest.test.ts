@@ -253,7 +253,7 @@ rows:
   });
 
   it.each([
-    ['rows: [', [/^m:1: it is not YAML/]],
+    ['rows: [', [/^m:1: invalid YAML/]],
     ['rows:\n- {id: 1, id: 2, protocol: c}', [/^m:2: .*unique/]],
     ['rows: []\n---\nb: 2', [/multiple documents/]],
     ['- 1', [/^m:1: The file is not a map/]],
