@@ -55,7 +55,8 @@ function unfinished({ done, error, response }: JsonObject): Outcome {
     done === undefined || typeof done === 'boolean' ? [] : ['a "done" that is neither true nor false'];
   const oddities = [...early, ...odd].join(' and ');
   const words = isError(error) ? ` (${messageOf(error)})` : '';
-  const warning = oddities === '' ? undefined : `The operation contains ${oddities}, but is not done${words}.`;
+  const warning =
+    oddities === '' ? undefined : `The operation contains ${oddities}, but is not done${words}.`;
   return { state: 'running', results: [], warning };
 }
 
