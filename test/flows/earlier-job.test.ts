@@ -163,7 +163,7 @@ describe('the video of an earlier job', () => {
       'was rejected',
       [{ type: 'rejected', error: { code: 'auth', message: '' } }],
       '',
-      'has rejected',
+      'was rejected',
       ['jobs', 'show'],
     ],
     ['has not finished', [accepted], '', 'has not finished', ['jobs', 'fetch']],

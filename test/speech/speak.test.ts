@@ -443,7 +443,7 @@ test('a second interruption ends the stream with 130, and the received audio is 
     exitCode: 130,
   });
   expect(names(folder)).toEqual(['a.mp3.part']);
-  expect(deps.notes.join()).toMatch(/finished first/);
+  expect(deps.notes.join()).toMatch(/finishes it first/);
 });
 
 test('a single interruption lets the stream finish', async () => {
