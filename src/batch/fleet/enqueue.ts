@@ -115,7 +115,7 @@ function newRow(
   const size = text.length;
   if (size > maxLineBytes)
     throw usageError(
-      `line ${row.line}: the row ${id} and the files that it names have ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may have at most 8 MiB. Use URLs instead.`,
+      `line ${row.line}: the row ${id} and the files that it names take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
   return { row: carried, size };
 }

@@ -21,7 +21,7 @@ export type IsLeftOut = (record: ManifestRecord, index: number) => Promise<boole
 export interface Manifest {
   path: string;
   head: Head;
-  /** Notes for the user about how it was read. */
+  /** Notes for the user about how the manifest was read. */
   notes?: readonly string[];
   /** Default fields of every row, including those of the command line. */
   defaults: readonly WrittenField[];

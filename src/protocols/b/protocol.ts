@@ -179,5 +179,5 @@ function oddity(reply: Reply, error: Json | undefined): string | undefined {
   if (error === undefined) return undefined;
   const { nativeCode, message } = readCallError(reply, error).failure;
   const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
-  return `The gateway reported an error next to the task id: ${said}.`;
+  return `The gateway reported an error together with the task id: ${said}.`;
 }
