@@ -118,7 +118,9 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
-    ...(isError(error) ? [`The gateway reported an error next to the operation: ${messageOf(error)}.`] : []),
+    ...(isError(error)
+      ? [`The gateway reported an error together with the operation: ${messageOf(error)}.`]
+      : []),
     ...(fault === undefined ? [] : [`The operation's name ${fault}, so that its result cannot be fetched.`]),
   ];
   return notes.length > 0 ? notes.join(' ') : undefined;
