@@ -27,7 +27,7 @@ export interface RowOptions {
   timeoutMs: number;
 }
 
-/** A row's slot at the gateway, and the callback for its job. */
+/** The pace of the run, a row's slot, and the callback for each change of its job. */
 export interface RowRun {
   pace: Pace;
   slot: Slot;
@@ -35,8 +35,8 @@ export interface RowRun {
 }
 
 /**
- * Carries out a row as its single command would: submits it unless an earlier run did, waits, and saves. Returns its
- * slot as soon as the gateway has finished its task.
+ * Carries out a row as its single command would: submits it unless an earlier run did, waits, and saves the result.
+ * Frees the row's slot as soon as the gateway has finished the task.
  * @throws MgwError as `submitVideo` and `speak` do.
  */
 export async function carryOut(
@@ -69,10 +69,10 @@ export async function carryOut(
   );
 }
 
-// The umask decides who may use the folder. Sync it, so that a result is not lost with its folder.
+// Creates and syncs the folder of a row's file, so that a result is not lost with it. The umask decides who may use it.
 async function makeFolderOf(path: string, root: string): Promise<void> {
   if (isObjectUrl(path)) return;
-  // Rows that begin together share their syncs.
+  // Wait a tick: rows that begin together then share one sync.
   await new Promise((resolve) => setImmediate(resolve));
   const folder = dirname(path);
   checkFolder(root, folder);
@@ -88,7 +88,7 @@ function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);
   } catch (error) {
-    const text = `Cannot write there: ${messageOf(error)}. Remove the link, or name another output.`;
+    const text = `Cannot write the output: ${messageOf(error)}. Remove the link, or name another output.`;
     throw new MgwError('local_io', text, { charged: 'no', retry: 'never' });
   }
 }

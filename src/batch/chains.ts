@@ -19,9 +19,12 @@ import type { Input, RowGraph } from './row-graph.ts';
 import type { Row } from './manifest/row.ts';
 import { rowStatusOf, type RowStatusDeps } from './row-state.ts';
 
-/** The dependencies for rows that wait for others. */
+/** Functions that {@link Chains} needs to compose the rows that wait for others. */
 export interface ChainDeps extends RowStatusDeps {
-  /** Composes a row with the assets that are other rows. @throws MgwError('usage') as its command does. */
+  /**
+   * Composes a row's request; `inputs` has the assets that are results of other rows.
+   * @throws MgwError('usage') as its command does.
+   */
   workOf: (row: Row, inputs?: ReadonlyMap<string, EarlierAsset>) => Promise<Work>;
   /** The assets that a job's record can provide, the newest first. */
   assetsOf: (job: Job, part: Part) => EarlierAsset[];
@@ -34,14 +37,14 @@ interface Source {
   isSpeech: boolean;
   /** The number of files that it makes. */
   count: number;
-  /** The row to name if this one is not done. */
+  /** The row to name as the cause if this one is not done. */
   root: Root;
 }
 
 /** States of rows that a run skips. Rows that wait for them are blocked. */
 const stuck = new Set<RowState>(['failed', 'unknown', 'changed', 'blocked', 'stale']);
 
-/** Holds the rows that others wait for, and determines the states of those that wait. */
+/** Keeps the rows that other rows wait for, and determines the states of the rows that wait. */
 export class Chains {
   readonly graph: RowGraph;
   readonly #sources = new Map<string, Source>();
@@ -50,7 +53,7 @@ export class Chains {
     this.graph = graph;
   }
 
-  /** Adds the state of a row. Rows that wait for it come later. */
+  /** Records the state of a row. Must be called before the rows that wait for it are planned. */
   know({ id, state, take: { job }, work, because }: PlannedRow): void {
     if (!this.graph.isNeeded(id)) return;
     const root = state === 'blocked' || state === 'stale' ? because : undefined;
@@ -63,7 +66,7 @@ export class Chains {
     });
   }
 
-  /** Adds the outcome of a row. */
+  /** Records the outcome of a row. */
   ended(id: string, state: RowState, job: Job | undefined): void {
     const source = this.#sources.get(id);
     if (source !== undefined) this.#sources.set(id, { ...source, state, job, root: { id, state, job } });
@@ -75,7 +78,7 @@ export class Chains {
     return open === undefined ? undefined : (this.#sources.get(open)?.root ?? { id: open });
   }
 
-  /** Returns a row with placeholders for the rows that it waits for. If it has no id, they are part of its name. */
+  /** Returns a placeholder for each input of a row. The name of a row without an id depends on its placeholders. */
   placeholders(row: Row): Map<string, EarlierAsset> {
     return new Map(this.graph.inputsOf(row).map((input) => [input.ref, placeholderOf(input)]));
   }
@@ -105,7 +108,7 @@ export class Chains {
     const before = paid && (await rowStatusOf({ ...found, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#judged({ ...own, ...status });
-    // The paid job is not fetched yet or is in doubt, which must end first.
+    // The result of the paid job is not fetched yet, or the job is in doubt: finish that job first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...own, work: paid.work, ...before };
     if (before.state === 'failed') return { ...own, ...before };
@@ -133,7 +136,9 @@ export class Chains {
     const source = this.#sources.get(id);
     if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(`${part.shown}: ${id} makes only ${source.count}.`);
+      throw usageError(
+        `${part.shown}: ${id} makes only ${source.count} video${source.count === 1 ? '' : 's'}.`,
+      );
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
@@ -167,7 +172,7 @@ function namesIn({ protocol }: VideoWork, body: VideoWork['body']): string[] {
   return names;
 }
 
-// Contains the id of the named row, since this text becomes part of the name of a row without an id.
+// The hash covers the id of the named row, since the placeholder is part of the name of a row without an id.
 function placeholderOf({ id, part: { index, place } }: Input): EarlierAsset {
   const hash = createHash('sha256').update(`row ${id}#${index}`).digest('hex');
   return {

@@ -2,13 +2,13 @@ import { keyOfRetry } from '../jobs/ref.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
 import { filesOf, pathOfTake } from './row-state.ts';
 
-/** The rows that a command covers, and those that it carries out. */
+/** Selects the rows that a command covers, and those that it carries out. */
 export interface Choice {
   /** The ids of rows that must exist. */
   ids?: ReadonlySet<string>;
-  /** True for a row that counts for the exit code. */
+  /** Whether a row counts towards the exit code. */
   isAbout(planned: PlannedRow): boolean;
-  /** Returns the row to carry out; undefined to leave it as it is. `before` is the job that the plan found. */
+  /** Returns the row to carry out; undefined to leave it as it is. `before` is the row's take number in the plan. */
   toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
   /** Returns the next retry of a paid row whose result is gone; undefined leaves the row as it is. */
   retake(planned: PlannedRow): PlannedRow | undefined;
@@ -26,8 +26,8 @@ export const everyRow: Choice = {
 };
 
 /**
- * `batch retry --rated`: makes rows again whose latest result is rated `most` or less. The new result is paid for and
- * saved next to the old one. Jobs that such a run began before are continued.
+ * `batch retry --rated`: makes the rows again whose latest result is rated `most` or less. Each new result is paid for,
+ * and saved next to the old one. Jobs that an earlier such run began are continued.
  */
 export function retryOfRated(most: number): Choice {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
@@ -55,7 +55,7 @@ export interface RetriedRows {
  * `batch retry` makes rows again, and pays for them: rows that failed, or those of `ids` even if they are done. Open
  * rows are continued, and rows in doubt are left as they are. The file of an earlier take stays, and the new one is
  * saved next to it.
- * @param force replaces that file
+ * @param force replaces the file of the earlier take
  */
 export function retryOf(rows: RetriedRows, force: boolean): Choice {
   const { ids, isFailed = false, isChanged = false, isStale = false } = rows;
@@ -73,7 +73,7 @@ export function retryOf(rows: RetriedRows, force: boolean): Choice {
       const { state, take } = planned;
       if (open.has(state)) return planned;
       const isChosen = ids === undefined ? isOfKind(state) : settled.has(state);
-      // Another process has retried it meanwhile. The user asked for one retry.
+      // Another process has retried the row in the meantime, and the user asked for only one retry.
       if (!isChosen || take.number !== before) return undefined;
       return !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);
     },

@@ -18,7 +18,7 @@ import { type PlannedRow, countOf, hashOf, isSpeech, type Work } from './planned
 import { mayRefer } from './row-graph.ts';
 import { filesOf, isThere } from './row-state.ts';
 
-/** A row that was done, as recorded. */
+/** The cached record of a done row. */
 export interface DoneRow {
   id: string;
   /** True if the manifest gives the id. */
@@ -39,13 +39,13 @@ const markStart = '{"mark":"'.length;
 const newline = 0x0a;
 /** The number of lines that are written together. */
 const atOnce = 100;
-/** A larger file is replaced, bytes. */
+/** The maximum size of the cache file, bytes. A larger file is discarded. */
 const maxBytes = 256 * 1024 * 1024;
 
 /**
  * The rows of a batch that were found done, by a hash of the row as the manifest writes it: such a row is recognised
- * without composing and checking it, and without reading its job. It is a copy with a line for each row: without its
- * line, a row is looked up again. The ledger and the disk decide whether a row is still done.
+ * without composing and checking it, and without reading its job. The cache file has a line for each such row. A row
+ * without a line is looked up in the ledger. The ledger and the disk decide whether a row is still done.
  */
 export class DoneRowCache {
   readonly #path: string;
@@ -109,7 +109,7 @@ export class DoneRowCache {
     if (this.#added.length === atOnce) this.write();
   }
 
-  /** Writes the added rows to disk if that is possible. */
+  /** Writes the added rows to disk. Ignores errors. */
   write(): void {
     try {
       appendFileSync(this.#path, this.#added.splice(0).join(''), { mode: 0o600 });
@@ -119,7 +119,7 @@ export class DoneRowCache {
   }
 }
 
-/** Caches a row whose job has its files, if nothing but the row determines that. */
+/** Caches a row whose job has its files, unless the request also depends on data outside the row. */
 export async function rememberRow(
   planned: PlannedRow,
   job: Job,
@@ -127,11 +127,11 @@ export async function rememberRow(
 ): Promise<void> {
   const { row, work, id, path, rowPath = path, take, mark } = planned;
   if (known === undefined || mark === undefined || needsListing(work)) return;
-  // No later event undoes a success.
+  // The version may be read after the job, because no later event undoes a success.
   const version = await ledger.version(job.id);
   const files = filesOf(job, path, countOf(work))?.map((file) => ({ path: file.path, bytes: file.bytes }));
   if (version === undefined || files === undefined || job.state !== 'succeeded') return;
-  // --strict needs its job.
+  // A run with --strict must read the job of a file that differs from its request.
   if (job.files.some(({ mismatches }) => mismatches !== undefined)) return;
   const isNamed = row.id !== undefined;
   const hash = hashOf(work);
@@ -150,7 +150,7 @@ export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): 
   );
 }
 
-// The listing is requested each time.
+// Whether a request depends on the gateway's model listing, which may change between runs.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
   const { protocol, asked, body } = work;

@@ -3,7 +3,7 @@ import { encode, probe, type Probe, type Stream } from '../flows/ffmpeg.ts';
 import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
-/** A video or a sound of a film. */
+/** A video or an audio file of a film. */
 export interface Track {
   /** The id of its row. */
   id: string;
@@ -25,7 +25,7 @@ export interface Film {
   args: string[];
   /** The standard input of ffmpeg. */
   list: string;
-  /** Its duration. */
+  /** The duration of the film. */
   seconds: number;
   /** Why the videos must be encoded again; absent if they are copied. */
   difference?: string | undefined;
@@ -39,7 +39,7 @@ interface Scene extends Clip, Probe {
   start: number;
 }
 
-/** A sound to mix into the film. */
+/** Audio to mix into the film. */
 interface Laid extends Track {
   /** Its start, seconds. */
   at: number;
@@ -51,21 +51,21 @@ const toAac = ['-c:a', 'aac', '-b:a', '192k'];
 const toH264 = ['-c:v', 'libx264', '-crf', '18'];
 
 /**
- * Determines how clips become a film: copied if their parameters agree, else encoded again in the size of the first.
+ * Plans a film: copies the clips if their parameters agree, else encodes them again at the size of the first one.
  * @throws MgwError('usage') if there is no ffmpeg, or it cannot read a file.
  */
 export async function planFilm(clips: readonly Clip[], signal: AbortSignal): Promise<Film> {
   const probes: (Probe & { video: Stream })[] = [];
   for (const { path } of clips) {
     const { video, ...found } = await probe(path, [`file:${path}`], signal);
-    if (video === undefined) throw usageError(`${printableLine(path, 200)} has no picture.`);
+    if (video === undefined) throw usageError(`${printableLine(path, 200)} has no video stream.`);
     probes.push({ ...found, video });
   }
   const difference = differenceOf(clips, probes);
   let seconds = 0;
   const scenes = clips.map((clip, index): Scene => {
     const found = probes[index] as Probe & { video: Stream };
-    // A copy keeps a sound that is longer than its picture; an encoded clip ends with the picture.
+    // A copied clip keeps audio that is longer than its video. An encoded clip ends with its video.
     const length =
       difference === undefined ? found.seconds : Number(found.video['duration'] ?? found.seconds);
     const start = seconds;
@@ -91,7 +91,7 @@ export async function makeFilm(
   const made = await probe(path, ['-f', 'mp4', `file:${path}`], signal);
   if (Math.abs(made.seconds - seconds) > 0.5 + seconds / 50)
     throw usageError(
-      `ffmpeg made ${made.seconds.toFixed(1)} s of video, but the clips have ${seconds.toFixed(1)} s in total. No file was written.`,
+      `ffmpeg made ${made.seconds.toFixed(1)} s of video, but the clips last ${seconds.toFixed(1)} s in total. No file was written.`,
     );
 }
 
@@ -114,7 +114,8 @@ function differenceOf(clips: readonly Clip[], probes: readonly Probe[]): string 
   for (const [index, each] of probes.entries()) {
     const id = printableLine(clips[index]?.id ?? '', 100);
     const shown = `${id} differs from ${printableLine(clips[0]?.id ?? '', 100)}`;
-    if ((each.audio === undefined) !== (first?.audio === undefined)) return `${shown}: one has no sound`;
+    if ((each.audio === undefined) !== (first?.audio === undefined))
+      return `${shown}: only one of them has audio`;
     const property =
       videoProperties.find((name) => !isSame(each.video?.[name], first?.video?.[name])) ??
       audioProperties.find((name) => !isSame(each.audio?.[name], first?.audio?.[name]));
@@ -187,7 +188,7 @@ function encoded(scenes: readonly Scene[], laid: readonly Laid[], seconds: numbe
   return { args: [...inputs, '-filter_complex', filters.join(';'), ...maps] };
 }
 
-// The film is as long as its picture: a sound that is longer ends with it.
+// The film is as long as its video: longer audio is cut off.
 function mixed(laid: readonly Laid[], firstInput: number): string[] {
   const delayed = laid.map(
     ({ at }, index) =>

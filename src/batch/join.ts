@@ -34,7 +34,7 @@ type SavedFile = (job: Job, count: number) => Promise<JobFile | undefined>;
  */
 export async function cutOf(batch: Batch, deps: PlanDeps, savedFile: SavedFile): Promise<Cut> {
   const rows: PlannedRow[] = [];
-  // Only the record says where a file was saved: the command names the film's path alone.
+  // The command names only the film's path, so the records say where the clips were saved.
   const plan = await planBatch({ ...batch, force: true }, { ...deps, isAnywhere: true }, (planned) => {
     if (!isSpeech(planned.work) || planned.row.over !== undefined) rows.push(planned);
   });
@@ -88,8 +88,8 @@ export interface FilmTarget {
  * Joins clips into a file, which appears only when it is complete.
  * @param pathOf returns the path of a local file with the content of a result
  * @param onPlan called before ffmpeg begins
- * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; 10;
- * 130.
+ * @throws MgwError('usage') if ffmpeg is missing or fails; exit 8 if another process is still writing the file; exit 10
+ * if it cannot be written; exit 130 after a signal.
  */
 export async function joinClips(
   clips: readonly Clip[],

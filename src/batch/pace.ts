@@ -15,16 +15,19 @@ export interface PaceOptions {
 
 /** The time window in which a submission may be sent. */
 export interface SendWindow {
-  /** The number of times the limit was lowered before it. */
+  /** The number of times the limit was lowered before this window. */
   epoch: number;
-  /** Whether the submission may still be sent: later, it could reach the gateway together with the ones after it. */
+  /** Whether the submission may still be sent. If it is late, it could reach the gateway together with later ones. */
   isOpen(): boolean;
 }
 
-/** How long a window is open, ms: for the connection, and for what is recorded before the first byte. */
+/** How long a window is open, ms: enough to connect, and to record the submission before its first byte. */
 const maxDelayMs = 2000;
 
-/** Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than `perMinute`. */
+/**
+ * Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than
+ * `perMinute`.
+ */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
 }
@@ -41,11 +44,14 @@ export function sendWindowAt(at: number, epoch: number, { perMinute, clock }: Pa
 export interface Pace {
   /** The maximum number of tasks in progress now. */
   readonly limit: number;
-  /** Whether other processes take turns and slots of the same batch. */
+  /** Whether other processes share this pace, because they carry out the same batch. */
   readonly isShared: boolean;
-  /** The remaining delay of submissions by the gateway's `Retry-After`, ms. */
+  /** How long the gateway's `Retry-After` still delays submissions, ms. */
   readonly heldMs: number;
-  /** Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number. @throws the signal's reason. */
+  /**
+   * Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number.
+   * @throws the signal's reason.
+   */
   enter(signal: AbortSignal, max?: number): Promise<number>;
   /** Reports that a task is no longer in progress. */
   leave(): void;
@@ -56,7 +62,8 @@ export interface Pace {
   /** Reports that the gateway accepted a task. */
   accepted(): void;
   /**
-   * Reports that the gateway accepts no more for now: 429, or its own 503. `window` is that of the refused submission.
+   * Reports that the gateway accepts no more tasks for now: 429, or its own 503. `window` is that of the refused
+   * submission.
    */
   limited(window: SendWindow, retryAfterMs?: number): void;
   /** Delays polls as the gateway asks, for at most a minute: the wait for a job has its own deadline. */
@@ -82,7 +89,7 @@ export class LocalPace implements Pace {
   #waiting: (() => void)[] = [];
   /** The number of acceptances since the limit changed. */
   #accepted = 0;
-  /** The number of times the limit was lowered: a 429 for a submission before the last time says nothing new. */
+  /** How often the limit was lowered. A 429 for a submission sent before the last reduction does not count again. */
   #epoch = 0;
   readonly #submissions: RateLimiter;
   readonly #polls: RateLimiter;
@@ -175,7 +182,7 @@ export class LocalPace implements Pace {
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
-  /** Both in monotonic ms. */
+  /** The time of the next call, and the end of the current delay, monotonic ms. */
   #next = 0;
   #heldUntil = 0;
 

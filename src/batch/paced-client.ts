@@ -30,8 +30,9 @@ export class Slot {
 }
 
 /**
- * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a poll
- * for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a submission.
+ * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a
+ * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
+ * submission.
  */
 export function pacedClient(
   client: GatewayClient,
@@ -94,7 +95,7 @@ export function pacedClient(
   };
 }
 
-// A submission that waited for its slot until the row's deadline would only be cut off.
+// A submission that got its slot only after the row's deadline would be cut off at once.
 function refuseIfLate({ deadline }: CallOptions): void {
   if (deadline?.remainingMs() === 0) throw new TransportError('unsent', 'timeout', 'the deadline passed');
 }

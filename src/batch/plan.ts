@@ -27,7 +27,7 @@ export interface PlanDeps extends ChainDeps {
   redact: (text: string) => string;
   /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;
-  /** The rows that were done before, if they only need to be counted. */
+  /** The cache of done rows, if done rows only need to be counted. */
   known?: DoneRowCache | undefined;
   /** The state of a row. If absent, it is read from the ledger. */
   statusOf?: (row: NamedRow) => RowStatus;
@@ -42,7 +42,7 @@ export interface Batch {
   force: boolean;
   /** Real paths of the folders below which its rows may name files. */
   readable: readonly string[];
-  /** The folder that relative paths of those files start from; the current one if absent. */
+  /** The folder that relative paths of those files start from; the current folder if absent. */
   filesFrom?: string;
 }
 
@@ -90,7 +90,7 @@ export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () 
     else if (graph.waitsFor(item.row).length > 0) waiting.set(item.row.index, item.row);
     else {
       const { row, record } = item;
-      // The content does not depend on whether the named row exists.
+      // Do not cache a row with `over`: its content does not show whether the row that it names exists.
       const mark = row.over === undefined ? deps.known?.contentHash(record) : undefined;
       const planned = await planning.row(row, mark);
       if (planned !== undefined) await take(planned);
@@ -109,8 +109,8 @@ export async function planBatch(batch: Batch, deps: PlanDeps, take: UseRow = () 
 }
 
 /**
- * The current state of a row, regardless of an earlier plan.
- * @param chains has the rows that it waits for; absent for a row that waits for none
+ * Returns the current state of a row, regardless of an earlier plan.
+ * @param chains the rows that it waits for; absent if it waits for none
  * @throws MgwError('usage') if it is invalid.
  */
 export async function planRow(
@@ -130,11 +130,11 @@ class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;
   readonly #deps: PlanDeps;
-  /** The lines of ids, paths and requests. */
+  /** The line of each id, path and request so far. */
   readonly #ids = new Map<string, number>();
   readonly #paths = new Map<string, number>();
   readonly #hashes = new Map<string, number>();
-  /** The reported problems: a wrong value of a matrix is in many rows, and reported once. */
+  /** The texts of reported problems: a wrong value in a matrix affects many rows, but is reported once. */
   readonly #told = new Set<string>();
   #badLine = 0;
 
@@ -166,7 +166,7 @@ class Planning {
     }
   }
 
-  /** True for a cached row that is still done; it is counted. */
+  /** Whether a row is cached and still done. Counts such a row. */
   async isKnown(record: ManifestRecord): Promise<boolean> {
     const { known, ledger } = this.#deps;
     const found = known?.find(known.contentHash(record));
@@ -192,7 +192,7 @@ class Planning {
     // The existing file may belong to this row: another process may have just finished it.
     const again = await this.#stateOf(found);
     if (again.state !== 'new') return this.#counted(again);
-    const message = `${found.path} exists already; --force replaces it`;
+    const message = `${found.path} already exists; --force replaces it`;
     this.refuse([{ line: row.line, field: 'output', message }]);
     return undefined;
   }
@@ -252,7 +252,7 @@ class Planning {
       return false;
     }
     if (samePath !== undefined) {
-      this.refuse([{ line, field: 'output', message: `${path} is also the file of line ${samePath}` }]);
+      this.refuse([{ line, field: 'output', message: `${path} is also the output of line ${samePath}` }]);
       return false;
     }
     if (same !== undefined)
@@ -287,7 +287,7 @@ class Planning {
   }
 }
 
-// A row has fields, not flags.
+// Removes the dashes of flags: a row has fields.
 function asField(message: string): string {
   return message.replace(/(^|\s)--(?=[a-z])(?!allow-files)/g, '$1');
 }

@@ -52,7 +52,7 @@ export function modelOf(work: Work): string | undefined {
   return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
 }
 
-/** Whether a frame of a video has to be taken before a work is sent. */
+/** Whether a frame must be extracted from a video before a work is sent. */
 export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
@@ -96,9 +96,9 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended. `rejected` was
- * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
- * a row that a run does not carry out. `stale` was made from a video that was made again since.
+ * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended.
+ * `rejected` was refused at no cost, and is sent again. `changed` has another request than the paid job of its id.
+ * `blocked` waits for a row that a run does not carry out. `stale` was made from a video that was made again since.
  */
 export type RowState = (typeof rowStates)[number];
 
@@ -142,7 +142,7 @@ export interface Root {
   job?: Job | undefined;
 }
 
-/** A row, and its line. */
+/** A row with its name, its request and its state. */
 export type PlannedRow = NamedRow & RowStatus;
 
 /** Returns the display name of a row: its id, or its prompt if it has none. */

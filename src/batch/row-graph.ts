@@ -57,7 +57,10 @@ export class RowGraph {
     return this.#needed.has(id);
   }
 
-  /** The positions of the rows that wait for others, in an order in which they can be carried out; rows of cycles come last. */
+  /**
+   * The positions of the rows that wait for others, in an order in which they can be carried out; rows of cycles come
+   * last.
+   */
   get order(): readonly number[] {
     return [...this.#order, ...this.#cycles.keys()];
   }

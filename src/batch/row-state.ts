@@ -74,7 +74,7 @@ function stateOf(job: Job, path: string, count: number, deps: RowStatusDeps): Ro
   if (state !== 'succeeded') return 'running';
   const { ledger, isAnywhere = false } = deps;
   const isEnded = isDelivered(job);
-  // Other machines see the record, and not the file: if its run died before it recorded the end, another run does.
+  // Other machines see the record but not the file. If a run died before it recorded the end, another run must do so.
   const isHere = filesOf(job, path, count) !== undefined && (isEnded || fleetStateOf(ledger) === undefined);
   return isHere || (isAnywhere && isEnded) ? 'done' : 'running';
 }
@@ -189,7 +189,7 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (state === 'unknown' || state === 'failed' || state === 'rejected') return state;
   if (error.code === 'conflict') return 'changed';
   if (error.exitCode === exitCodes.unknown) return 'unknown';
-  // True if the gateway accepted it, even if that could not be recorded yet.
+  // The gateway accepted the row, even if that could not be recorded yet.
   if (error.handle !== undefined || error.charged === 'yes') return 'running';
   if (state === undefined) return planned.state;
   return state === 'prepared' ? 'new' : 'running';

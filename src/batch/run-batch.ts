@@ -14,13 +14,13 @@ import type { RowGraph } from './row-graph.ts';
 export interface ReadyRun {
   plan: Plan;
   tally: Tally;
-  /** The rows to carry out, by their positions, and the line of each. */
+  /** The rows to carry out, by position. */
   chosen: ReadonlyMap<number, ChosenRow>;
   /** Whether ffmpeg is needed because a frame of a video is an input of a row. */
   needsFrames: boolean;
 }
 
-/** Callbacks of a run, in addition to {@link RunWatcher}: for rows that are left as they are. */
+/** Callbacks of a run. `left` is called for a row that the run leaves as it is. */
 export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
 }
@@ -60,7 +60,7 @@ export async function readyRun(
 
 /**
  * Carries out the chosen rows of a batch, many at once. Reads the manifest a second time if there are any.
- * @returns why it was stopped before its end, undefined if it was not, or by a signal
+ * @returns the error that stopped the run early; undefined if it was complete, or a signal stopped it
  * @throws MgwError if the manifest cannot be read.
  */
 export async function runBatch(
@@ -174,7 +174,7 @@ export interface ChosenRow {
   state: RowState;
 }
 
-/** A chosen row, as read. */
+/** A chosen row, as read from the manifest. */
 export interface WaitingRow {
   row: Row;
   found: ChosenRow;

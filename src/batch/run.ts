@@ -25,14 +25,14 @@ export interface RunOptions extends RowOptions {
   retake: (planned: PlannedRow) => PlannedRow | undefined;
 }
 
-/** The maximum of downloads and rows that wait for another try, in addition to tasks in progress at the gateway. */
+/** The maximum number of downloads and rows that wait for a retry, in addition to tasks in progress at the gateway. */
 const maxInParallel = 8;
 /** The number of consecutive rows that find the gateway unreachable before the run stops. */
 const maxUnreachable = 5;
 
 /**
- * The rows of one run, many at a time: each begins in its turn as soon as a slot is free, and is dropped when it has
- * ended.
+ * Carries out the rows of one run, many at a time. Each row starts as soon as a slot is free, and is forgotten when it
+ * has ended.
  */
 export class BatchRun {
   readonly #deps: FlowDeps;
@@ -43,12 +43,12 @@ export class BatchRun {
   /** Rows in progress. */
   #open = 0;
   #onEnd: (() => void) | undefined;
-  /** The number of rows that ended with progress. A refused row may be tried again after one. */
+  /** The number of rows that have ended. A refused row may be tried again once it has grown. */
   #moves = 0;
   #unreachable = 0;
   #stop: MgwError | undefined;
 
-  /** @param onDone called for each done row, when its last event is recorded */
+  /** @param onDone called for each done row after its last event is recorded */
   constructor(
     deps: FlowDeps,
     options: RunOptions,
@@ -62,7 +62,7 @@ export class BatchRun {
     this.#signals = new RowSignals(deps.signals);
   }
 
-  /** The error that stops the run, since it would end every row. */
+  /** The error that stopped the run, because it would end every row. */
   get stoppedBy(): MgwError | undefined {
     return this.#stop;
   }
@@ -176,20 +176,20 @@ export class BatchRun {
       error.code === 'budget' ||
       error.code === 'internal' ||
       (error.code === 'local_io' && error.job === undefined && !isOwnPath(planned, error)) ||
-      // Videos that are paid for could not be uploaded either.
+      // The store would refuse the videos of the other rows too, after they were paid for.
       (error.code === 'store' && error.exitCode !== exitCodes.unavailable) ||
       this.#unreachable >= maxUnreachable;
     if (isForAll) this.#stop ??= error;
   }
 }
 
-/** Whether the `output` of a row itself cannot be written: it leads through a file or a link, or is a folder. */
+/** Whether the error is about the row's own `output`: its path leads through a file or a link, or is a folder. */
 export function isOwnPath({ row }: PlannedRow, { code, retry, charged }: MgwError): boolean {
   return code === 'local_io' && charged === 'no' && retry === 'never' && row.output !== undefined;
 }
 
 function held(ms: number): MgwError {
-  const text = `The gateway accepts nothing for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
+  const text = `The gateway accepts no submissions for another ${Math.ceil(ms / 1000)} s, which is longer than --timeout.`;
   return new MgwError('rate_limited', text, { retry: 'safe' });
 }
 
@@ -201,8 +201,8 @@ interface Own {
 }
 
 /**
- * Gives each row of a run its own signals: adding or removing a listener takes time for all listeners of that signal, and
- * there may be thousands of rows.
+ * Gives each row of a run its own signals: adding or removing a listener takes time for all listeners of that signal,
+ * and there may be thousands of rows.
  */
 class RowSignals {
   readonly #from: Signals;

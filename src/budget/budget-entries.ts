@@ -86,7 +86,7 @@ export async function readBudgetRows(
   });
 }
 
-/** Adds a budget to a database. @returns false if the database has a budget of that name already. */
+/** Adds a budget to a database. @returns false if the database already has a budget of that name. */
 export async function writeBudgetRows(
   database: Database,
   kind: BudgetKind,

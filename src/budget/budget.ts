@@ -4,6 +4,7 @@ import type { Owner } from '../job.ts';
 /** The period of a limit, in UTC, by the time of the reservation. Without one, the limit is for all time. */
 export type Per = 'day' | 'month';
 
+/** The limit of a budget. */
 export interface Limit {
   amount: Decimal;
   per?: Per;
@@ -14,7 +15,7 @@ export interface Charge {
   /** Identifies one run on one job. A later run on the same job makes another reservation. */
   id: string;
   amount: Decimal;
-  /** The process that is going to send. */
+  /** The process that will send the submission. */
   owner: Owner;
 }
 
@@ -38,11 +39,11 @@ export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
 
 /** The state of a budget, for the current day or month if its limit is for one. */
 export interface BudgetState {
-  /** Absent if none was set, or if the budget was removed. */
+  /** Absent if no limit was set, or if the budget was removed. */
   limit?: Limit;
-  /** Paid for. */
+  /** The amount that was paid. */
   spent: Decimal;
-  /** Reserved for payments in progress or unknown, or not proven to have ended. */
+  /** The amount reserved for payments that are in progress, or whose outcome is unknown or not proven. */
   reserved: Decimal;
 }
 
@@ -65,7 +66,7 @@ export interface Budget {
   release(id: string): Promise<void>;
   /**
    * Settles every reservation whose outcome is proven; durable if `outcomeOf` is given.
-   * @param outcomeOf decides instead of the ledger
+   * @param outcomeOf determines the outcomes; the ledger does if absent
    */
   settle(outcomeOf?: OutcomeOf): Promise<void>;
   /** Sets the limit, and creates the budget if it is missing. */

@@ -23,9 +23,9 @@ interface FileBudgetOptions {
 }
 
 /**
- * A budget in an append-only file whose order decides. To reserve, a process appends a line and reads everything before
- * it. It has the amount only if the line fits at its place. Lines are never changed, so every process gets the same
- * result, and no lock is needed.
+ * A budget in an append-only file. The order of its lines decides. To reserve an amount, a process appends a line and
+ * reads everything before it. The reservation counts only if it fits at that place. Lines are never changed, so every
+ * process gets the same result, and no lock is needed.
  */
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
@@ -190,11 +190,11 @@ export async function openBudget(
 /** An append-only text that every process reads in the same order. */
 export interface BudgetLog {
   /**
-   * Adds text at the end, in one step; with `sync` it and all before it are durable on return.
+   * Adds text at the end, in one step. With `sync`, this text and all text before it are durable on return.
    * @throws MgwError('local_io') if the text cannot be written.
    */
   append(text: string, sync: boolean): Promise<void>;
-  /** Returns the entries that any process appended since the last call, up to the present end. */
+  /** Returns the entries that any process appended since the last call, up to the current end. */
   read(): AsyncIterable<string>;
   close(): Promise<void>;
 }
@@ -212,7 +212,7 @@ export async function openBudgetLog(path: string): Promise<BudgetLog> {
     const file = await open(path, O_RDWR | O_CREAT | O_APPEND | plainFile, 0o600);
     try {
       if (!(await file.stat()).isFile()) throw new Error('it is not a plain file');
-      // The name must survive a crash like the content.
+      // The file's name must survive a crash, as its content does.
       const folder = await open(dirname(path));
       await folder.sync().finally(() => folder.close());
       return new FileLog(path, file);

@@ -108,7 +108,8 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the limit.
+      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the
+      // limit.
       if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
       if (row?.held !== true && lease !== null) throw leaseLost();
     } catch (error) {
@@ -118,7 +119,7 @@ export class PostgresBudget implements Budget {
     return { fits: false, state: await this.#state(limit) };
   }
 
-  // A process that declares this one dead waits for this statement before it releases its reservations.
+  // A process that declares this one dead waits for this statement before it releases this one's reservations.
   #reservation(): string {
     const per = `CASE WHEN $5::numeric IS NULL THEN b.per ELSE $6 END`;
     const raised = (window: 'day' | 'month'): string =>

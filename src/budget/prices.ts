@@ -137,7 +137,7 @@ function fieldName(name: string, flags: readonly Flag[]): string {
   const field = name.replaceAll('_', '-');
   const usable = flags.filter(({ kind }) => kind === 'text' || kind === 'switch').map(longName);
   if (!usable.includes(field))
-    throw new Error(`prices have no field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
+    throw new Error(`unknown field ${shownValue(name)}; allowed: ${usable.join(', ')}`);
   return field;
 }
 
@@ -235,7 +235,7 @@ function plain(count: number | undefined): Decimal | undefined {
   }
 }
 
-/** What a request costs, for its record: see {@link costAtMost}. */
+/** Returns the cost of a request for its record: see {@link costAtMost}. */
 export function jobCost(
   price: Price,
   quantity: Quantity,

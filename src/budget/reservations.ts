@@ -8,7 +8,9 @@ import type { Charge, Decision, Limit, Per, Reservation, BudgetState } from './b
 export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
-  /** Counts if it fits, at its place in the file, into `limit`, or else into the limit that was set before it. */
+  /**
+   * Counts if, at its place in the file, it fits into `limit`, or, without one, into the limit that was set before it.
+   */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   | { type: 'keep'; id: string }
   | { type: 'release'; id: string };

@@ -17,7 +17,7 @@ interface Expense {
   at: string;
   job: string;
   model?: string;
-  /** The `--key`. */
+  /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
   /** Absent if no price was known. */
@@ -42,14 +42,14 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
   }));
 }
 
-// The gateway charges for speech that broke off, and for any speech of which audio arrived (design 8).
+// The gateway charges for speech that broke off, and for any speech that sent audio (design 8).
 function mayBeFree({ protocol, state, error, details }: Job): boolean {
   if (state !== 'failed') return false;
   if (protocol !== 'tts') return true;
   return error?.code !== 'speech_incomplete' && at(details as Json, 'audio_bytes') === undefined;
 }
 
-// The gateway charges by its own count.
+// The gateway charges for speech by its own count of characters, which its response contains.
 function settledAmount({ usage }: Job, charge: AttemptCharge): Decimal | undefined {
   const words = at(usage as Json, 'text_words');
   const rate = charge.cost?.per_10k_characters;
@@ -66,7 +66,7 @@ function amountOf({ cost }: AttemptCharge): Decimal | undefined {
 export const spendGroups = ['model', 'day', 'batch', 'key', 'budget'] as const;
 export type SpendGroup = (typeof spendGroups)[number];
 
-/** The groups that an expense belongs to; '' for none. */
+/** The groups that an expense belongs to; `['']` if there are none. */
 export function groupsOf({ at: when, model, key, budgets }: Expense, by: SpendGroup): readonly string[] {
   switch (by) {
     case 'model':
@@ -94,7 +94,7 @@ export class Sum {
     else this.known = add(this.known, amount);
   }
 
-  /** In plain digits, or `unknown`. */
+  /** The total in plain digits, or `unknown`. */
   get total(): string {
     return this.unpriced > 0 ? 'unknown' : formatDecimal(this.known);
   }
@@ -121,7 +121,7 @@ interface AttemptCharge extends AttemptMoney {
    * the outcome stays unknown, since a person chose to send again.
    */
   fate: 'accepted' | 'none' | 'open' | 'doubt';
-  /** The record of sending is lost, so it may have been sent under any reservation. */
+  /** True if the record of sending is lost, so that the attempt may have been sent under any reservation. */
   isLost?: true;
 }
 
@@ -141,7 +141,7 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
     const { attempt, at, cost, reservation, budgets } = event;
     charges.push({ attempt, at, fate: 'open', cost, reservation, budgets });
   } else if (event.type === 'accepted') {
-    // Two processes may have read the same response.
+    // Two processes may have recorded the same response.
     if (!handles.has(event.handle)) accept(charges);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
@@ -155,7 +155,7 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
   }
 }
 
-// The newest attempt that may have been accepted. It replaces earlier ones that seemed refused.
+// Marks the newest attempt that may have been accepted: an open one, or else one that seemed to be refused.
 function accept(charges: AttemptCharge[]): void {
   const accepted =
     charges.findLast(({ fate }) => fate === 'open') ?? charges.findLast(({ fate }) => fate !== 'accepted');

@@ -61,7 +61,7 @@ export class HashedFile {
     }
     const isLittle = this.#writing === undefined && this.#pendingBytes <= littleBytes;
     if (!isLittle) this.#writing ??= this.#drain();
-    // Hashed while the first of them are being written.
+    // Hash the chunks while the first of them are being written.
     for (const chunk of chunks) this.#hash?.update(chunk);
     if (isLittle) this.#drainLittle();
     if (this.#pendingBytes >= maxPending) await this.settle();
@@ -125,7 +125,7 @@ export class HashedFile {
     this.#isFollowed = false;
   }
 
-  // Tried once. If no thread can be started, the hash is computed here.
+  // Tries once to start a thread. If that fails, the hash is computed here.
   #follow(): void {
     if (this.#length > this.#maxHashedHere && !this.#isFollowed) {
       this.#isFollowed = true;
@@ -197,7 +197,7 @@ function writeChunks(file: number, chunks: Uint8Array[], at: number): Promise<nu
   );
 }
 
-// The chunks of a batch after its first `bytes` bytes.
+// Returns the chunks of a batch after its first `bytes` bytes.
 function after(chunks: Uint8Array[], bytes: number): Uint8Array[] {
   let left = bytes;
   // At the first chunk that is not skipped completely, `left` is minus the number of its remaining bytes.
@@ -213,7 +213,7 @@ interface Written {
   isWhole: boolean;
 }
 
-/** The thread is notified after so many bytes, because each message costs time, and recent data is still in memory. */
+/** The thread is notified once per this number of bytes, because each message costs time. */
 const wakeBytes = 8 * 1024 * 1024;
 
 /**
@@ -250,7 +250,7 @@ export class HashThread {
       this.#worker.once('message', resolve).once('error', reject);
       this.#worker.once('exit', () => reject(new Error('the thread has ended')));
     });
-    // Reported when the digest is requested.
+    // The error is reported when the digest is requested.
     this.#digest.catch(() => undefined);
   }
 

@@ -56,7 +56,7 @@ export function checkOwnFolder(folder: string, mayBeLink = false): void {
  */
 export function escapeFrom(root: string, folder: string): string | undefined {
   if (folder === root) return undefined;
-  // If the root does not exist, both are its nearest parent.
+  // If the root does not exist, both paths resolve to its nearest existing parent.
   const real = existingPath(folder);
   const within = path.relative(existingPath(root), real);
   return within.split(path.sep)[0] === '..' || path.isAbsolute(within) ? real : undefined;
@@ -79,7 +79,7 @@ async function makeOne(folder: string, mode: number): Promise<void> {
     const there = systemCode(error) === 'EEXIST' && statSync(folder).isDirectory();
     if (!there) throw error;
   }
-  // Also if the folder existed, because the process that created it may have died before its sync.
+  // Sync even if the folder existed: the process that created it may have died before its sync.
   await syncFolder(path.dirname(folder));
 }
 
@@ -93,8 +93,8 @@ export function isFolder(path: string): boolean {
 }
 
 /**
- * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a run
- * that began after its call.
+ * Shares the runs of an action among callers. All calls during one run share the next run, so that each caller gets a
+ * run that began after its call.
  */
 export function coalesce<T>(action: () => Promise<T>): () => Promise<T> {
   let last: Promise<unknown> = Promise.resolve();

@@ -202,7 +202,7 @@ export class OutputLock {
   release(): void {
     const { part, scratch, durable } = this.#metadata;
     const log = this.#log;
-    // After this, the descriptor may belong to another file.
+    // The descriptor is closed below. Its number may then belong to another file.
     this.#log = undefined;
     const state = partState(this.target, part);
     unlinkAll(this.target, [state === 'empty' || state === 'output' ? (part ?? []) : [], scratch].flat());
@@ -216,7 +216,8 @@ export class OutputLock {
     }
   }
 
-  // A process may have died between noting a name and creating its file. Then only an empty file is its own.
+  // A process may have died between noting a name and creating the file. Without a `durable` note, only an empty file
+  // is its own.
   #openLeftover(part: string, mustBeEmpty: boolean): OpenedPart | undefined {
     const path = partPath(this.target, part);
     if (path === undefined) return undefined;

@@ -65,7 +65,7 @@ export class PartFile {
     return this.#file.length;
   }
 
-  /** The size of the whole file, if a response told it. */
+  /** The size of the whole file, if a response contained it. */
   get total(): number | undefined {
     return this.#total;
   }

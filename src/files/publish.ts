@@ -56,7 +56,7 @@ export async function publish(
     const version = await sealedVersion(file);
     if (version === undefined && (await isIntact({ ...file, path: target }))) return;
     if (version === undefined)
-      throw new Error(`${printableLine(file.path)} was changed or removed meanwhile`);
+      throw new Error(`${printableLine(file.path)} was changed or removed in the meantime`);
     options.assertLease?.();
     const isPut = force ? replace(file, target, charged) : putOnce(file, target, charged, options.isBegun);
     if (await isPut) await confirm(file, target, version);
@@ -92,7 +92,7 @@ function replace({ path }: WholeFile, target: string, charged: Charged): boolean
   return true;
 }
 
-// False if the file exists already.
+// Returns false if the file already exists.
 async function putOnce(file: WholeFile, target: string, charged: Charged, isBegun = false): Promise<boolean> {
   try {
     linkSync(file.path, target);

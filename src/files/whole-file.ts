@@ -16,7 +16,7 @@ export interface SealedFile extends WholeFile {
   version: FileVersion;
 }
 
-/** Up to so many bytes are read and written synchronously, because the thread pool would take longer. */
+/** Up to this many bytes are read and written synchronously, because the thread pool would take longer. */
 export const littleBytes = 64 * 1024;
 
 /** Identifies a file and its state. */

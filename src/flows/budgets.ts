@@ -62,9 +62,9 @@ export async function budgetsIn(folder: string): Promise<string[]> {
 }
 
 /**
- * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent under
- * it.
- * @returns what opens the budgets in which a job has an open reservation
+ * Finds the open reservations of all budgets of the session's ledger. A damaged budget is left out: nothing is sent
+ * under it.
+ * @returns a function that opens the budgets in which a job has an open reservation
  * @throws MgwError if the budgets cannot be listed.
  */
 export async function budgetsWithReservations(
@@ -86,7 +86,7 @@ export async function budgetsWithReservations(
   };
 }
 
-// One reservation of each budget.
+// Groups reservations by job, and keeps one for each budget.
 function byJob(open: readonly OpenReservation[]): Map<string, Map<string, OpenReservation>> {
   const found = new Map<string, Map<string, OpenReservation>>();
   for (const each of open) {
@@ -152,8 +152,8 @@ export interface Remainder {
 }
 
 /**
- * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is given.
- * Creates no budget.
+ * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is
+ * given. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(

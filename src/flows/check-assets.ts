@@ -103,7 +103,7 @@ function problemOf({ kind }: Asset, { mime, bytes }: Described): string | undefi
   return `it has ${(bytes / 2 ** 20).toFixed(1)} MiB; at most ${max / 2 ** 20} MiB are allowed.`;
 }
 
-// Some servers refuse HEAD, and a signature may be for GET alone.
+// Sends HEAD, and then GET for one byte: some servers refuse HEAD, and a signature may cover only GET.
 async function describe(session: Session, address: string): Promise<Described> {
   const { soft } = session.signals();
   const url = new URL(address);

@@ -14,9 +14,9 @@ import { type EarlierAssets, namedFiles, type ReadLocalFile, uploadFor } from '.
 
 /** The parts that a body is made of. */
 export interface BodyParts extends Omit<ComposeInput, 'defaults'> {
-  /** False skips the local checks. */
+  /** Whether to run the local checks. Default true. */
   check?: boolean | undefined;
-  /** Whether nothing will be sent: then the listing is only asked for if a field has to be filled in from it. */
+  /** Whether nothing will be sent. The listing is then fetched only if a field must be filled in from it. */
   dryRun?: boolean | undefined;
   /** One of the protocol's equivalent request paths. */
   endpoint?: string | undefined;
@@ -161,12 +161,12 @@ async function completed(
   } catch (error) {
     if (check)
       throw isQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
-    session.note(`Not completed from the model list: ${messageOf(error)}`);
+    session.note(`The request was not completed from the model list: ${messageOf(error)}`);
     return body;
   }
 }
 
-// The model may belong to another protocol.
+// Fetches the listing also if the model is not known to belong to this protocol.
 async function listingUse(
   session: Session,
   protocol: Protocol,

@@ -13,7 +13,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import { budgetsIn } from './budgets.ts';
 
-/** The number of copied records, without identical ones that existed already. */
+/** The number of copied records, not counting identical ones that already existed. */
 export interface CopyCounts {
   jobs: number;
   budgets: number;
@@ -27,7 +27,7 @@ export interface CopyCounts {
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
-  // At the first question about a claim, a folder without claims makes some for the jobs that it has. Ask before it has any.
+  // When a claim is first looked up, a folder without claims makes them from its jobs. Look one up before it has jobs.
   await to.claimed(names.after(''));
   for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);
@@ -62,7 +62,7 @@ async function isNewIn(
   if (JSON.stringify(there) === JSON.stringify(events)) return false;
   throw new MgwError(
     'conflict',
-    `Job ${id} exists there already with a different record: both ledgers were used.`,
+    `Job ${id} already exists in the target with a different record: both ledgers were used.`,
   );
 }
 
@@ -72,7 +72,7 @@ async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> 
   const there = await to.claim(name, content);
   if (there === undefined && (await from.isConfirmed(name))) await to.confirm(name);
   if (there !== undefined && there !== content)
-    throw new MgwError('conflict', `${name} is already claimed there by ${there.slice(0, 80)}.`);
+    throw new MgwError('conflict', `${name} is already claimed in the target by ${there.slice(0, 80)}.`);
 }
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];
@@ -92,7 +92,10 @@ export async function copyBudgetsIn(folder: string, database: Database): Promise
   return copied;
 }
 
-/** Copies the budgets of a database into a folder. Existing budgets are left as they are. @throws MgwError('local_io'). */
+/**
+ * Copies the budgets of a database into a folder. Existing budgets are left as they are.
+ * @throws MgwError('local_io').
+ */
 export async function copyBudgetsOut(database: Database, folder: string): Promise<number> {
   let copied = 0;
   for (const { kind, name, budget } of await readBudgetRows(database)) {

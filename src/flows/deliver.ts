@@ -47,7 +47,7 @@ export interface Delivered {
   files: JobFile[];
   /** Whether an earlier run had paid for it, and nothing was sent. */
   isResumed: boolean;
-  /** Records whether the user was told: if so, a repeat of the command is a second take from then on (design 4). */
+  /** Records whether the user was told of the result. If so, repeating the command makes a second take (design 4). */
   delivered: (isTold?: boolean) => Promise<void>;
 }
 

@@ -40,7 +40,10 @@ export function keyIn(ref: string): string {
   return refForm.exec(ref)?.[1] ?? '';
 }
 
-/** Reads the value of an asset flag that names a job. @throws MgwError('usage') if the flag takes no such part of a job. */
+/**
+ * Reads the value of an asset flag that names a job.
+ * @throws MgwError('usage') if the flag takes no such part of a job.
+ */
 export function partOf(ref: string, flag: string): Part {
   const [, key = '', sample, place] = refForm.exec(ref) ?? [];
   const shown = `--${flag} ${printableLine(ref, 100)}`;
@@ -59,10 +62,10 @@ export function partOf(ref: string, flag: string): Part {
 }
 
 /**
- * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design 17). A
- * file that is gone is fetched again, which costs nothing.
- * @throws MgwError('usage') if there is no such job, it is not finished, or the flag takes no such part of it; exit 9 if
- * the result cannot be fetched any more.
+ * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
+ * 17). A file that is gone is fetched again, which costs nothing.
+ * @throws MgwError('usage') if there is no such job, it is not finished, or the flag takes no such part of it; exit 9
+ * if the result cannot be fetched any more.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
   const part = partOf(ref, flag);
@@ -71,7 +74,10 @@ export async function earlierAsset(session: Session, ref: string, flag: string):
   return assetOf(session, job, part, await videoOf(session, job, index, shown));
 }
 
-/** Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no file. */
+/**
+ * Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no
+ * file.
+ */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
   const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));
   return files.map((file) => assetOf(session, job, part, file));
@@ -106,16 +112,14 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
-  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${count}.`);
+  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${videos(count)}.`);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
-    throw usageError(`${shown}: ${job.id} has ${job.state}, so there is no video.`, [
-      'mgw',
-      'jobs',
-      'show',
-      job.id,
-    ]);
+    throw usageError(
+      `${shown}: ${job.id} ${job.state === 'failed' ? 'has failed' : 'was rejected'}, so there is no video.`,
+      ['mgw', 'jobs', 'show', job.id],
+    );
   const path = goalOutput(job);
   if (job.state !== 'succeeded' || path === undefined)
     throw usageError(
@@ -134,7 +138,7 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
   await fetched.delivered();
   const again = fetched.files[index - 1];
-  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${fetched.files.length}.`);
+  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${videos(fetched.files.length)}.`);
   return again;
 }
 
@@ -156,13 +160,17 @@ export async function savedFile(
   return undefined;
 }
 
-// Newest first: a file that was saved in several places is the same video.
+// Returns the files of a result, the newest first. They have the same content, saved in several places.
 function filesOfSample(job: Job, index: number, count: number): JobFile[] {
   const asked = goalOutput(job);
   const own = asked === undefined ? undefined : numberedPath(asked, index - 1, count);
   const isOwn = ({ path }: JobFile): boolean =>
     count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
   return job.files.filter(isOwn).reverse();
+}
+
+function videos(count: number): string {
+  return `${count} video${count === 1 ? '' : 's'}`;
 }
 
 function changed({ path }: JobFile): MgwError {

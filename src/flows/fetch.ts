@@ -70,7 +70,7 @@ export interface PlannedFetch extends FoundJob {
  * @param output the value of `-o`; if absent, each job's own output file
  * @param words the command, such as `jobs fetch`
  * @param protocol the protocol that every job must have
- * @returns each job once, however many REFs name it, or why there is none
+ * @returns each job once, however many REFs name it, and an error for each REF without a job
  * @throws MgwError('usage') if two results would go to one file, or the output cannot take them.
  */
 export async function planFetches(
@@ -157,7 +157,7 @@ export async function deliverFound(
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
-    // `jobs rm` checked for runs just before this one began.
+    // `jobs rm` removes a job if it checked for runs just before this one began.
     const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
     throw fate === 'removed' ? noSuchJob(job.id) : error;
   });

@@ -16,19 +16,19 @@ export async function checkFfmpeg(): Promise<void> {
   });
 }
 
-/** Which frame of a video. */
+/** The place of a frame in its video. */
 export type FramePlace = 'first' | 'last';
 
 const toPng = ['-an', '-frames:v', '1', '-c:v', 'png', '-f', 'image2pipe', '-'];
 
 /**
- * Takes a frame of a video with ffmpeg from the PATH, as a PNG.
+ * Extracts a frame of a video as a PNG, with the ffmpeg on the PATH.
  * @throws MgwError('usage') if there is no ffmpeg, or it finds no frame.
  */
 export async function takeFrame(path: string, place: FramePlace, signal: AbortSignal): Promise<Uint8Array> {
   const frame = (args: string[]): Promise<Buffer> =>
     output('ffmpeg', path, args, { signal, timeout: timeoutMs });
-  // The sound may be longer than the picture, so the last second may hold no frame.
+  // The audio may be longer than the video, so the last second may contain no frame.
   const attempts =
     place === 'first'
       ? [['-i', `file:${path}`]]
@@ -42,7 +42,7 @@ export async function takeFrame(path: string, place: FramePlace, signal: AbortSi
 
 /**
  * Encodes or copies media into a file with ffmpeg, which overwrites it.
- * @param list what ffmpeg reads from standard input
+ * @param list the standard input of ffmpeg
  * @throws MgwError('usage') if there is no ffmpeg, or it fails.
  */
 export async function encode(path: string, args: string[], signal: AbortSignal, list = ''): Promise<void> {
@@ -61,21 +61,24 @@ export type Stream = z.infer<typeof streamSchema>;
 
 /** The output of ffprobe for a media file. */
 export interface Probe {
-  /** Absent if it has no picture. */
+  /** Absent if the file has no video. */
   video?: Stream | undefined;
-  /** Absent if it has no sound. */
+  /** Absent if the file has no audio. */
   audio?: Stream | undefined;
   seconds: number;
 }
 
-/** Returns the streams and the length of a media file. @throws MgwError('usage') if there is no ffprobe, or it cannot read the file. */
+/**
+ * Returns the streams and the duration of a media file.
+ * @throws MgwError('usage') if there is no ffprobe, or it cannot read the file.
+ */
 export async function probe(path: string, input: string[], signal: AbortSignal): Promise<Probe> {
   const args = ['-show_data_hash', 'sha256', '-show_streams', '-show_format', '-of', 'json'];
   const text = await output('ffprobe', path, [...args, ...input], { signal, timeout: timeoutMs });
   const { data } = probeSchema.safeParse(tryParseJson(text.toString()));
   const seconds = Number(data?.format.duration);
   if (data === undefined || !(seconds > 0))
-    throw usageError(`ffprobe cannot read ${printableLine(path, 200)}: it has no length.`);
+    throw usageError(`ffprobe cannot read ${printableLine(path, 200)}: it has no duration.`);
   const first = (type: string): Stream | undefined =>
     data.streams.find(({ codec_type: each }) => each === type);
   return { video: first('video'), audio: first('audio'), seconds };

@@ -20,8 +20,8 @@ export interface FoundJob {
  * Finds the job of a REF, at the gateway that it was submitted to. With a protocol, a handle that the ledger has never
  * seen is imported once the gateway has confirmed it (design 1).
  * @param words the command that takes the REF, such as `jobs wait`; the error about another gateway suggests it
- * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if the
- * gateway does not confirm the handle.
+ * @throws MgwError('usage') if there is no such job, or it belongs to another gateway or protocol; exit 9, 3 or 6 if
+ * the gateway does not confirm the handle.
  */
 export async function findJobHere(
   ref: string,

@@ -65,7 +65,7 @@ export class LocalCopies {
   }
 }
 
-/** Returns copies that are made by the client of a session. Nothing is opened if it needs none. */
+/** Returns local copies of the results of a session. The store is opened only if a result is an object. */
 export async function copiesIn(session: Session): Promise<LocalCopies> {
   return new LocalCopies(await session.jobDeps(), await transferDeadline(session));
 }

@@ -36,8 +36,8 @@ export async function protocolOfModel(
 }
 
 /**
- * Returns the names of the protocols that serve a model: by the marks of the listing, else by the specification, else by the
- * configured defaults of that model.
+ * Returns the names of the protocols that serve a model: by the marks of the listing, else by the specification, else
+ * by the configured defaults of that model.
  */
 export function protocolsOfModel(
   model: string,
@@ -62,7 +62,7 @@ export function isKnownToServe(protocol: Protocol, model: string, settings: Sett
   return protocolsOfModel(model, settings, known).includes(protocol.name);
 }
 
-// Cached, since each row of a batch looks it up.
+// Cached, since each row of a batch needs the models.
 const recalled = new WeakMap<Settings, readonly Listed[]>();
 
 /**

@@ -22,8 +22,8 @@ interface Limits {
 }
 
 /**
- * Fetches the models of the key, or the one of an id (specification 2.7). 429, 5xx and network errors are retried with
- * backoff.
+ * Fetches all models that the key can use, or one by its id (specification 2.7). 429, 5xx and network errors are
+ * retried with backoff.
  * @throws MgwError: exit 3 key refused, 4 no such model, 6 reads kept failing.
  */
 export async function fetchModels(session: Session, id?: string, limits: Limits = {}): Promise<Model[]> {
@@ -108,7 +108,7 @@ function isKnown(value: unknown): value is KnownModel {
   return typeof id === 'string' && Array.isArray(protocols) && Array.isArray(versions);
 }
 
-// Each gateway has models of its own.
+// Each gateway has its own models.
 function pathOf(settings: Settings): string {
   const gateway = settings.sandbox.value ? 'sandbox' : (settings.baseUrl?.value ?? '');
   const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
@@ -157,6 +157,6 @@ function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean 
 function explain(error: MgwError, use: ListingUse): MgwError {
   if (use === 'check' || error.code === 'auth') return error;
   const { code, message, requestId, cause } = error;
-  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Give it (--model-version), or run this again.`;
+  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Set it with --model-version, or run the command again.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }

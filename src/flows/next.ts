@@ -8,7 +8,9 @@ import { fetchCommand } from '../jobs/errors.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
-/** Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them. */
+/**
+ * Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them.
+ */
 export function globalArguments(globals: Globals): string[][] {
   return [
     ...(globals.profile === undefined ? [] : [['--profile', globals.profile]]),
@@ -19,7 +21,7 @@ export function globalArguments(globals: Globals): string[][] {
   ];
 }
 
-/** Returns the error with a `next` that reaches the same gateway and ledger, unless it names a gateway of its own. */
+/** Returns the error with a `next` that uses the same gateway and ledger, unless `next` names its own gateway. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
   const [mgw, ...rest] = error.next ?? [];
   if (mgw !== 'mgw' || rest.at(-1) === '--help') return error;
@@ -30,7 +32,7 @@ export function withGlobals(error: MgwError, globals: Globals): MgwError {
   return error.with({ next: [mgw, ...flags.flat(), ...rest] });
 }
 
-/** The flags of a command that the command after it needs, too. */
+/** The flags of a failed command that the suggested command also needs. */
 export interface KeptFlags {
   output?: string | undefined;
   force?: boolean | undefined;
@@ -40,7 +42,7 @@ export interface KeptFlags {
   budgetName?: string | undefined;
 }
 
-/** Returns a command of a job with those flags of the command before it that it accepts, and does not have yet. */
+/** Adds to a command the flags of the failed command that it accepts and does not have yet. */
 export function withKept(command: readonly string[], flags: KeptFlags): string[] {
   if (command.includes('--not-created')) return [...command];
   const { output, force, strict, mark, budget, budgetName } = flags;
@@ -69,7 +71,7 @@ export function withKept(command: readonly string[], flags: KeptFlags): string[]
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  // Another program fixes the cause first.
+  // Keep a suggestion to run another program, since that fixes the cause.
   const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
   if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
   if (next?.includes('resolve')) return error.with({ next: withKept(next, flags) });
@@ -78,12 +80,12 @@ export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   return flags.output === undefined || isOther ? error : error.with({ next: withKept(own, flags) });
 }
 
-// The path stays unusable however often it is tried.
+// After these errors, the path stays unusable however often it is tried.
 const unusable = ['ENOTDIR', 'EEXIST', 'ELOOP', 'ENAMETOOLONG', 'EACCES', 'EPERM', 'EROFS'];
 
 /**
- * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current folder
- * for a path that can hold no file. Undefined if another output does not help.
+ * Returns an output to use instead of one that has failed: a free path next to a file that exists, or the current
+ * folder for a path that can hold no file. Undefined if another output does not help.
  */
 export function otherOutput(error: MgwError, output: string): string | undefined {
   if (error.code === 'output_exists') return freePath(output);

@@ -67,7 +67,7 @@ async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<Jo
 export const copyPrefix = 'copy-';
 
 /**
- * Returns the local path of a result before its upload, and makes its folder, without the copies of dead processes.
+ * Returns the local path of a result before its upload. Creates the folder, and removes the copies of dead processes.
  * @throws MgwError('local_io').
  */
 export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {
@@ -86,7 +86,7 @@ export async function localPath(prefix: string, url: string, deps: FlowDeps): Pr
   return join(uploadFolder, `${prefix}${name}${extname(url)}`);
 }
 
-/** Removes a result that was uploaded, and what the upload of a killed process has left. */
+/** Removes the local file of an uploaded result, and the leftovers of an upload whose process was killed. */
 export async function removeUploaded({ id }: Pick<Job, 'id'>, path: string, deps: FlowDeps): Promise<void> {
   await bestEffort(deps, () => rm(path, { force: true }));
   await bestEffort(deps, async () => removeLeftovers(`${path}.upload`, id, await claimantOf(deps)));

@@ -34,8 +34,8 @@ export function limitsOf(settings: Settings, given: Limits = {}): Limits {
 
 /**
  * Starts a sandbox.
- * @throws MgwError: `usage` for an invalid fault, key or model or a port that is not free, `local_io` if the folder cannot
- * be used.
+ * @throws MgwError: `usage` for an invalid fault, key or model or a port that is not free, `local_io` if the folder
+ * cannot be used.
  */
 export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   const server = await import('../sandbox/server.ts');
@@ -51,7 +51,7 @@ function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
   if (error instanceof Error && error.name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
   if (error instanceof Error && error.name === 'KeySyntaxError') return usageError(`--key: ${message}`);
   if (error instanceof Error && 'syscall' in error && error.syscall === 'listen')
-    return usageError(`--port ${port ?? 0}: the sandbox cannot listen there: ${message}`);
+    return usageError(`--port ${port ?? 0}: the sandbox cannot listen on this port: ${message}`);
   if (systemCode(error) === undefined) return error;
   return new MgwError('local_io', `The sandbox cannot use its folder ${stateDir}: ${message}`, {
     retry: 'safe',

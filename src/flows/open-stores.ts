@@ -22,7 +22,10 @@ interface Sources {
 /** The place of the input files in the object storage of the sandbox. */
 const sandboxInputs = 's3://sandbox/inputs';
 
-/** Opens the store for input files; undefined if none is configured. @throws MgwError('config') if it cannot be used. */
+/**
+ * Opens the store for input files; undefined if none is configured.
+ * @throws MgwError('config') if it cannot be used.
+ */
 export async function openInputs(session: Sources): Promise<Store | undefined> {
   const [{ endpoint, env }, settings] = await Promise.all([serviceOf(session), session.settings()]);
   const { sandbox, storeUrl, storeCommand, storeExpiresMs } = settings;
@@ -58,7 +61,8 @@ async function serviceOf(session: Sources): Promise<{ endpoint: string | undefin
   return { endpoint: `${baseUrl.origin}${storePath}`, env: storeAccount };
 }
 
-// A session that serves many jobs has no deadline, and opening a store must not begin one: each transfer has the timeout.
+// A session that serves many jobs has no deadline, and opening a store must not start one: each transfer has its own
+// timeout.
 async function depsOf(session: Sources): Promise<StoreDeps> {
   const [{ retries, timeoutMs }, { deadline }, { key }] = await Promise.all([
     session.settings(),

@@ -85,7 +85,7 @@ export function pricesOfModel(
   });
 }
 
-/** The setting of a model's price. */
+/** Returns the name of the setting for a model's price. */
 function priceKey(kind: JobKind, model: string): string {
   return kind === 'tts' ? 'prices.tts' : `prices.${kind}.${model}`;
 }
@@ -115,7 +115,7 @@ function quantityOf(kind: JobKind, body: JsonObject): Quantity {
   return kind === 'tts' ? speechQuantity(body) : protocolNamed(kind).quantityOf(body);
 }
 
-// The multipliers of the settings are for real money.
+// The configured multipliers are for real money, and do not apply to the sandbox.
 function multipliersIn({
   sandbox,
   groupMultiplier,

@@ -24,8 +24,8 @@ export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadlin
 
 /**
  * Ends the doubt about a submission whose response was lost, with what a person found out (design 4). If the task
- * exists, and a target is given, waits for it and saves its result. `resubmit` pays again, at the gateway of the job
- * alone.
+ * exists and there is a target, waits for the task and saves its result. `resubmit` pays again, and only at the gateway
+ * of the job.
  * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
  * what `submitVideo` and `fetch` throw.
  */
@@ -155,7 +155,7 @@ async function submitAgain(
   const order = { ...videoOrder(video, wanted, given), fingerprint };
   const deps = await withBudget(given, 'command', fingerprint, budget);
   await order.beforeSending?.();
-  // The doubt must remain if a file is no longer in the store.
+  // If a file is no longer in the store, the job must stay in doubt.
   await upload?.().catch((error: unknown) => {
     if (!(error instanceof MgwError) || error.code !== 'usage') throw error;
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
@@ -173,7 +173,7 @@ function recordedRequest({ id, record, request }: Job): JsonObject {
   );
 }
 
-// If no budget has room for it, the job stays `unknown`.
+// If the submission does not fit into the budgets, the job stays `unknown`.
 async function checkRoom(
   { id: name }: Job,
   order: Parameters<FlowDeps['priceOf']>[0],

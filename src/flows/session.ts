@@ -22,7 +22,7 @@ import {
   type Gateway,
 } from './settings.ts';
 
-/** A gateway, a ledger and what uses them: the composition root. Each part is created at its first use. */
+/** A gateway, a ledger and the parts that use them: the composition root. Each part is created at its first use. */
 export interface Session {
   readonly clock: Clock;
   /** Shows a note to the user, with the key removed. */
@@ -46,19 +46,19 @@ export interface Session {
   jobDeps(): Promise<FlowDeps>;
   /** The signals by which the process is asked to end. */
   signals(): Signals;
-  /** Opens a budget of this ledger, and creates it if there is none. @throws MgwError('local_io') if it cannot be opened. */
+  /** Opens a budget of this ledger, or creates it. @throws MgwError('local_io') if it cannot be opened. */
   budget(kind: BudgetKind, name: string): Promise<Budget>;
   /** The budgets that limit every payment: the standing budget, if one is chosen. */
   allowances(): Promise<Allowance[]>;
   /** Whether local files can be uploaded. */
   hasStore(): Promise<boolean>;
-  /** Opens the store for input files; undefined if none is configured. @throws MgwError('config') if it cannot be used. */
+  /** Opens the store for input files; undefined if there is none. @throws MgwError('config') if it cannot be used. */
   store(): Promise<Store | undefined>;
   /** Opens the store for results. */
   objects(): Promise<ObjectStore>;
   /** Closes everything except the ledger: idle connections and the embedded sandbox. */
   close(): Promise<void>;
-  /** Closes the ledger, after the last record. Other processes then know at once that this one has nothing in progress. */
+  /** Closes the ledger, after the last record. Other processes then see at once that this one has ended its work. */
   closeLedger(): Promise<void>;
 }
 
@@ -140,7 +140,7 @@ export function openSession(options: SessionOptions): Session {
   return session;
 }
 
-/** Returns the deadline of one transfer: the timeout from now on, or that of the whole command if it has one and it is earlier. */
+/** Returns the deadline of one transfer: the timeout from now on, or the deadline of the command if that is earlier. */
 export async function transferDeadline(
   session: Pick<Session, 'settings' | 'client' | 'clock'>,
 ): Promise<Deadline> {
@@ -200,7 +200,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     userAgent: `mgw/${version}`,
     trace: trace && ((line) => trace(redact(line))),
   });
-  // A short key occurs in responses by chance: removing it would break them.
+  // A short key may occur in responses by chance, and removing it would break them.
   return key.length < shortestSecret ? opened : redactingClient(opened, secretRedactor([key]));
 }
 
@@ -209,7 +209,7 @@ async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {
   return openFileLedger(ledgerFolder(settings), () => clock.now());
 }
 
-// Undefined if the ledger is a folder.
+// Returns undefined if the ledger is a folder.
 async function sharedLedgerOf(
   settings: Settings,
   clock: Clock,

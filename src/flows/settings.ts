@@ -37,7 +37,7 @@ export interface Gateway {
   pollIntervalMs: number;
 }
 
-/** Reads the settings of one run: flags, environment and config file put together (design 3). */
+/** Reads the settings of one run from flags, environment and config file (design 3). */
 export async function loadSettings(flags: SettingFlags, env: NodeJS.ProcessEnv): Promise<Settings> {
   return resolveSettings({ flags, env, file: await readConfig(env) });
 }
@@ -76,7 +76,7 @@ export function ledgerFolder(settings: Settings): string {
   return settings.sandbox.value ? join(sandboxFolder(settings), 'ledger') : settings.stateDir.value;
 }
 
-/** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has one of its own. */
+/** Returns the ledger that is shared with other machines; undefined if it is a folder. The sandbox has its own. */
 export function sharedLedger({
   state: { value },
   sandbox,

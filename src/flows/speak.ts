@@ -46,7 +46,9 @@ export interface SpeechSubmission {
   mark?: boolean | undefined;
   /** A deliberate second take. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   deadline: Deadline;
   /** Permanently names the job. */
@@ -142,7 +144,10 @@ export interface ComposedPieces extends AudioForm {
   onPiece?: (done: number) => void;
 }
 
-/** Speaks a long text in pieces, and joins them. Repeated, it pays for missing pieces only. @throws PiecesError, MgwError. */
+/**
+ * Speaks a long text in pieces, and joins them. A repeated call pays only for missing pieces.
+ * @throws PiecesError, MgwError.
+ */
 export async function speakInPieces(
   pieces: ComposedPieces,
   wanted: Omit<SpeechSubmission, 'sidecar' | 'key' | 'tags'>,
@@ -170,7 +175,7 @@ function underBudget(
   );
 }
 
-// Next to the output, where a person looks for them.
+// Returns the folder of the pieces: next to the output, where a person looks for them.
 function folderOf(
   { bodies, stateDir }: ComposedPieces,
   { output }: Pick<SpeechSubmission, 'output'>,

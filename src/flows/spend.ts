@@ -46,7 +46,7 @@ export async function spendBy(
   return spentView(by, await addUp(ledger, by, start));
 }
 
-/** The members of the JSON document. */
+/** Returns the members of the JSON document of a report. */
 export function spentView(by: SpendGroup, { groups, total }: SpendReport): Record<string, unknown> {
   return {
     by,
@@ -55,7 +55,7 @@ export function spentView(by: SpendGroup, { groups, total }: SpendReport): Recor
   };
 }
 
-// A shared ledger reads all of them with one query.
+// The number of records that are read together. A shared ledger reads them with one query.
 const maxAtOnce = 500;
 
 async function* recordsIn(
@@ -87,7 +87,7 @@ export interface Disputed {
   request_id?: string | undefined;
   submitted_at?: string | undefined;
   finished_at?: string | undefined;
-  /** Of the whole job, an exact decimal; absent if no price was known. */
+  /** The price of the whole job, an exact decimal; absent if unknown. */
   price?: string | undefined;
   path: string;
   sha256: string;
@@ -98,8 +98,8 @@ export interface Disputed {
 }
 
 /**
- * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved several
- * times counts once. @param since ISO 8601 time
+ * Yields the evidence for each file that differs from its request (design 19), newest first. A file that was saved
+ * several times counts once. @param since ISO 8601 time
  */
 export async function* disputedFiles(ledger: Ledger, since: string | undefined): AsyncGenerator<Disputed> {
   for await (const { job } of chosenJobs(ledger, { mismatched: true, since })) {
@@ -124,7 +124,7 @@ export async function* disputedFiles(ledger: Ledger, since: string | undefined):
   }
 }
 
-// The response that was recorded last before the task was accepted.
+// Returns the request id of the last response that was recorded before the task was accepted.
 function requestIdIn(events: readonly (RecordedEvent | undefined)[]): string | undefined {
   const accepted = events.findIndex((event) => event?.type === 'accepted');
   const before = accepted < 0 ? events : events.slice(0, accepted);

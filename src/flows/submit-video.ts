@@ -24,7 +24,9 @@ export interface VideoSubmission extends DeliveryOptions {
   tags?: string[] | undefined;
   /** A deliberate second take. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   /** Writes a sidecar next to each file. */
   sidecar: boolean;
@@ -54,7 +56,7 @@ export async function submitVideo(
   return payAndDeliver(order, video, wanted, paying, hooks, begin);
 }
 
-/** Builds the order of a video. Every order of a video is built here. */
+/** Builds the order of a video. All orders of videos are built here. */
 export function videoOrder(
   video: ComposedVideo,
   wanted: VideoSubmission,
@@ -81,7 +83,10 @@ export function videoOrder(
   };
 }
 
-/** Sends the job that `begin` finds or creates, unless it was sent before, and delivers it. @throws as {@link submitVideo}. */
+/**
+ * Sends the job that `begin` finds or creates, unless it was sent before, and delivers it.
+ * @throws as {@link submitVideo}.
+ */
 export async function payAndDeliver(
   order: Order,
   { protocol }: Pick<ComposedVideo, 'protocol'>,

@@ -21,13 +21,16 @@ export interface PrunedInputs {
 
 /** Which files are pruned. */
 export interface PruneInputs {
-  /** Ms since 1970: a file must have been uploaded before it. */
+  /** Only files that were uploaded before this time are removed, ms since 1970. */
   before: number;
   /** Returns the names of the files that rows in a shared queue need. */
   queued: () => Promise<string[]>;
 }
 
-/** Returns the files in the store, with the jobs that use them. @throws MgwError('store', 'usage') if they cannot be listed. */
+/**
+ * Returns the files in the store, with the jobs that use them.
+ * @throws MgwError('store', 'usage') if they cannot be listed.
+ */
 export async function uploadedInputs(session: Session): Promise<InputInUse[]> {
   const files = await (await uploadsOf(session)).list();
   const { users } = await usesOf(await session.ledger());
@@ -42,7 +45,7 @@ export async function removableInputs(
   session: Session,
   { before, queued }: PruneInputs,
 ): Promise<PrunedInputs> {
-  // Listed first: the ledger records a job that starts in the meantime before that job relies on a file.
+  // List the files before reading the ledger: it records a job before that job relies on a file.
   const files = await (await uploadsOf(session)).list();
   const { isNeeded } = await usesOf(await session.ledger());
   const queue = new Set(await queued());
@@ -120,7 +123,7 @@ async function usesOf(ledger: Ledger, ids?: readonly string[]): Promise<Uses> {
   };
 }
 
-// A job that was rejected is sent again by the same command, in a run of its own.
+// The same command sends a rejected job again, in a new run.
 function mayStillSend({ state, record }: Job): boolean {
   return (
     !isFinal(state) || record.damaged > 0 || record.runs.some(({ owner }) => record.lifeOf(owner) !== 'dead')

@@ -74,7 +74,7 @@ function withoutStore(flag: string, path: string, { name }: Protocol): Error {
 /**
  * Returns a function that completes a submission whose body names uploaded files: it uploads the missing files, and
  * builds the request with their URLs. Undefined if the body names none.
- * @param files those of this command; any other must be in the store
+ * @param files the files of this command; any other file must be in the store
  * @param options `checkAssets` first checks that the gateway can fetch each asset, by its status, type and size
  */
 export function uploadFor(

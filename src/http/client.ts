@@ -278,6 +278,6 @@ function headersFor(
   return headers;
 }
 
-// RFC 9110 5.6.2 and 5.5: visible ASCII, blanks, tabs and what Latin-1 has beyond ASCII.
+// RFC 9110 5.6.2 and 5.5: visible ASCII, spaces, tabs, and the Latin-1 characters beyond ASCII.
 const isToken = /^[\w!#$%&'*+.^`|~-]+$/;
 const isSendable = /^[\t\x20-\x7e\x80-\xff]*$/;

@@ -25,7 +25,7 @@ export interface ConnectionOptions {
   readsUpTo?: number | undefined;
   /** Refuses addresses that this base URL must not lead to, including those that DNS returns. */
   within?: URL;
-  /** Abort connecting, and nothing after that. */
+  /** Signals that abort connecting, and have no effect on an open connection. */
   signals?: readonly (AbortSignal | undefined)[];
   /**
    * Runs when a connection is open, before the first byte of a request. If it throws, the call fails with that error,

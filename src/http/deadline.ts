@@ -97,7 +97,7 @@ async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Pr
 
 /** Aborts a transfer on which no bytes arrive for too long, or whose deadline has passed. */
 export interface IdleWatch {
-  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason tells which. */
+  /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason says which. */
   readonly signal: AbortSignal;
   /** Restarts the idle time, since bytes arrived. */
   touch(): void;
@@ -110,7 +110,7 @@ export interface IdleWatch {
 // Created once: the default error of an abort has its stack formatted, which is slow.
 const ended = new Error('the watch has ended');
 
-/** Starts to watch. */
+/** Starts the idle watch of a transfer. */
 export function watchIdle(clock: Clock, { idleMs, deadline }: TimeLimits, parent?: AbortSignal): IdleWatch {
   const given = new AbortController();
   let last = clock.monotonic();

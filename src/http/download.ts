@@ -52,7 +52,7 @@ export type DownloadOutcome =
   /** The address does not serve the file, or no longer does (401, 403, 404, 410 and other refusals). */
   | { kind: 'expired'; failure: Failure }
   | { kind: 'not-ready'; failure: Failure }
-  /** Another site requires a key, which mgw does not send it (401, 403). */
+  /** Another site requires a key (401, 403), but mgw sends no key there. */
   | { kind: 'refused'; failure: Failure; origin: string };
 
 /** The longest pause that a gateway may request, in ms. */
@@ -63,8 +63,8 @@ const longestPauseMs = 300_000;
  * proves that the file is the same. Checks the length and the MP4 boxes, hashes the file and makes it durable. Retries
  * with backoff while attempts fail without progress (design 6, specification 7.1). An unfinished part is kept if it can
  * be continued.
- * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that is not fetched or does not serve the
- * file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
+ * @throws MgwError, charged 'yes': exit 8 at the deadline; 9 for an address that must not be fetched or does not serve
+ * the file; 6 if reads keep failing; 10 if the disk fails. Also the signal's reason.
  */
 export async function download(
   source: DownloadSource,
@@ -86,7 +86,7 @@ export async function download(
   }
 }
 
-/** Carries the error about a file that is broken as served, so that no part of it is continued. */
+/** Carries the error about a file that the server delivers broken, so that no part of it is continued. */
 class BrokenFile extends Error {
   readonly error: MgwError;
   constructor(told: MgwError) {

@@ -145,6 +145,7 @@ export function classify(text: string, status: number): ErrorCode {
     byStatus[status] ?? (status >= 500 ? 'server_error' : status >= 400 ? 'invalid_request' : 'bad_reply')
   );
 }
+
 // The maximum part of a page that is examined, in UTF-16 code units.
 const longestPage = 64 * 1024;
 

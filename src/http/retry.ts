@@ -10,7 +10,7 @@ export interface RetryOptions {
   retries: number;
   /** The number of retries if no connection can be made; `retries` by default. */
   unsentRetries?: number;
-  /** No attempt begins after it. */
+  /** No attempt begins after this deadline. */
   deadline?: Deadline | undefined;
   note: (text: string) => void;
   signal?: AbortSignal;
@@ -58,6 +58,7 @@ async function attempt(call: () => Promise<Reply>): Promise<Attempt> {
     return { problem: error.message, permanent: error.reason === 'certificate', cause: error };
   }
 }
+
 /**
  * Returns the delay before the next attempt in ms: doubles from `baseMs` up to `capMs`, with 25 % jitter, and is never
  * less than `floorMs`, which the gateway requested.

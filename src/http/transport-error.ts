@@ -66,7 +66,7 @@ function wordsOf(cause: unknown): string {
   // OpenSSL's messages contain the file and line of its source.
   const code = systemCode(cause) ?? '';
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)$/.test(code))
-    return 'the server there does not speak TLS (is it an http:// address?)';
+    return 'the server does not speak TLS (is it an http:// address?)';
   if (code.startsWith('ERR_SSL_')) return `TLS failed (${code})`;
   return printableLine(messageOf(inner) || systemCode(cause) || 'no reason given', 300);
 }

@@ -3,13 +3,13 @@ import symbols from 'undici/lib/core/symbols.js';
 import Client from 'undici/lib/dispatcher/client.js';
 import Pool from 'undici/lib/dispatcher/pool.js';
 
-// A quarter of undici. Its index would also load proxies, WebSocket, caches and fetch at every start.
+// Loads only a quarter of undici. Its index would also load proxies, WebSocket, caches and fetch at every start.
 export { buildConnector, Client, Pool };
 
 /** The symbol of a connection's response parser. */
 export const { kParser } = symbols;
 
-/** The used members of that parser. */
+/** The members of that parser that mgw uses. */
 export interface Parser {
   /** Resumes reading after a pause. */
   resume(): void;

@@ -57,7 +57,7 @@ export function jobOfReservation(id: string): string {
   return id.split('.')[0] ?? '';
 }
 
-/** Claims of this process under which nothing was sent, although it could not record that. */
+/** Claims of this process under which nothing was or will be sent, even if the ledger does not show that. */
 const abandoned = new Set<string>();
 
 /** Notes that nothing was or will be sent under a claim of this process. */

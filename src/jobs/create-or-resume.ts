@@ -40,7 +40,7 @@ interface Earlier {
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
-  /** The name that a new job claims, and its id if that was claimed for this submission and has no job yet. Empty for a new id without a claim. */
+  /** The name that a new job claims, and its id if that was already claimed and has no job. Empty if it claims none. */
   place: { name?: string; id?: string };
 }
 
@@ -98,7 +98,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
   }
 }
 
-// A process claims a name a moment before it creates the job.
+// How often to look before reporting a conflict: a process claims a name a moment before it creates the job.
 const maxLooks = 40;
 
 async function pause({ clock, signals }: JobDeps, job?: Job): Promise<void> {
@@ -113,7 +113,7 @@ function needsPlace(job: Job | undefined, { goal }: Order): boolean {
   return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);
 }
 
-// Undefined if the job was removed meanwhile.
+// Returns undefined if the job was removed in the meantime.
 async function begin(
   job: Job,
   { deadline }: Order,
@@ -138,13 +138,14 @@ async function begin(
   }
 }
 
-// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen this run.
+// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen
+// this run.
 async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
   const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
   return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
 }
 
-// Undefined if another process was quicker: the caller then looks for its job.
+// Returns undefined if another process was quicker: the caller then looks for that process's job.
 async function create(
   order: Order,
   { place, secondTakeOf }: Earlier,
@@ -157,7 +158,7 @@ async function create(
   if (place.name !== undefined) {
     const { owner } = await deps.lease();
     const holder = await ledger.claim(place.name, holderText({ job: id, fingerprint, owner }));
-    // Another process may have chosen the id. Its claim is durable now: the job under it must not outlive it.
+    // Another process may have claimed the name for this id. The claim is durable by now, so the job may be created.
     const isOfId = place.id !== undefined && holder !== undefined && readHolder(holder)?.job === place.id;
     if (holder !== undefined && !isOfId) return undefined;
   }
@@ -190,7 +191,7 @@ function placeOf({ state, files }: Job): string {
  * is `unknown` and blocks the submission.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
- * @param alive leases of other machines that were renewed meanwhile
+ * @param alive leases of other machines that were renewed in the meantime
  * @param before the jobs that had been delivered to the output when the command began; if absent, they are determined
  */
 export async function findEarlier(
@@ -227,8 +228,8 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await takesOf(fingerprint, deps)).jobs;
 }
 
-// The jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost its
-// beginning.
+// Returns the jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost
+// its beginning.
 async function takesOf(
   fingerprint: string,
   { ledger }: Deps,
@@ -258,7 +259,7 @@ function concerns({ record }: Job, fingerprint: string): boolean {
   return record.fingerprint === fingerprint || record.fingerprint === lostFingerprint;
 }
 
-// The job that a key names. A key whose job was removed names the next one.
+// Returns the job that a key names. A key whose job was removed names the next job of its chain.
 async function findByKey(key: string, order: Submission, deps: Deps): Promise<Earlier> {
   const { ledger, gateway } = deps;
   const fingerprint = fingerprintOf(order, gateway);
@@ -271,7 +272,7 @@ async function findByKey(key: string, order: Submission, deps: Deps): Promise<Ea
   return found ?? { place: { name: end?.name ?? '' } };
 }
 
-// Undefined if the key names the next job of the chain.
+// Returns undefined if the key names the next job of the chain.
 async function placeAt(
   { name, job, fate, holder }: Link,
   key: string,
@@ -283,7 +284,7 @@ async function placeAt(
   if (fate === 'removed') return undefined;
   if (fate === 'lost') throw lostRecord(`the job that the key ${key} names`, holder.job);
   if (fate === 'unmade' && holder.fingerprint !== fingerprint) {
-    // If its process died before it created the job, the id is free. Otherwise the key will soon name another
+    // If the claiming process died before it created the job, the id is free. Otherwise the key will soon name another
     // submission.
     if ((await ledger.lifeOf(holder.owner)) === 'dead' && (await ledger.forbid(holder.job))) return undefined;
     const text = `The key ${key} is about to name another submission (${holder.job}). Choose another key.`;

@@ -121,7 +121,7 @@ export function afterAcceptance(error: unknown, job: Job | undefined): unknown {
   });
 }
 
-/** Exit 10: accepted and charged, but the record could not be written: the handle must reach the person (design 5). */
+/** Exit 10: accepted and charged, but the record could not be written: the user must see the handle (design 5). */
 export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwError {
   const text = `The gateway accepted the task as ${handle}, but that could not be recorded: ${messageOf(cause)}`;
   return new MgwError('local_io', text, {
@@ -135,8 +135,8 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 }
 
 /**
- * Returns the error of a run whose job was removed meanwhile. Only the handle still finds the task, so the user must see it,
- * and the same command would pay again.
+ * Returns the error of a run whose job was removed in the meantime. Only the handle still finds the task, so the user
+ * must see it, and the same command would pay again.
  */
 export function afterRemoval(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;
@@ -159,8 +159,8 @@ export function withoutHandle(job: Job): MgwError {
   // If its command is still running, the same command again would be a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
   const text = isRunning
-    ? `Job ${job.id} has not been sent yet. The command that made it is still running, and sends it.`
-    : `Job ${job.id} was never sent. The command that made it sends it when it is run again.`;
+    ? `Job ${job.id} has not been sent yet. The command that created it is still running, and will send it.`
+    : `Job ${job.id} was never sent. Run the command that created it again to send it.`;
   return new MgwError('unreachable', text, { retry: 'safe', next: showCommand(job), job });
 }
 

@@ -53,8 +53,8 @@ export async function forget(
   return undefined;
 }
 
-// A run that began meanwhile waits for the claimed attempt as long as this process lives, and two processes would wait
-// for each other.
+// Gives the claimed attempt back. Otherwise a run that began in the meantime would wait for it as long as this process
+// lives, and two such processes would wait for each other.
 async function reopen(ledger: Ledger, job: Job): Promise<void> {
   abandonClaim(attemptClaim(job));
   const message = 'A process was about to remove the job, and did not send it';
@@ -62,7 +62,7 @@ async function reopen(ledger: Ledger, job: Job): Promise<void> {
   await ledger.append(job.id, { type: 'unavailable', attempt, error: { code: 'unreachable', message } });
 }
 
-/** The obstacle to removing a job; undefined if there is none. */
+/** Returns the obstacle to removing a job; undefined if there is none. */
 export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promise<Obstacle | undefined> {
   for (const { owner } of record.runs) if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
@@ -116,7 +116,7 @@ export type KeepReason = (typeof keepReasons)[number];
 
 /** The options of a prune. */
 interface PruneOptions {
-  /** Ms since 1970: the last event of a job must be before it. */
+  /** Only jobs whose last event is before this time are removed, ms since 1970. */
   before: number;
   /** Also removes jobs with a key, whose command would then pay again. */
   keys: boolean;

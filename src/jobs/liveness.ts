@@ -63,7 +63,7 @@ export function continuesWith(
     return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;
   if (isRunning(job)) return isRunningFor(job, goal);
-  // It was paid for. It is neither resumed nor paid for again unless the user asks for it (design 8).
+  // The job was paid for. It is neither resumed nor paid for again unless the user asks for it (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
 }
@@ -90,8 +90,8 @@ export function doubtAbout(
 }
 
 /**
- * Returns the job with its verdict, for an agent: a process that died after it had recorded the response, and before it
- * read it, may have been accepted under another key.
+ * Returns the job with its verdict, for an agent: if its process died after recording the response and before reading
+ * it, the job may have been accepted under another key.
  * @throws MgwError('local_io') if the verdict cannot be recorded.
  */
 export async function withReadReply(
@@ -135,8 +135,8 @@ export async function uncertainRuns(
 }
 
 /**
- * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed ones to
- * `alive`.
+ * Waits until the lease of each process is renewed (the process is alive) or ends (it is dead), and adds the renewed
+ * ones to `alive`.
  * @throws MgwError at the deadline: exit 8, or 6 if the job was never sent; 130/143 if interrupted.
  */
 export async function waitForRenewal(

@@ -22,7 +22,7 @@ export function identityOf({ id, protocol }: Pick<Job, 'id' | 'protocol'>, index
   return protocol === 'tts' ? speechIdentity : `${id} ${index}`;
 }
 
-/** This process, as the holder of an output's lock. */
+/** Returns this process as the claimant of an output's lock. */
 export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'ledger'>): Promise<Claimant> {
   const held = await lease();
   return {
@@ -52,7 +52,7 @@ export async function lockOutput(path: string, deps: JobDeps, holding: LockReque
 
 /**
  * Removes leftovers of dead runs next to a job's files, once these files exist or never will.
- * @param paths of its files, in their order
+ * @param paths the paths of the job's files, in order
  */
 export async function removeJobLeftovers(
   job: Pick<Job, 'id' | 'protocol'>,

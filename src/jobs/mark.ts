@@ -12,7 +12,7 @@ const term = 'http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicM
 
 /** Says that `--mark` does not change a file in place. */
 export const savedText =
-  '--mark changes no file that is saved already: save it again under another name to mark it.';
+  '--mark does not change a file that is already saved: save it again under another name to mark it.';
 /** Says that `--mark` does not change standard output. */
 export const stdoutText = '--mark adds nothing to standard output: save a file with -o FILE to mark it.';
 
@@ -72,7 +72,7 @@ async function copyEdited(from: string, edits: readonly Edit[], to: HashedFile):
   await write(done, Infinity);
 }
 
-/** Returns the change that marks a file, `marked` if it names the term, or why it cannot be marked. */
+/** Returns the change that marks a file, `marked` if it already names the term, or why it cannot be marked. */
 function editsOf(path: string): Edit[] | string {
   const file = openSync(path, 'r');
   try {
@@ -172,7 +172,8 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Undefined if there is no place for the mark, or the packet names another source: a property must not occur twice.
+// Returns undefined if there is no place for the mark, or the packet names another source: a property must not occur
+// twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;
   if (at < 0 || text.includes(property)) return undefined;

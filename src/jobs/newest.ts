@@ -35,7 +35,7 @@ export async function newestJobs(
   return { shown, more: 0 };
 }
 
-// A shared ledger reads all of them with one query.
+// The number of records that are read together. A shared ledger reads them with one query.
 const maxAtOnce = 200;
 
 /** Yields the jobs of a choice, newest first, each with the number of older ids. Holds `atOnce` records at a time. */

@@ -147,7 +147,7 @@ function change(job: Job, seen: Observation, redact: (text: string) => string): 
   const native_status = redact(seen.nativeStatus).slice(0, 200);
   if (job.state === 'succeeded') return undefined;
   if (seen.state === 'failed' || (seen.state === 'succeeded' && seen.unproven !== true)) {
-    // Each of several files keeps its position, also one without details.
+    // Each of several files keeps its position, even if it has no details.
     const details = seen.results.map((result) => result.details ?? {});
     return {
       type: 'finished',

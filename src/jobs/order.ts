@@ -48,7 +48,9 @@ export interface Order {
   tags?: string[];
   /** A deliberate second take: ignores earlier jobs of the same body. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
   /** True if the response itself is the result, which cannot be fetched later. */
@@ -66,7 +68,7 @@ export interface Order {
 const largestRecordedBody = 256 * 1024;
 const longestRecordedText = 16 * 1024;
 
-/** The hash that identifies the same submission, whatever its API key (design 4). */
+/** Returns the hash that identifies a submission, regardless of the API key (design 4). */
 export function fingerprintOf(
   {
     protocol,
@@ -159,7 +161,7 @@ export interface JobDeps extends PayDeps {
   /** When the command began, ms since 1970. If absent, it began when it first searched for its job. */
   startedAt?: number | undefined;
   /**
-   * Given if processes share turns to submit. A job is then left to the living process that began it first, so that no
+   * Set if processes share turns to submit. A job is then left to the living process that began it first, so that no
    * other process uses a turn for it. Called when this process starts to wait for that process.
    */
   onWaitForOther?: () => void;
@@ -201,6 +203,6 @@ export function checkNoSecret(
 ): void {
   if (name === undefined || redact(name) === name) return;
   throw usageError(
-    `${what} contains the API key, and records would keep it. Nothing was sent. Choose another.`,
+    `${what} contains the API key, which records would store. Nothing was sent. Choose another value.`,
   );
 }

@@ -5,7 +5,10 @@ import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Ask, Goal, Job } from '../job.ts';
 
-/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard output. */
+/**
+ * Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard
+ * output.
+ */
 export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
 
 /** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
@@ -92,7 +95,7 @@ type Placeholder = (typeof placeholders)[number];
 const defaultTemplate = '{id}.{ext}';
 // Leaves room for the longer names of a `.part` file and its notes.
 const longestName = 200;
-// As long as the key of an object may be.
+// The maximum length of an object's key in S3, bytes.
 const longestPath = 1024;
 
 /** The placeholders that are filled in later: the job's id, and the number of the file. */
@@ -133,7 +136,7 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
     if (placeholder === undefined) return text.charAt(0);
     const value = values[placeholder];
     if (value === undefined && (openPlaceholders as readonly string[]).includes(placeholder)) return text;
-    if (value === undefined || value === '') throw new Error(`{${placeholder}} has no value here`);
+    if (value === undefined || value === '') throw new Error(`no value is known for {${placeholder}}`);
     return inName(value);
   });
   checkLength(name);
@@ -147,7 +150,7 @@ function checkLength(name: string): void {
 
 /** Replaces the columns of a row in an output template. The standard placeholders and unknown names stay. */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
-  // It is refused by `outputPath`.
+  // `outputPath` refuses such a template.
   if (template.length > longestPath) return template;
   return template.replace(token, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;

@@ -20,7 +20,7 @@ type Receipt = Pick<JobFile, 'delivered' | 'mismatches' | 'provenance'>;
 // Models round sides to multiples of 8 or 16.
 const sidePixels = 16;
 const ratioTolerance = 0.02;
-// A fragmented file may stretch its last frame to the end of the sound.
+// A fragmented file may stretch its last frame to the end of the audio.
 const fpsTolerance = 0.02;
 const durationSeconds = 0.1;
 
@@ -80,7 +80,7 @@ export function mismatchesOf(job: Asked, delivered: Delivered, protocol: Protoco
 function durationMismatch(asked: Json | undefined, { duration, fps }: Delivered): Mismatch[] {
   const seconds = positive(asked);
   if (seconds === undefined || duration === undefined) return [];
-  // Both are rounded to a millisecond.
+  // Both durations are rounded to a millisecond.
   const tolerance = Math.max(durationSeconds, fps === undefined ? 0 : 1 / fps) + 0.0005;
   if (Math.abs(duration - seconds) <= tolerance) return [];
   return [{ field: 'duration', asked: seconds, delivered: duration }];
@@ -172,12 +172,13 @@ export function strictError(job: Job, files: readonly JobFile[]): MgwError | und
 }
 
 /**
- * Checks that no file differs from its request, as `--strict` demands. @param note told of a file that cannot be measured
+ * Checks that no file differs from its request, as `--strict` demands.
+ * @param note called for each file that cannot be measured
  * @throws what {@link strictError} returns.
  */
 export function checkReceipts(job: Job, files: readonly JobFile[], note: (text: string) => void): void {
   for (const file of files.filter(({ delivered }) => delivered === undefined))
-    note(`${nameOf(file)} cannot be measured: --strict proves nothing about it.`);
+    note(`${nameOf(file)} cannot be measured, so --strict cannot check it.`);
   const error = strictError(job, files);
   if (error !== undefined) throw error;
 }
@@ -201,9 +202,13 @@ async function checkFree(path: string): Promise<void> {
   const target = sidecarPath(path);
   const text = await readFile(target, 'utf8').catch(() => undefined);
   if (text === undefined || isSidecar(tryParseJson(text))) return;
-  throw new MgwError('output_exists', `${target} exists already, and is not mgw's. --force replaces it.`, {
-    retry: 'safe',
-  });
+  throw new MgwError(
+    'output_exists',
+    `${target} already exists, and was not written by mgw. --force replaces it.`,
+    {
+      retry: 'safe',
+    },
+  );
 }
 
 function isSidecar(json: Json | undefined): boolean {
@@ -213,8 +218,8 @@ function isSidecar(json: Json | undefined): boolean {
 /**
  * Writes a sidecar next to each file of a job: how it was made and where it came from (design 13). Only the owner can
  * read a sidecar, and no address in it is signed.
- * @param version mgw's own
- * @throws MgwError('local_io'), exit 10: the files themselves are there.
+ * @param version the version of mgw
+ * @throws MgwError('local_io'), exit 10: the files themselves are saved.
  */
 export async function writeSidecars(job: Job, files: readonly JobFile[], version: string): Promise<void> {
   for (const file of files) await writeSidecar(sidecarPath(file.path), contentOf(job, file, version));

@@ -92,7 +92,7 @@ export function differences(
       differences(before[name], now[name], isHidden, path === '' ? name : `${path}.${name}`),
     );
   }
-  if (isHidden(path)) return [`${path || 'body'} is another`];
+  if (isHidden(path)) return [`${path || 'body'} differs`];
   return [`${path || 'body'} was ${shown(before)}, is ${shown(now)}`];
 }
 
@@ -131,7 +131,7 @@ export async function latestRetry(ledger: Ledger, key: string): Promise<Retry> {
   return latest;
 }
 
-// Only the keys of a batch's rows have a slash. A row that was tried again is its latest job.
+// Only the keys of a batch's rows have a slash. The key of a row that was retried names its latest job.
 async function keyedJob(ledger: Ledger, key: string): Promise<Job | undefined> {
   return key.includes('/') ? (await latestRetry(ledger, key)).job : namedJob(ledger, key);
 }

@@ -12,8 +12,8 @@ export interface RunResult<T> {
   /** The job as it is recorded at the end. */
   job: Job;
   /**
-   * Records that the run ended, and whether the user was told: if so, a repeat of the command is a second take (design
-   * 4).
+   * Records that the run ended, and whether the user was told of the result. If so, repeating the command makes a
+   * second take (design 4).
    */
   delivered: (isTold?: boolean) => Promise<void>;
 }
@@ -66,7 +66,7 @@ export async function inRun<T, D extends JobDeps>(
 }
 
 /**
- * Begins a run on a job that exists already, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
+ * Begins a run on a job that already exists, as `fetch` and `jobs wait` do: the `begin` of {@link inRun}.
  * @throws MgwError: exit 7 if it is unknown whether the task exists, 3 or 4 if it was rejected, 6 if it was
  * never sent, 8 if it is being sent.
  */
@@ -86,7 +86,7 @@ export function beginRun(job: Job, { ledger }: JobDeps): (began: JobEvent) => Pr
 }
 
 // A job that a budget refused leaves no record (design 14), unless an attempt to send it was made or another process
-// continues it. Never throws, as below.
+// continues it. Never throws: the error that ended the run must be reported.
 async function isForgotten(job: Job, { ledger, allowances, note }: JobDeps): Promise<boolean> {
   try {
     const last = await ledger.read(job.id);

@@ -48,7 +48,7 @@ export interface Place {
 /** The number of times that an expired address is requested again. */
 const maxRefreshes = 3;
 
-/** In bytes: no container has a header that is shorter. */
+/** The minimum size of a video, bytes. No container has a shorter header. */
 const shortestVideo = 8;
 
 /**
@@ -95,7 +95,7 @@ export async function saveResult(
   return file;
 }
 
-// True if an earlier run was about to publish the result at the path.
+// Whether an earlier run was about to publish the result at the path.
 function isRecorded(job: Job, { path }: Place): boolean {
   return job.files.some((file) => file.path === path);
 }
@@ -273,7 +273,7 @@ function corrupt(job: Job, why: string): MgwError {
 
 /** Exit 3: an untrusted site requires the key. */
 function refusedThere({ failure, origin }: { failure: Failure; origin: string }, job: Job): MgwError {
-  const text = `The result is at ${origin}, which refuses to give it without a key (${failure.message}). It is not the gateway's own site, so it got none. If you trust it: --trust-origin ${origin}`;
+  const text = `The result is at ${origin}, which requires a key (${failure.message}). mgw sent none, because that is not the gateway's own site. If you trust it: --trust-origin ${origin}`;
   return new MgwError('auth', text, {
     charged: 'yes',
     retry: 'resume',

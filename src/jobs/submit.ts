@@ -80,7 +80,7 @@ async function waitForOther(
   });
 }
 
-// The job as it is recorded now.
+// Returns the job as it is recorded now.
 async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<Job> {
   const last = await ledger.read(job.id);
   if (last !== undefined) return last;
@@ -88,7 +88,7 @@ async function present(job: Job, { ledger }: Pick<JobDeps, 'ledger'>): Promise<J
   throw new MgwError('local_io', text, { charged: 'no', retry: 'safe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** The accepted job; undefined if another process sends it. */
+/** Returns the accepted job; undefined if another process sends it. */
 async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefined> {
   // A gateway may quote the URL of an upload, with its signature.
   const redact =
@@ -99,7 +99,7 @@ async function pay(job: Job, order: Order, deps: JobDeps): Promise<Job | undefin
       throw deps.signals.soft.aborted ? interruptedError(deps.signals.soft, job, 'no') : error;
     });
     const purchase = { ...(await deps.priceOf(order)), name: job.id };
-    // Read before the connection is made: a process that was suspended in between must not send when it resumes.
+    // Take the lease before connecting: a process that is suspended in between must not send when it resumes.
     const lease = await deps.lease();
     const own = { ...deps, lease: () => Promise.resolve(lease) };
     const payment = {
@@ -141,7 +141,7 @@ class Attempts implements PaymentRecord {
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
-      // Another process that reads an acceptance and finds no later claim relies on nothing more being sent.
+      // If another process reads an acceptance and finds no later claim, it relies on nothing more being sent.
       await this.#reload();
       if (this.job.handle !== undefined) throw new SentElsewhere();
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });
@@ -164,7 +164,7 @@ class Attempts implements PaymentRecord {
     await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
-  // The event of the verdict does not depend on this record, and may still fit on a full disk.
+  // A failure is only noted: the event of the verdict does not depend on this record, and may still fit on a full disk.
   async reply(reply: Reply): Promise<void> {
     const event: JobEvent = { type: 'reply', attempt: this.#attempt, reply: this.#recordable(reply) };
     await this.#deps.ledger.append(this.job.id, event).catch((error: unknown) => {
@@ -196,7 +196,7 @@ class Attempts implements PaymentRecord {
     if (warning) note(redact(warning));
     const { id, handle: first } = this.job;
     if (first !== handle)
-      note(`Job ${id} goes on as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
+      note(`Job ${id} continues as ${first ?? '?'}; the gateway has accepted ${handle} as well.`);
     return this.job;
   }
 

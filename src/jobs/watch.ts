@@ -118,7 +118,7 @@ function onChange(note: (text: string) => void): (text: string | undefined) => v
   };
 }
 
-/** Returns exit 3: the key is refused for a job that was accepted. A good key resumes it. */
+/** Returns the error (exit 3) for a key that is refused although the job was accepted. A valid key resumes the job. */
 export function refusedError(failure: Failure, job: Job): MgwError {
   return new MgwError('auth', `The key is refused: ${failure.message}`, {
     charged: 'yes',
@@ -128,7 +128,7 @@ export function refusedError(failure: Failure, job: Job): MgwError {
   });
 }
 
-/** Returns exit 9: the gateway does not know the task, has forgotten it, or hides it from this key. */
+/** Returns the error (exit 9) for a task that the gateway does not know, has forgotten, or hides from this key. */
 export function lostTask(failure: Failure, job: Job): MgwError {
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
   return new MgwError('not_found', text, {
@@ -140,7 +140,7 @@ export function lostTask(failure: Failure, job: Job): MgwError {
   });
 }
 
-// The last pause is cut at the deadline, for one more poll there.
+// The last pause ends at the deadline, so that one more poll follows.
 async function pause(
   deps: JobDeps,
   job: Job,

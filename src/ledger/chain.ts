@@ -55,7 +55,7 @@ export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob>
   }
 }
 
-// The first job of the name that was created after `last`.
+// Returns the first job of the name that was created after `last`.
 async function holderByJobs(
   ledger: Ledger,
   { key, fingerprint }: { key?: string | undefined; fingerprint: string },

@@ -147,7 +147,7 @@ function* jobsIn(records: JobRecords): Iterable<Job> {
   }
 }
 
-// All index entries of a job. A job without a record was removed.
+// Returns all index entries of a job. A job without a record was removed.
 function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
   if (job === undefined) return [{ kind: 'removed', value: '', id }];
   const { handle, state, record } = job;

@@ -49,7 +49,7 @@ function lifeUnknown(): 'unknown' {
   return 'unknown';
 }
 
-// A process that ends between two questions would be running for one and not joined for the other, and paid for again.
+// Asks once per process. If it ended between two questions, the job could be neither joined nor recognised as paid for.
 function askedOnce(lifeOf: LifeOf): LifeOf {
   const lives = new Map<string, Life>();
   return (owner) => {
@@ -60,7 +60,7 @@ function askedOnce(lifeOf: LifeOf): LifeOf {
   };
 }
 
-// Only an accepted task has such a state. Without its handle, nothing is known about the task.
+// Whether only an accepted task can have this state. Without its handle, nothing is known about the task.
 function wasAccepted(state: JobState): boolean {
   return state !== 'prepared' && state !== 'sending' && state !== 'rejected';
 }

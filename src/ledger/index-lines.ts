@@ -29,7 +29,7 @@ const idAt = 7;
 const hashAt = 26;
 const lineLength = 44;
 const newline = 0x0a;
-/** After so many searches, a table is built. For 100,000 jobs a search takes 3 ms, and the table 100 ms. */
+/** After this many searches, a table is built. For 100,000 jobs a search takes 3 ms, and the table 100 ms. */
 const maxSearches = 16;
 
 /** Encodes an entry as a line. */
@@ -72,7 +72,10 @@ export class IndexLines {
   #view = viewOf(this.#buffer);
   #length = 0;
   #checked = 0;
-  /** The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage collection. */
+  /**
+   * The offset of each valid line: the first `#count` elements. A plain array of 300,000 costs 20 ms of garbage
+   * collection.
+   */
   #offsets = new Uint32Array(0);
   #count = 0;
   #searches = 0;

@@ -160,7 +160,7 @@ function jobOf(id: string, { text = '', lines }: { text?: string; lines: CachedR
 }
 
 function missing(id: string): Error {
-  return Object.assign(new Error(`There is no job ${id} any more`), { code: 'ENOENT' });
+  return Object.assign(new Error(`Job ${id} no longer exists`), { code: 'ENOENT' });
 }
 
 // Errors that do not concern the file: this process has too many files open, or too little memory.

@@ -43,8 +43,8 @@ export function lifeOf(owner: Owner): Life {
 
 let host: string | undefined;
 
-// The host name, boot id and process namespace, as far as the system tells them. A process id has a meaning only within
-// these.
+// Returns the host name, boot id and process namespace, as far as the system provides them. A process id has a meaning
+// only within these.
 function thisHost(): string {
   if (host !== undefined) return host;
   const bootId = readSystem(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8'))?.slice(0, 8);

@@ -73,11 +73,11 @@ export type BodyB = {
 export type BodyC = {
   /** Length: 4 to 15 for vendor-h3 (default 5), 5 to 15 for the self-hosted models. */
   duration?: number;
-  /** Says the same as duration. */
+  /** Same as duration. */
   seconds?: number | string;
   /** T2v, i2v or r2v; left out, the assets decide. */
   generation_mode?: 't2v' | 'i2v' | 'r2v';
-  /** Says the same as generation_mode. */
+  /** Same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
   /** First frame, or a single reference image; @JOB:last continues a job. */
   image?: string;
@@ -93,7 +93,7 @@ export type BodyC = {
   reference_video_urls?: string[];
   /** Reference audio, at most 3. */
   reference_audio_urls?: string[];
-  /** Says the same as reference_audio_urls. */
+  /** Same as reference_audio_urls. */
   audios?: string[];
 } & (
   | {
@@ -105,7 +105,7 @@ export type BodyC = {
       resolution?: '768P' | '2K';
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: string;
-      /** Says the same as aspect_ratio. */
+      /** Same as aspect_ratio. */
       ratio?: string;
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: never;
@@ -119,7 +119,7 @@ export type BodyC = {
       resolution?: '720p' | '768P';
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
-      /** Says the same as aspect_ratio. */
+      /** Same as aspect_ratio. */
       ratio?: '16:9' | '9:16' | '1:1' | '4:3' | '3:4' | '21:9' | '9:21' | '4:5' | '5:4' | 'adaptive';
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: boolean;
@@ -133,7 +133,7 @@ export type BodyC = {
       resolution?: string;
       /** 16:9, 9:16, 1:1, 4:3, 3:4, 21:9, 9:21, 4:5, 5:4 or adaptive. */
       aspect_ratio?: string;
-      /** Says the same as aspect_ratio. */
+      /** Same as aspect_ratio. */
       ratio?: string;
       /** Let the upstream rewrite the prompt (self-hosted models). */
       prompt_optimization?: boolean;

@@ -80,7 +80,8 @@ export class Calls {
    */
   async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
-    if (typeof input !== 'object' || input === null) throw usageError('Give an object that says what to do.');
+    if (typeof input !== 'object' || input === null)
+      throw usageError('The argument must be an object of options.');
     const soft = new AbortController();
     const hard = new AbortController();
     const unlink = [

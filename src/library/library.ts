@@ -40,13 +40,13 @@ export type { Model } from '../exchange.ts';
 export { version } from '../installation.ts';
 
 /**
- * Works on one gateway and one ledger, by the rules of the command line and together with it. Every error is an MgwError.
- * Nothing is printed.
+ * Works with one gateway and one ledger, by the same rules as the command line. Both may use the ledger at the same
+ * time. Every error is an MgwError. Nothing is printed.
  */
 export interface Client {
   /**
-   * Submits a video. The same call again resumes its job, and pays nothing, until it has delivered the result. After
-   * that it is a second take, unless it has a `key`.
+   * Submits a video. Until the result was delivered, repeating the call resumes its job and pays nothing. After that,
+   * repeating it pays for a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
   /** Submits a video without checking its body. */
@@ -55,7 +55,7 @@ export interface Client {
   submit(order: UncheckedVideo): Promise<Submitted>;
   /** Waits until a job has succeeded. `ref` is a job id or a unique part of one, `@key`, `@last`, or a handle. */
   wait(ref: string, options?: WaitOptions): Promise<Job>;
-  /** The same, and yields the job at first and at each change of its state. Leaving the loop ends the wait. */
+  /** Waits like `wait`, and yields the job at first and at each change of its state. Leaving the loop ends the wait. */
   watch(ref: string, options?: WaitOptions): AsyncGenerator<Job, void, void>;
   /** Waits for a job, and saves its files, each complete and verified. */
   fetch(ref: string, options?: FetchOptions): Promise<Fetched>;

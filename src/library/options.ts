@@ -43,8 +43,8 @@ export interface ClientOptions {
 /** The options of every call. */
 export interface CallOptions {
   /**
-   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, waiting ends, and the response to a paid request is
-   * awaited first. The job goes on, and the same call resumes it.
+   * Ends the call as a first Ctrl-C ends a command: nothing more is sent, waiting ends, and the response to a paid
+   * request is awaited first. The job continues, and repeating the call resumes it.
    */
   signal?: AbortSignal | undefined;
   /** Ends the call as a second Ctrl-C does: an outstanding response is given up, which may leave `submit_unknown`. */
@@ -86,7 +86,9 @@ export interface VideoOf<Protocol extends ProtocolName, Body> extends PayingOpti
   wait?: boolean | undefined;
   /** Waits, and saves the video to this file, or as this object: `s3://BUCKET/clips/{id}.mp4`. */
   output?: string | undefined;
-  /** Throws `result_corrupt` if the video differs from the request. It is kept; the same call again pays nothing. */
+  /**
+   * Throws `result_corrupt` if the video differs from the request. The file is kept; repeating the call pays nothing.
+   */
   strict?: boolean | undefined;
   /** Marks an MP4 as made by an algorithm. */
   mark?: boolean | undefined;
@@ -110,7 +112,7 @@ export interface SpeechStreamOrder extends PayingOptions {
    * MP3.
    */
   format?: string | undefined;
-  /** Hertz; 24000. */
+  /** The sample rate in hertz; default 24000. */
   sampleRate?: number | undefined;
   /** More fields of the body's `req_params`, in native spelling. */
   params?: object | undefined;
@@ -138,7 +140,7 @@ export interface FetchOptions extends WaitOptions {
   output?: string | undefined;
   /** Overwrites the output. */
   force?: boolean | undefined;
-  /** Throws `result_corrupt` if the video differs from the request. It is kept. */
+  /** Throws `result_corrupt` if the video differs from the request. The file is kept. */
   strict?: boolean | undefined;
   /** Marks an MP4 or MP3 as made by an algorithm. */
   mark?: boolean | undefined;

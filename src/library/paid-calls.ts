@@ -64,10 +64,9 @@ export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): P
     } = given;
     checkKeyName(key, fresh);
     const target = targetOf(given.output, true);
-    if (sidecar && target === undefined)
-      throw usageError('sidecar is put next to a file: name one by output.');
-    if (strict && target === undefined) throw usageError('strict measures the file: name one by output.');
-    if (mark && target === undefined) throw usageError('mark writes into the file: name one by output.');
+    if (sidecar && target === undefined) throw usageError('sidecar is written next to a file: set output.');
+    if (strict && target === undefined) throw usageError('strict measures the file: set output.');
+    if (mark && target === undefined) throw usageError('mark writes into the file: set output.');
     const { session, deadline } = call;
     const parts = { body: jsonObject(given.body, 'body'), flags: {}, check, endpoint };
     const { video, advice, defaults } = await composeVideo(session, protocolNamed(given.protocol), parts);

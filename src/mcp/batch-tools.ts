@@ -14,7 +14,7 @@ const batchFields = () => ({
       "path of the manifest in the server's folder: .csv, .jsonl or .yaml. A row has an id and the arguments of submit_video without key, or of speak (text, speaker)",
     ),
   name: z.optional(z.string().describe('names the batch and so its jobs; by default the name of the file')),
-  output: z.optional(z.string().describe('where files go, such as clips/{id}.{ext}')),
+  output: z.optional(z.string().describe('path of the files, such as clips/{id}.{ext}')),
 });
 
 /** The maximum number of rows whose errors are kept: as many as an answer shows. */
@@ -98,7 +98,7 @@ function isRunning({ runs }: Tools, name: string): boolean {
   return runs.get(name)?.isRunning === true;
 }
 
-// The names of other batches that have paid for rows of a batch, or are about to.
+// Returns the names of other batches that have paid for rows of a batch, or are about to.
 function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): string[] {
   const running = [...runs].filter(
     ([other, run]) => other !== name && run.isRunning && [...run.rows].some((each) => rows.has(each)),
@@ -139,7 +139,7 @@ function start(tools: Tools, batch: CheckedBatch): void {
 }
 
 async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
-  // A run that ends meanwhile counts as running, since the rows may have been read before its end.
+  // A run that ends during the check counts as running, since the rows may have been read before its end.
   const running = new Set([...tools.runs.values()].filter(({ isRunning }) => isRunning));
   const { name, view, isOpen, differing } = await tools.checkBatch(asked, tools, 'status');
   const run = tools.runs.get(name);

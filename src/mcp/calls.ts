@@ -18,7 +18,9 @@ const longestWaitMs = 50_000;
 /** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
 export const longestCallMs = 53_000;
 
-/** The time after which a client that has neither cancelled an answered call nor gone away has read the answer, ms. */
+/**
+ * A client that has neither cancelled an answered call nor gone away by then is assumed to have read the answer, ms.
+ */
 const readWithinMs = 1_000;
 
 /** The interval of progress notifications, ms. */
@@ -121,7 +123,7 @@ export class Calls {
   }
 
   /**
-   * Records that the client has cancelled a call, also one that was answered: the answer may have come too late.
+   * Records that the client has cancelled a call, even one that was answered: the answer may have come too late.
    * @param id the id of the request
    */
   cancelled(id: unknown): void {
@@ -198,7 +200,7 @@ export class Calls {
         });
       }
     } catch {
-      // The call was answered, or its client is gone: there is no one to respond to.
+      // The call was answered, or its client is gone, so no further progress is reported.
     }
   }
 }

@@ -41,7 +41,7 @@ export const freeTools = [
     fields: () => ({
       state: z.optional(z.array(z.enum(jobStates)).describe('only jobs in these states')),
       key: z.optional(
-        z.array(z.string()).describe('only jobs of these keys; intro-* for all with this start'),
+        z.array(z.string()).describe('only jobs of these keys; intro-* matches all that start with intro-'),
       ),
       model: z.optional(z.array(z.string()).describe('only jobs of these models')),
       batch: z.optional(z.string().describe('only jobs of the batch of this name')),

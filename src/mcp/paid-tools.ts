@@ -67,7 +67,7 @@ export const paidTools = [
     effect: 'pay',
     fields: () => ({
       key: keyField(),
-      text: z.string().describe('what is spoken'),
+      text: z.string().describe('the text to speak'),
       speaker: z.optional(z.string().describe('the name of a voice')),
       format: z.optional(
         z.string().describe('mp3, wav, pcm or ogg_opus; by default the extension of output decides'),

@@ -99,11 +99,13 @@ const personFlags = [
   'trust-origin',
 ];
 
-/** Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes. */
+/**
+ * Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes.
+ */
 export function agentText(text: string): string {
   return (
     text
-      // No tool has these.
+      // No tool has these flags.
       .replace(/[;.] --(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
       .replace('another --key, or --new without one,', 'another key')
       .replace(/"mgw [^"]*"|--([a-z][a-z-]*)/g, (whole, flag?: string) => {
@@ -169,7 +171,7 @@ function shown(value: unknown, redact: (text: string) => string): unknown {
   return Object.fromEntries(members.map(([name, member]) => [printable(name), shown(member, redact)]));
 }
 
-// The query of a URL may hold a signature, and what is before its host a password.
+// The query of a URL may contain a signature, and the part before its host a password.
 function withoutQueries(text: string): string {
   return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) =>
     url.replace(/\?.*/s, '?…').replace(/\/\/[^/]*@/, '//'),

@@ -83,7 +83,7 @@ function serverOf(tools: Tools): McpServer {
     { name: 'mgw', title: 'Video and speech', version },
     { instructions, ...(confirmation && { requestState: { verify: confirmation.verify } }) },
   );
-  // The SDK looks tools up by name: it would find what every object inherits, such as `__proto__`.
+  // The SDK looks tools up by name, and would find inherited members such as `__proto__`.
   Object.setPrototypeOf(Reflect.get(server, '_registeredTools'), null);
   for (const each of [...paidTools, ...batchTools, ...freeTools]) addTool(server, tools, each);
   addResources(server, tools);
@@ -136,10 +136,10 @@ const newline = 0x0a;
 const endsShown = 300;
 
 /**
- * Passes messages on, each a complete line. Drops longer lines, so that a message cannot fill the memory, and lines that
- * are not messages, for which the SDK has no response.
+ * Passes messages on, each a complete line. Drops longer lines, so that a message cannot fill the memory, and lines
+ * that are not messages, for which the SDK has no response.
  * @param refuse called with the JSON-RPC response to a line that was dropped
- * @param onCancelled called with the id of each request that the client cancels: the SDK tells only of open ones
+ * @param onCancelled called with the id of each request that the client cancels: the SDK reports only open ones
  */
 export function boundedLines(
   refuse: (response: string) => void,
@@ -206,7 +206,7 @@ const cancelledSchema = z.looseObject({
   params: z.looseObject({ requestId: idSchema }),
 });
 
-// The response to a line that is not a message; undefined for a message or a blank line.
+// Returns the response to a line that is not a message; undefined for a message or a blank line.
 function refusalOf(line: Buffer, onCancelled: (id: unknown) => void): string | undefined {
   const text = line.toString();
   if (text.trim() === '') return undefined;
@@ -222,7 +222,7 @@ function refusalOf(line: Buffer, onCancelled: (id: unknown) => void): string | u
   if (cancelled.success) onCancelled(cancelled.data.params.requestId);
   if (callSchema.safeParse(given).success) return undefined;
   if (Array.isArray(given))
-    return errorResponse('null', -32600, 'Batches are not served: send one message a line.');
+    return errorResponse('null', -32600, 'Batches are not supported: send one message per line.');
   const id = idSchema.safeParse(isObject(given) ? given['id'] : undefined);
   return errorResponse(JSON.stringify(id.data ?? null), -32600, 'The message is not JSON-RPC 2.0.');
 }

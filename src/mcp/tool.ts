@@ -20,7 +20,7 @@ export interface Tools {
   authority: Authority;
   checkBatch: CheckBatch;
   readFile: ReadFile;
-  /** The runs of batches by their names, also those that have ended. */
+  /** The runs of batches by their names, including those that have ended. */
   runs: Map<string, StartedRun>;
   /** Absent if no payment needs a person. */
   confirmation: Confirmation | undefined;
@@ -117,9 +117,9 @@ export interface CheckedBatch {
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
-  /** Why it cannot run: invalid rows. */
+  /** The error about invalid rows, which keep the batch from running. */
   refusal: MgwError | undefined;
-  /** Why `strict` fails: videos of done rows that differ from what they ask for; undefined if none does. */
+  /** The error of `strict` about videos of done rows that differ from their requests; undefined if none differs. */
   differing: MgwError | undefined;
   /** The hash of all its requests. */
   request: string;

@@ -9,7 +9,7 @@ export interface Id3Tag {
   growsAt: number;
   end: number;
   hasFooter: boolean;
-  /** The names of version 2 are those of later versions; a text has no zeros of UTF-16, and is cut at 4 KiB. */
+  /** Names of version 2 are converted to later ones. A text is without the zero bytes of UTF-16, and cut at 4 KiB. */
   frames: { id: string; text: string }[];
   /** False if a part of it cannot be read, or a checksum or a restriction forbids another frame. */
   canGrow: boolean;
@@ -106,7 +106,7 @@ function bytesAt(file: number, at: number, length: number): Buffer {
   return bytes.subarray(0, readSync(file, bytes, 0, length, at));
 }
 
-// Seven bits of each of four bytes.
+// Decodes a number from seven bits of each of four bytes.
 function syncsafe(bytes: Buffer, at: number): number {
   return bytes.subarray(at, at + 4).reduce((sum, byte) => sum * 128 + (byte & 0x7f), 0);
 }

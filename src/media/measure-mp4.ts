@@ -20,14 +20,14 @@ export function measureMp4(file: number): Delivered | undefined {
 class Track {
   kind = '';
   timescale = 0;
-  /** By its media header, in ticks of the timescale. */
+  /** The duration in the media header, in ticks of the timescale. */
   headerTicks = 0;
   samples = 0;
   /** The total duration of all samples. */
   ticks = 0;
   /** The duration of the samples in fragments. */
   fragmentTicks = 0;
-  /** By its edit list, without empty edits, in ticks of the movie; undefined if that says nothing. */
+  /** The duration in the edit list, without empty edits, in ticks of the movie; undefined if the list has none. */
   editTicks: number | undefined;
   width = 0;
   height = 0;
@@ -35,7 +35,7 @@ class Track {
   codedHeight = 0;
   /** Width of a pixel by its height. */
   pixelRatio = 1;
-  /** On the timeline of the track, in ticks. The sum of the samples may be smaller. */
+  /** The fragments on the timeline of the track, in ticks. The sum of their samples may be smaller. */
   fragmentStart = Infinity;
   fragmentEnd = 0;
   isTurned = false;

@@ -33,8 +33,8 @@ const maxMedia = 256;
 /**
  * Splits a JSON body while it streams (design 6, "A"): strings of the watched members are decoded as strict
  * Base64 (specification 2.2, 4.1) into sinks, and everything else is kept as text. Memory is bounded whatever
- * the body's size. What is wrong with the Base64 does not throw: `SpooledMedia.fault` says it, and is `cut` for
- * a string whose end never came. An error of a sink is thrown, once the sink has been closed.
+ * the body's size. Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string
+ * without an end. An error of a sink is thrown, once the sink has been closed.
  */
 export class MediaSpool {
   readonly #options: MediaSpoolOptions;
@@ -151,6 +151,7 @@ export class MediaSpool {
     if (!this.#text.append(bytes)) this.#overflow = true;
   }
 }
+
 const [quote, backslash, colon] = [0x22, 0x5c, 0x3a];
 const longestName = 256;
 
@@ -164,7 +165,7 @@ export class MemberWatch {
   #length = 0;
   #inString = false;
   #escaped = false;
-  /** The kind of the last token: a string (in `#string`), the colon after it, or another. */
+  /** The kind of the last token: a string (in `#string`), the colon after it, or anything else. */
   #last: 'string' | 'colon' | 'other' = 'other';
 
   constructor(members: readonly string[]) {

@@ -40,7 +40,7 @@ function walk(reader: HeaderReader, size: number): string | undefined {
     hasContent ||= box.type === 'mdat' && box.size > box.headerSize;
     at += box.size;
   }
-  return hasIndex && hasContent ? undefined : 'there is nothing to play in it';
+  return hasIndex && hasContent ? undefined : 'it contains nothing to play';
 }
 
 /** The header of a box. */
@@ -80,8 +80,8 @@ export class HeaderReader {
   }
 
   /**
-   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the next
-   * call.
+   * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the
+   * next call.
    */
   at(position: number, length = longestHeader): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
@@ -141,7 +141,9 @@ export class BoxWalk {
     }
   }
 
-  /** Returns the first `length` bytes of a box (at most 4096), valid until the next call; undefined if it is shorter. */
+  /**
+   * Returns the first `length` bytes of a box (at most 4096), valid until the next call; undefined if it is shorter.
+   */
   bytes({ start, end }: Pick<Content, 'start' | 'end'>, length: number): Buffer | undefined {
     if (end - start < length) return undefined;
     const bytes = this.#reader.at(start, length);
@@ -194,7 +196,7 @@ export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }
 
-/** The MIME type of a body, from its bytes if they identify it, else from its header; undefined if neither does. */
+/** Returns the MIME type of a body: that of its header if it is media, else `video/mp4` for an MP4, else undefined. */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
   if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;

@@ -65,7 +65,7 @@ export class Base64Stream {
     return result;
   }
 
-  // Groups that contain another character: the padded last one, or a fault.
+  // Decodes groups that contain a character outside the alphabet: the padded last group, or a fault.
   #lastGroups(bytes: Buffer, out: Buffer, offset: number): number {
     const foreign = bytes.findIndex((byte) => known[byte] === 0);
     const clean = Math.floor(foreign / 4) * 4;
@@ -199,7 +199,7 @@ export class SpooledString {
     return at;
   }
 
-  // The character of an escape, once it is complete.
+  // Returns the character of an escape once the escape is complete, else undefined.
   #stepEscape(byte: number): number | undefined {
     const escape = `${this.#escape ?? ''}${String.fromCharCode(byte)}`;
     const whole = !escape.startsWith('u') || escape.length === 5;

@@ -17,7 +17,7 @@ export interface PayDeps {
   /** Shows a line to the user. */
   note: (text: string) => void;
   signals: Signals;
-  /** The time limit of one HTTP call, ms; by default that of the kind of call. */
+  /** The time limit of one HTTP call, ms; the default depends on the kind of call. */
   requestTimeoutMs?: number;
   /** How often an unavailable or unsent request is retried. */
   retries: number;
@@ -223,7 +223,7 @@ async function exchange(
   }
 }
 
-// Undefined if any byte may have been sent.
+// Returns undefined if any byte may have been sent.
 function failureBeforeSending(error: unknown, begun: boolean, { signals }: PayDeps): Failure | undefined {
   const isTransport = error instanceof TransportError;
   if (begun || (isTransport && error.phase === 'sent')) return undefined;

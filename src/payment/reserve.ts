@@ -98,7 +98,7 @@ async function unpriced(
   const budget = shortfallOf(allowance, undefined, standing);
   const way =
     priceCommand === undefined
-      ? 'It can only be made without a budget.'
+      ? 'This request can only be paid for without a budget.'
       : 'Set the price, or leave the budget out.';
   const text = `No price is known for ${what}, so mgw cannot tell whether it fits into ${label} (${budget.left} ${currency} left). Nothing was sent. ${way}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
@@ -114,7 +114,7 @@ function exceeded(
   const budget = shortfallOf(allowance, amount, standing);
   const { limit, per, left, spent, reserved, cost_at_most: cost = '' } = budget;
   if (limit === undefined) {
-    const text = `${capital(label)} has no limit any more. Nothing was sent.`;
+    const text = `${capital(label)} no longer has a limit. Nothing was sent.`;
     return new MgwError('budget', text, { retry: 'safe', next: raise && [...raise, cost], budget });
   }
   const needed = formatDecimal(add(add(standing.spent, standing.reserved), amount));
@@ -126,7 +126,9 @@ function exceeded(
   const text =
     `${raise === undefined ? `--budget ${limit}` : `${capital(label)} of ${whole}`} is too low: this may cost up to ` +
     `${cost} ${currency}${used}. Nothing was sent. ` +
-    (raise === undefined ? `--budget ${needed} would allow it.` : 'Raise it, or leave this out.');
+    (raise === undefined
+      ? `--budget ${needed} would allow it.`
+      : 'Raise the limit, or leave this request out.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {
     retry: 'safe',

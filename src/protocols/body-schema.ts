@@ -68,7 +68,7 @@ export function withDescriptions<T extends BodySchema>(schema: T, flags: readonl
 // The issues found by `check` are reused by `advise`, so that the thousands of bodies of a batch are validated once.
 const shapes = new WeakMap<JsonObject, { schema: BodySchema; issues: readonly z.core.$ZodIssue[] }>();
 
-/** Every field of a body that breaks the schema, each once, and every one that is probably misnamed. */
+/** Returns every field of a body that breaks the schema, each once, and every field that is probably misnamed. */
 export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly Flag[]): Violation[] {
   const issues = z.safeParse(schema, body).error?.issues ?? [];
   shapes.set(body, { schema, issues });
@@ -90,8 +90,8 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   return found.filter(({ field }) => !names.has(field) && names.add(field));
 }
 
-// The name of a field whose text or name has a NUL, at which other programs would end the text. Not recursive, because
-// the library's body may be nested deeper than the stack.
+// Returns the path of a field whose text or name contains NUL, where other programs would end the text. Not recursive,
+// because a body that was given to the library may be nested deeper than the stack.
 function pathOfNul(body: JsonObject): string | undefined {
   const open: { path: string; value: Json | undefined }[] = [{ path: '', value: body }];
   for (const { path, value } of open) {
@@ -109,7 +109,7 @@ function pathOfNul(body: JsonObject): string | undefined {
 /** The maximum number of unlisted fields that are checked for similar names. */
 const maxUnlisted = 50;
 
-/** A note about the fields that the schema does not name, if there are any. */
+/** Returns a note about the fields that the schema does not name, if there are any. */
 export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[] {
   const checked = shapes.get(body);
   const issues =
@@ -124,7 +124,7 @@ export function adviseOfUnlisted(schema: BodySchema, body: JsonObject): string[]
   return [`Not in the specification, sent as it is: ${fields.slice(0, maxUnlisted).join(', ')}${others}.`];
 }
 
-// A similar field name of the same object, or the name of a field or flag that belongs elsewhere. Names inside lists
+// Returns a similar field name of the same object, or the path of a similar field or flag elsewhere. Names inside lists
 // are too general to be suggested.
 function meantBy(
   schema: BodySchema,

@@ -181,7 +181,7 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
     const flag = table.get(name);
     if (flag === undefined || flag.kind === 'file')
       throw usageError(
-        `The default ${shownValue(name)} in the config is not one of Protocol ${protocol.name}.`,
+        `The default ${shownValue(name)} in the config is not a flag of Protocol ${protocol.name}.`,
       );
     const fields = [flag.field, ...(flag.aliases ?? [])];
     if (fields.some((field) => hasField(body, fieldSteps(field)))) continue;
@@ -189,14 +189,14 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
   }
 }
 
-// The config may hold a number if the command line has its digits.
+// The config may have a number instead of its digits in a text.
 function asGiven(value: unknown, flag: Flag): unknown {
   if (flag.kind === 'list' && Array.isArray(value))
     return value.map((entry) => asGiven(entry, { ...flag, kind: 'text' }));
   return typeof value === 'number' ? String(value) : value;
 }
 
-// Bodies are processed recursively.
+// The depth is limited, because bodies are processed recursively.
 const maxSteps = 100;
 const forbidden = new Set(['__proto__', 'constructor', 'prototype']);
 
@@ -207,7 +207,7 @@ export function dottedPath(path: string): string {
 
 /**
  * Splits the path of a field: `instances.0.prompt`.
- * @throws Error if there are too many, or one is empty or would reach what an object inherits.
+ * @throws Error if there are too many, or one is empty or would reach an inherited member.
  */
 export function fieldSteps(path: string): string[] {
   const steps = path.split('.', maxSteps + 1);

@@ -145,7 +145,7 @@ function marksOf(entry: JsonObject): string[] {
 /**
  * Returns the protocols that an entry is marked for. A field that names protocols takes precedence over one that names
  * endpoints. Listed versions mark the protocol that has them (specification 2.7), and a model of the specification
- * belongs to its protocol if nothing else is said.
+ * belongs to its protocol if the entry says nothing else.
  */
 function protocolsOf(id: string, entry: JsonObject, hasVersions: boolean): string[] {
   const named = protocolsNamed(entry, protocolFields);
@@ -166,8 +166,8 @@ function protocolsIn(mark: string): string[] {
 }
 
 /**
- * The non-empty texts of a value that is a text, a number, an object with one under one of `keys` (the first
- * that has one counts), or an array of these. Looks no deeper, so that no nesting can exhaust the stack.
+ * Returns the non-empty texts in a text, a number, an object that has one under a key of `keys` (the first such key
+ * counts), or an array of these. Looks no deeper, so that no nesting can exhaust the stack.
  */
 function textsIn(value: Json | undefined, keys: string[]): string[] {
   if (value === undefined || value === null) return [];

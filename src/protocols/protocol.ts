@@ -14,7 +14,7 @@ export interface Flag {
   field: string;
   /**
    * `text` one value; `list` may be repeated; `switch` has a `--no-` form too; `file` is a path whose bytes
-   * are read and given to `fromFile`.
+   * are read and passed to `fromFile`.
    */
   kind: 'text' | 'list' | 'switch' | 'file';
   /**
@@ -30,7 +30,7 @@ export interface Flag {
   atFile?: true;
   /** Whether the field takes the URL of an asset, so that the flag also takes a file that mgw uploads (design 17). */
   isAsset?: true;
-  /** Fields with the same meaning. If one is present, a configured default does not apply. */
+  /** Other fields with the same meaning. If one is present, a configured default does not apply. */
   aliases?: readonly string[];
   /** Group in the help. */
   group?: string;
@@ -127,13 +127,13 @@ export interface Observation {
 /** What the response to a status query proves. */
 export type QueryVerdict =
   | Observation
-  /** The gateway says there is no such task (also expired, or another identity). */
+  /** The gateway says that there is no such task, or it has expired or belongs to another identity. */
   | { kind: 'missing'; failure: Failure }
   /** The key is refused (401, 403 that is not about balance). */
   | { kind: 'unauthorized'; failure: Failure }
   /**
-   * No news: rate limit, server error, or unreadable response. Ask again later. `isWell` if the gateway responded
-   * normally, but has no state yet.
+   * The response says nothing about the task: rate limit, server error, or unreadable response. Ask again later.
+   * `isWell` if the gateway responded normally, but has no state yet.
    */
   | { kind: 'again'; failure: Failure; isWell?: true };
 
@@ -154,7 +154,7 @@ export interface Protocol {
    * case.
    */
   readonly modelMarks: RegExp;
-  /** Models that the specification gives to this protocol, if the listing does not say otherwise. */
+  /** Models that the specification assigns to this protocol, if the listing does not say otherwise. */
   readonly models?: readonly string[];
   /** True if a model that lists versions is one of this protocol. */
   readonly hasVersions?: true;
@@ -183,11 +183,11 @@ export interface Protocol {
    */
   complete?(body: JsonObject, models: readonly Model[]): JsonObject;
   checks(): Promise<Checks>;
-  /** The body with the protocol's aliases brought to one spelling; called before the checks. */
+  /** Returns the body with the protocol's aliases replaced by one spelling. Called before the checks. */
   normalise(body: JsonObject): JsonObject;
   /**
-   * The resolution that the gateway makes, by the specification, in place of the one that a body names; undefined if it
-   * makes that one.
+   * Returns the resolution that the gateway makes instead of the requested one, according to the specification;
+   * undefined if it makes the requested one.
    */
   convertedResolution?(body: JsonObject): string | undefined;
   /** The maximum that a body requests, to compute its cost. */
@@ -218,9 +218,9 @@ export interface Protocol {
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;
 
 /**
- * Whether a text names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it is a
- * frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL changes, and
- * the bytes of a frame depend on the version of ffmpeg (design 17).
+ * Whether a text names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it
+ * is a frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL
+ * changes, and the bytes of a frame depend on the version of ffmpeg (design 17).
  */
 export function isStoredName(text: string): boolean {
   return storedForm.test(text);

@@ -5,7 +5,9 @@ import { findProtocol } from './registry.ts';
 
 type Request = Pick<Job, 'protocol' | 'request'>;
 
-/** Returns what a job's request has for the flag of a long name, such as `seed`; the text of speech is its `prompt`. */
+/**
+ * Returns the value in a job's request of a flag, by its long name such as `seed`; the text of speech is its `prompt`.
+ */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
   if (protocol === 'tts' && name === 'prompt') return at(request as Json, 'req_params.text');
   const flag = findProtocol(protocol)?.flags.find((each) => longName(each) === name);
@@ -14,8 +16,8 @@ export function requestedValue({ protocol, request }: Request, name: string): Js
 }
 
 /**
- * Returns the minimum and maximum of the short side, in pixels, that the name of a resolution can mean: `720p`, `1280x720`,
- * `2K` (1080 lines in cinemas, 1440 on screens); undefined for other words.
+ * Returns the minimum and maximum of the short side, in pixels, that the name of a resolution can mean: `720p`,
+ * `1280x720`, `2K` (1080 lines in cinemas, 1440 on screens); undefined for other words.
  */
 export function shortSides(resolution: string): readonly [number, number] | undefined {
   const text = resolution.trim().toLowerCase();
@@ -31,14 +33,16 @@ const sidesOfK = new Map<string, readonly [number, number]>([
   ['8k', [4320, 4320]],
 ]);
 
-/** Returns the width by the height that an aspect ratio such as `16:9` names; undefined for words such as `adaptive`. */
+/**
+ * Returns the width by the height that an aspect ratio such as `16:9` names; undefined for words such as `adaptive`.
+ */
 export function ratioOf(text: string): number | undefined {
   const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
   const ratio = Number(across) / Number(down);
   return Number.isFinite(ratio) && ratio > 0 ? ratio : undefined;
 }
 
-/** Returns how much a job asked for, as a text that is the same for all jobs of one size. */
+/** Returns a text that is the same for all jobs with the same duration, resolution and number of videos. */
 export function sizeOf(job: Request): string {
   const parts = ['duration', 'resolution', 'sample-count'].map((name) => requestedValue(job, name) ?? '');
   return parts.map((part) => JSON.stringify(part)).join(' ');

@@ -11,7 +11,7 @@ export function isSuccess({ status }: Reply): boolean {
 const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
 
 /**
- * What a response outside 2xx to a paid call proves, by the table of design 5. A response that contains a task's id is
+ * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is
  * never a refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
  * was handled, while a 301 to 303 may follow a created task.
  */
@@ -69,8 +69,8 @@ function misdirected(failure: Failure): Failure {
 }
 
 /**
- * What a response outside 2xx to a status query, or an error reported under 2xx, proves (design 6): refused, missing,
- * or nothing. A missing model under 503 says nothing about the task.
+ * Judges a response outside 2xx to a status query, or an error reported under 2xx (design 6): it proves that the key is
+ * refused, that the task is missing, or nothing. A missing model under 503 says nothing about the task.
  */
 export function judgeFailedQuery(reply: Reply): QueryVerdict {
   const failure = readFailure(reply);
@@ -79,13 +79,13 @@ export function judgeFailedQuery(reply: Reply): QueryVerdict {
   return { kind: 'again', failure };
 }
 
-/** The verdict on a query's response that shows no state: ask again. */
+/** Returns the verdict on a query's response that shows no state: ask again. */
 export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind: 'again' } {
   return { kind: 'again', failure: unreadable(reply, what) };
 }
 
 /**
- * Why an accepted task failed. Its money is spent whatever the code is, so only the content policy has its own code.
+ * Returns why an accepted task failed. It is charged whatever the code is, so only the content policy has its own code.
  * The rest is in the native code and the message.
  */
 export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
@@ -102,7 +102,7 @@ export function unreadable(reply: Reply, what: string): Failure {
   return { ...readFailure(reply), code: 'bad_reply', message };
 }
 
-// Where a task's id is, best first. In a wrapped task `data.id` is a row number, so `data.task_id` comes first.
+// The paths of a task's id, best first. In a wrapped task `data.id` is a row number, so `data.task_id` comes first.
 const idPaths = [
   'task_id',
   'id',
@@ -148,7 +148,7 @@ function idWithin(body: Json | undefined, path: string, doubtful: boolean): stri
   return path !== 'data' || looksLikeId(id, doubtful) ? id : undefined;
 }
 
-// `data` may be a sentence as well.
+// `data` may also be a sentence.
 function looksLikeId(value: string, doubtful: boolean): boolean {
   return doubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
 }

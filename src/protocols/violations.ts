@@ -7,7 +7,7 @@ const limit = 60;
 const longText = 10_000;
 
 /**
- * A value as an error message shows it: at most 60 characters, control and format characters escaped, the
+ * Returns a value as error messages show it: at most 60 characters, control and format characters escaped, the
  * password of a URL masked, a text quoted only if it would be mistaken for something else, a very long one named
  * by its length. '' for undefined.
  */
@@ -46,7 +46,7 @@ function shorten(value: string, most: number): string {
 }
 
 /**
- * One readable line for each violation: the flag, the field, the value, the model and what is allowed. An empty
+ * Returns one line for each violation: the flag, the field, the value, the model and what is allowed. An empty
  * value means that nothing was given.
  */
 export function violationMessage(violations: readonly Violation[], model?: string): string {

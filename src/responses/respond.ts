@@ -24,7 +24,7 @@ import {
 interface RespondDeps extends Omit<PayDeps, 'signals'> {
   /** Aborts the call immediately, because there is no job that could continue. */
   signal: AbortSignal;
-  /** How long a stream may be silent, in ms; default five minutes, because models think. */
+  /** How long a stream may be silent, in ms; default five minutes, because models think before they answer. */
   idleTimeoutMs?: number;
 }
 
@@ -48,7 +48,7 @@ export async function respond(
   const call = new StreamedCall(idleMs, deadline, maxBytes);
   const payment = {
     exchange: responsesExchange(body),
-    // The tokens are counted at the end, and are not limited before.
+    // The tokens are counted only at the end, so the maximum cost is unknown.
     purchase: { name: 'response', what: 'a response' },
     auth: bearer,
     read: readHead,
@@ -65,7 +65,7 @@ export async function respond(
   return end;
 }
 
-// It cannot be resumed.
+// Returns the error of an abandoned response, which cannot be resumed.
 function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
   return interrupted(signal, charged, 'Interrupted: the response was abandoned.').with({ retry: 'never' });
 }
@@ -101,8 +101,8 @@ async function readAnswer(
 }
 
 /**
- * The first character decides, because relays declare the wrong type: no event begins with a brace, and no document
- * with a letter. The declared type counts only for an empty body.
+ * Reads a body as events or as a document. Its first character decides, because relays declare the wrong type: no event
+ * begins with a brace, and no document with a letter. The declared type counts only for an empty body.
  */
 async function readEither(
   body: AsyncGenerator<Uint8Array, void>,
@@ -163,7 +163,10 @@ async function readEvents(
   return stream.finish();
 }
 
-/** The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole response. */
+/**
+ * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole
+ * response.
+ */
 const largestEvent = 16 * 1024 * 1024;
 
 /**
@@ -211,7 +214,7 @@ export class ResponseStream {
     if (event.kind === 'end') this.end = this.#ended(event.end);
   }
 
-  // Places and refusals are kept until the end; with --json the command keeps the text too.
+  // Limits the memory: places and refusals are kept until the end, and with --json the command keeps the text too.
   #fits(text: string): boolean {
     this.#length += text.length;
     if (this.#length <= largestEvent) return true;
@@ -226,7 +229,7 @@ export class ResponseStream {
     this.#onText(text);
   }
 
-  // The text is that of the deltas; without any, the last event brings all of it at once.
+  // The deltas make up the text. Without any, the last event contains the whole text.
   #ended(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
     if (!this.#hasText) this.#say(end.text, '');

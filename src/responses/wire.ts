@@ -2,7 +2,7 @@ import { type Exchange, type Failure, jsonBody, jsonHeaders } from '../exchange.
 import { classify, messageIn, nativeCodeIn } from '../http/failures.ts';
 import { at, isObject, textAt, tryParseJson, type Json, type JsonObject } from '../json.ts';
 
-/** How a response ended (specification 4.5 leaves its shape open; wire facts 6). */
+/** How a response ended. Specification 4.5 leaves its form open. */
 export type ResponseEnd =
   /** `text` is the text of every message; empty if the model did something else, such as calling a tool. */
   | { kind: 'completed'; text: string; response?: JsonObject }
@@ -51,7 +51,7 @@ export type ResponseEvent =
   | { kind: 'other' };
 
 /**
- * Reads one server-sent event by the `type` in its data, or by its name if the data has none. Unknown ones are
+ * Reads one server-sent event by the `type` in its data, or by its name if the data has none. Unknown events are
  * `other`, and so is the `[DONE]` that some relays add. Never throws.
  */
 export function readEvent(name: string | undefined, data: string): ResponseEvent {
@@ -91,11 +91,11 @@ function terminal(type: string, event: JsonObject): ResponseEnd {
 function incomplete(response: JsonObject | undefined, text: string): ResponseEnd {
   const reason = textAt(response, 'incomplete_details.reason') ?? 'no reason given';
   if (reason !== 'content_filter') return { kind: 'incomplete', reason, text, response };
-  const message = 'The answer was held back by the content filter.';
+  const message = 'The answer was withheld by the content filter.';
   return { kind: 'failed', failure: { code: 'content_policy', message, nativeCode: reason }, response };
 }
 
-/** A refusal of the model does not count as an answer. */
+/** Returns the end of a response in which the model refused. A refusal does not count as an answer. */
 export function refused(refusal: string, response?: JsonObject): ResponseEnd {
   return {
     kind: 'failed',
@@ -118,7 +118,7 @@ function isError(error: Json | undefined): boolean {
   return (isObject(error) && Object.keys(error).length > 0) || (typeof error === 'string' && error !== '');
 }
 
-// `output_text` at the top is a convenience of libraries, not of the wire.
+// `output_text` at the top level is added by client libraries; gateways do not send it.
 function spoken(response: JsonObject | undefined): { text: string; refusal: string } {
   const items = listAt(response, 'output').filter((item) => at(item, 'type') === 'message');
   const parts = items.flatMap((item) => listAt(item, 'content'));

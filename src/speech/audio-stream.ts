@@ -23,7 +23,7 @@ export interface SpeechDeps extends JobDeps {
   onAudio?: (bytes: number) => void;
 }
 
-/** The dependencies of several concurrent streams. Each note is shown once, not once for each stream. */
+/** Returns the dependencies of several concurrent streams. Each note is shown once, not once for each stream. */
 export function withoutRepeats(deps: SpeechDeps): SpeechDeps {
   const said = new Set<string>();
   const note = (text: string): void => {
@@ -97,7 +97,7 @@ interface Received {
 async function listen(audio: AudioStream, deps: SpeechDeps, name = 'not recorded'): Promise<Received> {
   const { idleTimeoutMs: idleMs = defaultIdleMs, signals } = deps;
   const explainWait = (): void =>
-    deps.note(`The speech (${name}) is paid for and is finished first; interrupt again to give it up.`);
+    deps.note(`The speech (${name}) is paid for, so mgw finishes it first. Interrupt again to give it up.`);
   signals.soft.addEventListener('abort', explainWait);
   let bytes = 0;
   const write = async (chunk: Uint8Array): Promise<void> => {
@@ -166,7 +166,7 @@ type StreamOutcome =
 
 /** The limits of a stream: its time, and the size of its frames. */
 interface StreamLimits extends TimeLimits {
-  /** In bytes; the default of the splitter if absent. */
+  /** The maximum size of a frame, bytes; the default of {@link FrameSplitter} if absent. */
   maxFrameBytes?: number;
   /** Removes secrets from text of the stream that is shown. */
   clean?: ((text: string) => string) | undefined;

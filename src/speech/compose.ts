@@ -24,9 +24,9 @@ export interface SpeechFields {
   sampleRate?: number;
   speaker?: string;
   set?: string[];
-  /** False skips the local checks. */
+  /** Whether to run the local checks. Default true. */
   check?: boolean;
-  /** Whether the text was read from a file: no error quotes it then. */
+  /** Whether the text was read from a file. Errors do not quote it then. */
   isFromFile?: boolean;
 }
 
@@ -67,7 +67,7 @@ function bodyOf(text: string, format: SpeechFormat, options: SpeechFields, setti
   return withAdditions(body);
 }
 
-// On the wire `additions` is a string of JSON. --set reads the same text as an object.
+// `additions` is sent as a string of JSON, but --set parses the same text as an object.
 function withAdditions(body: JsonObject): JsonObject {
   const params = body['req_params'];
   if (!isObject(params) || !isObject(params['additions'])) return body;
@@ -87,13 +87,13 @@ export const schema: BodySchema = withDescriptions(
       {
         text: z
           .string({ error: words })
-          .check(z.regex(speakable, { error: words }), z.describe('what is spoken')),
+          .check(z.regex(speakable, { error: words }), z.describe('the text to speak')),
         speaker: z.optional(text('the name of a voice')),
         audio_params: z.optional(
           z.strictObject(
             {
               format: z.optional(
-                text(formats).check(notWav, z.describe('mp3, pcm, ogg_opus or another one')),
+                text(formats).check(notWav, z.describe('mp3, pcm, ogg_opus or another format')),
               ),
               sample_rate: z.optional(wholeNumber('a whole number of hertz, 1 to 1000000', 1, 1_000_000)),
             },
@@ -166,7 +166,7 @@ export function formatFor(
   const extension = extname(output ?? '').toLowerCase();
   if (otherAudio.has(extension))
     throw usageError(
-      `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or name one by --format.`,
+      `--output: no known format has the extension ${extension}; use .mp3, .wav, .pcm, .ogg or .opus, or set --format.`,
     );
   return speechFormat(byExtension[extension] ?? usual);
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { canonicalJson, type JsonObject } from '../json.ts';
 
-/** Returns the bytes of the next piece as they are written to the joined output. Called in order. */
+/** Returns the bytes of the next piece as they are written to the joined output. Must be called in order. */
 export type Joiner = (piece: Uint8Array, isLast: boolean) => Uint8Array;
 
 /** Returns the function that joins the pieces of one output; undefined for an unknown format. */
@@ -32,7 +32,7 @@ const bitRates = {
 const sampleRates = [44_100, 48_000, 32_000];
 
 interface Frame {
-  /** Bytes, header included. */
+  /** The length in bytes, including the header. */
   length: number;
   /** The offset of the tag of a header frame, from the start of the frame. */
   tagAt: number;

@@ -48,7 +48,7 @@ async function afterOthers(job: Job, run: string, deadline: Deadline, deps: Spee
   }
 }
 
-// The other run still has to publish audio that is complete.
+// Whether the other run has ended the job. It still has to publish audio that is complete.
 function hasEnded(job: Job): boolean {
   if (job.state !== 'succeeded') return job.state === 'failed';
   return job.files.length > 0 || keptFile(job).length === 0;
@@ -62,7 +62,7 @@ function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string)
   );
 }
 
-/** Whether a stream began, was billed, and did not end well. It cannot be resumed (design 8). */
+/** Whether a stream began, was billed, and did not succeed. It cannot be resumed (design 8). */
 function endedBadly(job: Job): boolean {
   return job.handle !== undefined && job.state !== 'succeeded' && !isRunning(job);
 }
@@ -98,7 +98,7 @@ export function savedSpeech(job: Job): SavedAudio[] {
   return [...job.files, ...keptFile(job)];
 }
 
-// The path of complete audio that was not published yet, from the record of its end.
+// Returns the file of complete audio that was not published yet, from the record of its end.
 function keptFile(job: Job): SavedAudio[] {
   const kept = at(job.details as Json, 'kept');
   const [path, sha256, bytes] = [textAt(kept, 'path'), textAt(kept, 'sha256'), at(kept, 'bytes')];
@@ -144,6 +144,6 @@ export function speechProblem(job: Job): MgwError | undefined {
   if (shownState(job) === 'unknown')
     return unknownSpeechError(job, job.error?.message ?? 'The response was lost');
   if (job.state === 'succeeded') return undefined;
-  // In progress in another process, or never sent.
+  // The job is in progress in another process, or was never sent.
   return pendingError(job, { next: showCommand(job), ...(job.handle === undefined && { charged: 'no' }) });
 }

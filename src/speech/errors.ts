@@ -86,7 +86,7 @@ function gatewayIdOf({ handle }: Job): string | undefined {
 
 // A key permanently names one submission.
 function notAgain({ key }: Job): string {
-  return `not sent again by itself: ${key === undefined ? '--new' : 'another --key'} pays for another take.`;
+  return `not sent again automatically: ${key === undefined ? '--new' : 'another --key'} pays for another take.`;
 }
 
 function keptText(kept: string | undefined): string {
@@ -153,7 +153,7 @@ export function piecesError(state: PiecesState): unknown {
   return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
 }
 
-// Pieces that may have been billed. They are sent again only with --new.
+// The exits of pieces that may have been billed, which are sent again only with --new.
 const inDoubt = new Set<ExitName>(['unknown', 'incomplete', 'failed']);
 
 function asMgwError(error: unknown): MgwError {

@@ -14,7 +14,7 @@ import { makeOwnFolder, syncFile, syncFolder } from '../files/make-folder.ts';
 import type { AudioSink, RecoveredAudio, SavedAudio } from './sink.ts';
 import { wavHeader, wavHeaderBytes } from './containers.ts';
 
-/** In bytes. For less than that, starting a thread takes longer than it saves. */
+/** Files of fewer bytes are hashed without a thread, whose start would take longer than it saves. */
 const maxHashedHere = 64 * 1024 * 1024;
 
 /** How a file of speech is made. */

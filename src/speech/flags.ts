@@ -21,7 +21,7 @@ export const speechFlags: readonly Flag[] = [
   },
   {
     flags: '--sample-rate <hertz>',
-    description: 'samples a second (default 24000)',
+    description: 'samples per second (default 24000)',
     field: 'req_params.audio_params.sample_rate',
     kind: 'text',
     parse: hertz,

@@ -107,7 +107,7 @@ class Pieces {
     this.#files = order.bodies.map(
       (_, index) => new Promise((resolve, reject) => (this.#settle[index] = { resolve, reject })),
     );
-    // They are awaited one after the other, so a rejection may be handled late.
+    // The promises are awaited one after the other, so a rejection may be handled late.
     for (const file of this.#files) file.catch(() => undefined);
   }
 
@@ -146,7 +146,7 @@ class Pieces {
 
   async #publish(): Promise<JobFile | undefined> {
     const kept = await this.#sink.complete();
-    // Recorded before it is published, so that a later run recognises the output.
+    // Record the output before it is published, so that a later run recognises it.
     const record = ({ path, bytes, sha256 }: JobFile): Promise<void> =>
       this.#output.note({ sealed: { bytes, sha256 } }).catch((error: unknown) => {
         throw localError(error, path, 'yes');
@@ -159,7 +159,7 @@ class Pieces {
   async #clear(): Promise<void> {
     const { folder, bodies } = this.#order;
     const targets = [...this.#files.keys()].map((index) => this.#target(index));
-    // A marked output leaves its unmarked part.
+    // Publishing a marked output leaves its unmarked part behind.
     targets.push(joinedPart(folder, bodies));
     await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
@@ -229,7 +229,7 @@ class Pieces {
     return jobsOf(this.#fingerprint(index), this.#deps);
   }
 
-  // Written in order, each as soon as it is complete, so that a listener need not wait for the last one.
+  // Writes the pieces in order, each as soon as it is complete, so that a listener need not wait for the last one.
   async #write(): Promise<void> {
     for (const [index, file] of this.#files.entries()) {
       const { path } = await file;

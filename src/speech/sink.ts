@@ -51,7 +51,7 @@ export interface SavedAudio extends JobFile {
   isPart?: boolean;
 }
 
-/** What {@link AudioSink.recover} delivered: a file, or nothing if the audio went to a stream. */
+/** The result of {@link AudioSink.recover}: a file, or nothing if the audio went to a stream. */
 export interface RecoveredAudio {
   file?: JobFile;
 }

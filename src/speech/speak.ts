@@ -27,7 +27,9 @@ export interface SpeechOrder {
   tags?: string[];
   /** A deliberate second take. */
   fresh: boolean;
-  /** If given, a job in doubt under any key blocks the submission, which waits until then for a job that is being sent. */
+  /**
+   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   */
   blockedByAnyDoubt?: Deadline;
   /** The output: an absolute path, or `-` for a stream. */
   output: string;
@@ -55,7 +57,7 @@ export interface SpeechResult {
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<SpeechResult> {
   const { deadline } = order;
-  // The job must be found first: a live run of it has locked the output, and this run joins it.
+  // The output is locked only after the job was found: a live run of the job holds the lock, and this run joins it.
   const lockSink = async (): Promise<void> => {
     if (sink.target !== undefined && sink.lock === undefined)
       sink.lock = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });
@@ -133,7 +135,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     auth: xApiKey,
     read: readSpeechHead,
     send: async (client, request, options) => {
-      // The run that this one has joined may have died before it sent anything.
+      // If the run that this one has joined died before it sent anything, the output is not open yet.
       await open();
       return call.send(client, request, options);
     },

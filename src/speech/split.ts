@@ -17,8 +17,8 @@ const maxSpaces = 256;
 
 /**
  * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
- * paragraph, a line, a sentence (also 。！？), a clause or a word, or else between two graphemes. Omits white space around
- * a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
+ * paragraph, a line, a sentence (including 。！？), a clause or a word, or else between two graphemes. Omits white space
+ * around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
  */
 export function splitText(text: string, maxCharacters: number): string[] {
   return cutText(text, maxCharacters)

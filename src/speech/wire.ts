@@ -26,7 +26,7 @@ export function speechExchange(body: JsonObject): Exchange {
 }
 
 /**
- * Returns what the head of a response proves. After 2xx the stream begins and the call is billed; the handle is the
+ * Judges the head of a response. After 2xx the stream begins and the call is billed; the handle is the
  * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
  */
 export function readSpeechHead(reply: Reply): SubmitVerdict {
@@ -119,7 +119,7 @@ function decoded(data: string, room: Buffer | undefined): Buffer | undefined {
   return bytes.length === length ? bytes : undefined;
 }
 
-// The gateway's own errors may have another envelope, also under HTTP 200.
+// The gateway's own errors may have another envelope, even under HTTP 200.
 function withoutCode(json: Json, code: Json | undefined): Frame {
   const error = at(json, 'error');
   if (isObject(error) || typeof error === 'string')
@@ -217,7 +217,7 @@ const kinds: readonly Kind[] = [
   { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
   { ...wrongPath, words: /unsupported_endpoint/i },
   { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
-  // All others are recognised by their number alone.
+  // All others are recognised only by their number.
   { codes: /^(4\d{7}|3001|3011)$/, code: 'invalid_request' },
   { codes: /^(5\d{7}|3030|3031)$/, code: 'server_error' },
 ];

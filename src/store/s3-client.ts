@@ -125,7 +125,7 @@ export class S3Client {
     return (await this.#signed('GET', url.href)).url.href;
   }
 
-  /** The error of a refusal; `what` is the requested operation, such as `upload`. */
+  /** Returns the error of a refused request; `what` is the requested operation, such as `upload`. */
   refused(what: string, name: string, { status, text, headers }: Reply): MgwError {
     const code = xmlText(text, 'Code') ?? '';
     const why = printableLine(code === '' ? `HTTP ${status}` : `${code} (HTTP ${status})`, 200);
@@ -148,7 +148,7 @@ export class S3Client {
   }
 
   #url(key: string): string {
-    // As in the signature: not every service encodes the path again before it compares signatures.
+    // Encode the path as the signature does: not every service encodes it again before it compares signatures.
     const path = encodeURIComponent(key)
       .replaceAll('%2F', '/')
       .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -198,7 +198,7 @@ function baseOf(bucket: string, region: string, endpoint: string | undefined): U
 export interface AwsAccount {
   accessKeyId: string;
   secretAccessKey: string;
-  /** Only of temporary credentials. */
+  /** Present only for temporary credentials. */
   sessionToken?: string | undefined;
   /** When temporary credentials expire, ms since 1970, if known. */
   endsAt?: number | undefined;
@@ -240,7 +240,7 @@ export async function awsAccount(env: Env): Promise<AwsAccount> {
   );
 }
 
-// The first of the named sections of a file in the INI form of AWS; empty if there is no such file.
+// Returns the first of the named sections of a file in the INI form of AWS; empty if there is no such file.
 async function section(path: string, names: readonly string[]): Promise<Record<string, string>> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return '';

@@ -144,7 +144,7 @@ export class S3Object {
             await piece(content, at, Math.min(this.#partBytes, file.bytes - at)),
           ),
         );
-      // For services that ignore the condition of the completion.
+      // Check again, because some services ignore the condition when an upload is completed.
       const found = await this.find();
       if (found.exists && !force && !isSame(found, file)) throw this.exists('yes');
       await this.#complete(id, etags, file, force);
@@ -162,7 +162,7 @@ export class S3Object {
       this.#client.call({ method: 'PUT', key: this.#key, query, headers, body }),
     );
     const { etag = '' } = reply.headers;
-    if (reply.status !== 200 || etag === '') throw this.#client.refused('take a part of', this.#key, reply);
+    if (reply.status !== 200 || etag === '') throw this.#client.refused('store a part of', this.#key, reply);
     return etag;
   }
 
@@ -195,7 +195,7 @@ export class S3Object {
     const reply = await send(force ? {} : { 'if-none-match': '*' });
     if (reply.status !== 501 || force) return reply;
     this.#note(
-      `The store s3://${this.#client.bucket} has no conditional writes: two runs may write one object.`,
+      `The store s3://${this.#client.bucket} has no conditional writes: two runs may write the same object.`,
     );
     return send({});
   }

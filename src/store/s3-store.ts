@@ -88,7 +88,7 @@ async function upload(
   const stored = await sendUntilEqual(body, name, note, () =>
     client.call({ method: 'PUT', key, headers, body }),
   ).catch(async (error: unknown) => {
-    // Otherwise the next run would use it as the file of that name.
+    // Remove what was stored. Otherwise the next run would use it as the file of that name.
     await client.call({ method: 'DELETE', key }).catch(() => undefined);
     throw error;
   });

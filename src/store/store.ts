@@ -6,11 +6,11 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { printableLine } from '../printable.ts';
 
-/** Where input files are uploaded, so that the gateway can fetch them by URL (design 17). */
+/** The place to which input files are uploaded, so that the gateway can fetch them by URL (design 17). */
 export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
-   * @param name of {@link storedName}
+   * @param name the name by {@link storedName}
    * @param read returns the file's content; not called if the store has the file; absent if the content is not
    * available.
    * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
@@ -37,7 +37,7 @@ export interface Uploads {
 
 /** An input file in the store. */
 export interface UploadedInput {
-  /** Of {@link storedName} */
+  /** The name by {@link storedName}. */
   name: string;
   /** `s3://BUCKET/KEY` */
   url: string;
@@ -78,7 +78,7 @@ export function storedName(path: string, content: Uint8Array): string {
   return `sha256:${hash}${/^\.[a-z\d]{1,8}$/.test(extension) ? extension : ''}`;
 }
 
-/** An error of a store; nothing was sent to the gateway. `isPassing` if a retry may succeed. */
+/** Returns the error of a store; nothing was sent to the gateway. `isPassing` if a retry may succeed. */
 export function storeError(message: string, isPassing: boolean, cause?: unknown): MgwError {
   const details = { charged: 'no', retry: isPassing ? 'safe' : 'never', cause } as const;
   return new MgwError('store', message, {
@@ -126,7 +126,7 @@ export function openCommandStore(
     url: async (name, read) => {
       if (read === undefined)
         throw usageError(
-          `${name} was uploaded by store.command, and needs the file again. Run the original command again.`,
+          `${name} was uploaded by store.command, which needs the file again. Run the original command again.`,
         );
       const content = await read();
       const url = await upload(name, content).catch((error: unknown) => {

@@ -197,7 +197,7 @@ describe('references between rows', () => {
     [
       'a sample that the row does not make',
       [['s1'], ['s2', '@s1#2:last']],
-      /:3: image @s1#2:last: s1 makes only 1/,
+      /:3: image @s1#2:last: s1 makes only 1 video/,
     ],
   ] as const)('cause a plan error with a line number: %s', async (_, rows, message) => {
     const file = scene.file('m.csv', story(...(rows as unknown as [string, string?][])));

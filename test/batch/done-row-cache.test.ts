@@ -43,7 +43,7 @@ describe('rows already known to be done', () => {
     const user = scene.user;
     expect((await runHereAs(user, ['jobs', 'rate', '@m/a', '1'])).code).toBe(0);
     expect((await runHereAs(user, ['jobs', 'rm', '@m/b', '--force'])).code).toBe(0);
-    const taken = { line: 3, message: expect.stringContaining('exists already') as string };
+    const taken = { line: 3, message: expect.stringContaining('already exists') as string };
     expect(await scene.read('run', file)).toMatchObject({ exit_code: 2, problems: [taken] });
     rmSync(scene.at('b.mp4'));
     expect((await scene.read('run', file)).batch).toMatchObject({ states: { done: 3 } });

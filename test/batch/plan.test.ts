@@ -28,7 +28,7 @@ describe('a plan', () => {
     expect(lines).toEqual([
       ['2', expect.stringMatching(/^duration: 4 is not allowed/)],
       ['3', expect.stringMatching(/^output: .*not in the output folder/)],
-      ['5', expect.stringMatching(/^output: .*also the file of line 4$/)],
+      ['5', expect.stringMatching(/^output: .*also the output of line 4$/)],
       ['6', 'id: duplicate id "c" (also on line 4)'],
       ['7', expect.stringMatching(/^protocol: z is not allowed/)],
       ['8', expect.stringMatching(/^text: missing/)],
@@ -107,7 +107,7 @@ describe('a plan', () => {
   it('refuses an existing file that does not belong to the batch, unless --force is given', async () => {
     const file = scene.file('taken.csv', clips(['taken', 'a boat']));
     writeFileSync(scene.at('taken.mp4'), 'mine');
-    expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* exists already/);
+    expect((await scene.batch('plan', file)).stderr).toMatch(/taken\.csv:2: output: .* already exists/);
     expect(await scene.batch('plan', file, '--force')).toMatchObject({ code: 0 });
   });
 

@@ -145,7 +145,7 @@ describe('a local file that a manifest names', () => {
       JSON.stringify({ model: 'vendor-h3-mini', prompt: secret, duration: 5 }),
     );
     const { rows } = await scene.read('plan', file);
-    expect(rows).toMatchObject([{ state: 'changed', changes: ['prompt is another'] }]);
+    expect(rows).toMatchObject([{ state: 'changed', changes: ['prompt differs'] }]);
   });
 
   function link(name: string, target: string): string {

@@ -217,10 +217,10 @@ describe('a price', () => {
     ['second=1 second=2', /second is given twice/],
     ['resolution=2K:second=0.4', /resolution is not a unit.*resolution=2K: second=0.40/],
     ['resolution=2K:', /is not a unit/],
-    ['size=2K: second=0.4', /prices have no field size; allowed: model, prompt, duration/],
-    ['images=x: second=0.4', /no field images/],
+    ['size=2K: second=0.4', /unknown field size; allowed: model, prompt, duration/],
+    ['images=x: second=0.4', /unknown field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
-    ['__proto__=2K: second=0.4', /prices have no field __proto__/],
+    ['__proto__=2K: second=0.4', /unknown field __proto__/],
   ])('such as %j is refused, with the allowed values', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });

@@ -65,7 +65,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['out/{model}/clip.mp4', /would both be saved as .*out\/vendor-h3-mini\/clip\.mp4/],
     ['out/{key}/../../../{id}.mp4', /is not in the output folder/],
     ['out/{colour}.mp4', /there is no \{colour\}/],
-    ['out/{seed}.mp4', /\{seed\} has no value here/],
+    ['out/{seed}.mp4', /no value is known for \{seed\}/],
     ['clip.mp4', /names a file for 2 jobs/],
     ['-', /Standard output takes one result/],
   ])('refuses -o %s for two jobs before it requests either', async (output, message) => {

@@ -220,7 +220,7 @@ it('--mark adds a mark to a file once, records both hashes, and pays nothing aga
   const plain = read('plain.mp4');
   expect(marked.subarray(0, plain.length).equals(plain)).toBe(true);
   const late = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'plain.mp4']);
-  expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('saved already')]);
+  expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('already saved')]);
   const piped = await user.start(['jobs', 'fetch', '@k', '--mark', '-o', '-']).result;
   expect(piped.stderr).toContain('--mark adds nothing to standard output');
   expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
@@ -252,7 +252,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
     expect((await user.run(['jobs', 'fetch', '@p', '--mark', '-o', 'late.mp3'])).code).toBe(0);
   expect(read('late.mp3').equals(marked)).toBe(true);
   const standing = await user.run(['jobs', 'fetch', '@p', '--mark', '-o', 'p.part']);
-  expect(standing.stderr).toContain('saved already');
+  expect(standing.stderr).toContain('already saved');
 
   const wav = await user.run(['tts', 'Hello.', '--mark', '-o', 'a.wav']);
   expect([wav.code, wav.stderr]).toEqual([

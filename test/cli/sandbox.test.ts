@@ -384,7 +384,7 @@ describe('bill, reset, faults and start', () => {
     const port = new URL(env['MGW_BASE_URL'] ?? '').port;
     const second = await user.run(['sandbox', 'start', '--port', port]);
     expect(second.code).toBe(2);
-    expect(second.stderr).toContain(`--port ${port}: the sandbox cannot listen there`);
+    expect(second.stderr).toContain(`--port ${port}: the sandbox cannot listen on this port`);
     child.kill('SIGTERM');
     expect((await result).code).toBe(0);
   });

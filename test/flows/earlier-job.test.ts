@@ -163,13 +163,13 @@ describe('the video of an earlier job', () => {
       'was rejected',
       [{ type: 'rejected', error: { code: 'auth', message: '' } }],
       '',
-      'has rejected',
+      'was rejected',
       ['jobs', 'show'],
     ],
     ['has not finished', [accepted], '', 'has not finished', ['jobs', 'fetch']],
     ['was not saved', [accepted, success(1)], '', 'has not been saved', ['jobs', 'fetch']],
-    ['has fewer videos', [accepted, success(2)], '#3', 'has only 2', undefined],
-    ['has no video 0', [accepted, success(2)], '#0', 'has only 2', undefined],
+    ['has fewer videos', [accepted, success(2)], '#3', 'has only 2 videos', undefined],
+    ['has no video 0', [accepted, success(2)], '#0', 'has only 2 videos', undefined],
   ])('does not exist if the job %s', async (_, events, end, words, next) => {
     const { job, asset } = scene();
     const made = await job(...events);

@@ -182,7 +182,7 @@ describe('a payment under a budget', () => {
       error: {
         charged: 'no',
         next: [...raise, '0.4'],
-        message: expect.stringContaining('no limit') as string,
+        message: expect.stringContaining('no longer has a limit') as string,
       },
     });
   });

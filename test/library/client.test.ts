@@ -197,7 +197,7 @@ describe('the library: a payment', () => {
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
     [{ ...boat, key: 'a', newTake: true }, 'contradict'],
     [{ ...boat, output: '' }, 'output: give the path of a file'],
-    [{ ...boat, sidecar: true }, 'name one by output'],
+    [{ ...boat, sidecar: true }, 'set output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],
     [{ ...boat, protocol: 'd' }, 'Unknown protocol "d"; allowed: a, b, c.'],
     [{ ...boat, body: { ...boat.body, seed: 2n ** 64n } }, 'body: '],

@@ -134,7 +134,7 @@ describe('a payment that exceeds a budget', () => {
 
   it('under a budget without a limit names the command that sets one', async () => {
     const error = await refused(stateOf(0, 0), { raise });
-    expect(error.message).toBe('The budget a has no limit any more. Nothing was sent.');
+    expect(error.message).toBe('The budget a no longer has a limit. Nothing was sent.');
     expect([error.next, error.budget?.limit, error.budget?.exceeded_by]).toEqual([
       [...raise, '0.4'],
       undefined,

@@ -160,12 +160,12 @@ describe('compose', () => {
     [
       'an unknown default',
       { defaults: { nope: 1 } },
-      'The default nope in the config is not one of Protocol c.',
+      'The default nope in the config is not a flag of Protocol c.',
     ],
     [
       'a default file',
       { defaults: { image: 'x' } },
-      'The default image in the config is not one of Protocol c.',
+      'The default image in the config is not a flag of Protocol c.',
     ],
     [
       'a flag twice',

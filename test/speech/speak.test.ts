@@ -235,7 +235,7 @@ describe('an error frame', () => {
   test('after audio exits 5, and the audio is kept', async () => {
     const server = await speechServer([one, { code: 55000000, message: 'server error' }, two, end]);
     const { run, folder, target } = await bench(server.url);
-    const message = `Error 55000000: server error. The received audio is kept in ${target}.part. It is not sent again by itself: --new pays for another take.`;
+    const message = `Error 55000000: server error. The received audio is kept in ${target}.part. It is not sent again automatically: --new pays for another take.`;
     const failed = { code: 'server_error', exitCode: 5, message };
     expect(await failure(run())).toMatchObject(failed);
     expect(names(folder)).toEqual(['a.mp3.part']);
@@ -443,7 +443,7 @@ test('a second interruption ends the stream with 130, and the received audio is 
     exitCode: 130,
   });
   expect(names(folder)).toEqual(['a.mp3.part']);
-  expect(deps.notes.join()).toMatch(/finished first/);
+  expect(deps.notes.join()).toMatch(/finishes it first/);
 });
 
 test('a single interruption lets the stream finish', async () => {

@@ -18,7 +18,7 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 export interface Enqueued {
   plan: Plan;
   added: number;
-  /** Ids of rows that were in the queue with another content. They are left as they were. */
+  /** Ids of rows that the queue already had with different content, which it keeps. */
   changed: string[];
 }
 
@@ -77,7 +77,7 @@ function untouched(deps: PlanDeps): PlanDeps {
   return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// The files that a row names are read here and become part of it: no worker reads them.
+// The files that a row names are read here and become part of the row, because no worker can read them.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
   { usesProgram, redact }: EnqueueDeps,
@@ -93,7 +93,7 @@ function newRow(
     );
   if (usesProgram && needsUrls(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command uploads from the file alone. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
+      `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command can only upload from that file. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
     );
   const common = { id, index, line, output, tags };
   const own: QueuedRow = isSpeech(work)
@@ -109,11 +109,13 @@ function newRow(
   const carried = { id, hash: hashOf(work), row: own };
   const text = JSON.stringify(own);
   if (redact(text) !== text)
-    throw usageError(`line ${line}: the row contains the API key, and the queue would keep it. Remove it.`);
+    throw usageError(
+      `line ${line}: the row contains the API key, which the queue would store. Remove the key.`,
+    );
   const size = text.length;
   if (size > maxLineBytes)
     throw usageError(
-      `line ${row.line}: with the files that it names, the row ${id} has ${Math.ceil(size / 2 ** 20)} MiB, and an enqueued row may have at most 8: give URLs instead.`,
+      `line ${row.line}: the row ${id} and the files that it names take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
   return { row: carried, size };
 }

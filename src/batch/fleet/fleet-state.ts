@@ -22,17 +22,17 @@ export type Ask = <T extends Record<string, unknown>>(
   commit?: 'soon',
 ) => Promise<T[]>;
 
-/** What machines share to carry out a batch together. */
+/** The state that machines share to carry out a batch together. */
 export interface FleetState {
   ask: Ask;
   /** Combines calls into one statement: `Database.combine`. */
   combine: <K, V>(ask: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
   /**
-   * Returns the id of this process's lease, under which it holds rows and slots: they are free as soon as it ends.
+   * Returns the id of this process's lease, under which it holds rows and slots. When the lease ends, they become free.
    * @throws MgwError('unreachable') if no lease can be taken.
    */
   lease: () => Promise<string>;
-  /** Writes what this process kept while the database was gone. @throws MgwError('unreachable') */
+  /** Writes the events that this process kept while the database was unreachable. @throws MgwError('unreachable') */
   flush: () => Promise<void>;
 }
 
@@ -59,7 +59,7 @@ export function fleetStateOf(
   };
 }
 
-/** The condition that the lease of a row or slot, in the column `lease` of the table named, has not ended. */
+/** Returns the SQL condition that the lease in the column `lease` of a table has not ended. */
 export function isLive(table: string): string {
   return `exists (select from {leases} held where held.id = ${table}.lease and held.until > clock_timestamp())`;
 }

@@ -65,17 +65,17 @@ function isDecimal(text: string): boolean {
   }
 }
 
-/** Parses the options of an enqueued batch. @throws MgwError('local_io') if the database holds something else. */
+/** Parses the options of an enqueued batch. @throws MgwError('local_io') if they are damaged. */
 export function parseHead(batch: string, text: string): QueuedHead {
   const parsed = headSchema.safeParse(tryParseJson(text));
   if (parsed.success && isKeyName(batch)) return parsed.data;
   throw new MgwError(
     'local_io',
-    `The queue's entry of the batch ${printableLine(batch, 100)} is damaged. Enqueue its file again.`,
+    `The queue's entry for the batch ${printableLine(batch, 100)} is damaged. Enqueue its file again.`,
   );
 }
 
-/** Parses a row of the queue. @throws MgwError('usage') if the database holds something else. */
+/** Parses a row of the queue. @throws MgwError('usage') if it is damaged. */
 export function parseRow(id: string, text: string): Row {
   const { data: row } = rowSchema.safeParse(tryParseJson(text));
   const isKnownEndpoint = (given: QueuedRow & { endpoint?: string | undefined }): boolean =>
@@ -115,7 +115,7 @@ export async function queuedManifest(ask: Ask, name: string): Promise<Manifest |
       );
       for (const { id, content } of rows) {
         index += 1;
-        // Two files that were enqueued under one name both have a first row.
+        // Number the rows again: two files that were enqueued under one name both have a first row.
         const item = itemOf(id, content, index);
         if ('problems' in item || (await isLeftOut?.(item.record, index)) !== true) yield item;
       }

@@ -37,7 +37,7 @@ interface Released {
 /** The result of putting rows into the queue. */
 export interface Added {
   added: number;
-  /** Rows that were in the queue with another content. They are left as they were. */
+  /** Rows that the queue already had with different content, which it keeps. */
   changed: string[];
 }
 
@@ -74,7 +74,7 @@ export class RowQueue {
     return found.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
   }
 
-  // The other batches continue.
+  // Reports a damaged entry once, and leaves it out, so that the other batches continue.
   #queuedBatch(name: string, head: string): QueuedBatch | undefined {
     try {
       return { name, head: parseHead(name, head) };
@@ -85,7 +85,7 @@ export class RowQueue {
     }
   }
 
-  /** Takes up to `max` rows. Call it for one batch one after the other. */
+  /** Takes up to `max` rows. Calls for the same batch must not overlap. */
   async take(batch: string, max: number): Promise<ClaimedRow[]> {
     const lease = await this.#fleet.lease();
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
@@ -142,13 +142,13 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
   if (kept?.gateway === head.gateway) return;
   throw new MgwError(
     'usage',
-    `A batch ${name} is enqueued for another gateway: give this one another --name.`,
+    `A batch ${name} is already enqueued for another gateway. Give this one another --name.`,
   );
 }
 
 /**
- * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out again,
- * since the ledger may know their handle by now.
+ * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out
+ * again, since the ledger may know their handle by now.
  */
 export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
@@ -167,10 +167,10 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
   return found.length;
 }
 
-/** The number of workers that die while running a row before it is quarantined. Each has several rows in hand. */
+/** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pauses before a batch whose budget is spent, and a row, are tried again, ms. */
+/** The pause before a batch whose budget is spent is tried again, and the pause before a row is, ms. */
 export const heldMs = 60_000;
 export const shortDelayMs = 15_000;
 
@@ -205,8 +205,8 @@ where gateway = $1 and exists (
     and (kept.batch, kept.id) not in (select * from unnest($3::text[], $4::text[])))))
 order by created_at`;
 
-// A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A lease
-// that has ended takes nothing.
+// A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A
+// process whose lease has ended takes nothing.
 const take = `
 with alive as (select from {leases} where id = $2::bigint and until > clock_timestamp()),
   mine as (
@@ -233,8 +233,9 @@ where (batch, id) in (
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended was cut off or stopped, and did not die. Another worker may have
-// found the row in doubt before this one recorded the handle: it is handed out `again`.
+// A worker that releases a row after its lease has ended was cut off or stopped, but did not die, so its death is not
+// counted. Another worker may have found the row in doubt before this one recorded the handle: the row is handed out
+// `again`.
 const release = `
 with given as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])

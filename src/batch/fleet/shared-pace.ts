@@ -16,12 +16,12 @@ export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
 type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
-// Polls for a free slot at these intervals: a pool of connections passes no notifications on.
+// The interval between two looks for a free slot, ms. It polls, because a connection pooler passes no notifications on.
 const [minLookMs, maxLookMs] = [100, 1000];
 
 /**
- * The pace of a batch over all machines that carry it out, by the database's clock. The limit, the gateway's hold and the
- * next turn are one row of the batch. Each process paces its polls by itself.
+ * The pace of a batch over all machines that carry it out, by the database's clock. The limit, the gateway's hold and
+ * the next turn are one row of the batch. Each process limits its own polls.
  */
 export class SharedPace implements Pace {
   readonly isShared = true;
@@ -165,7 +165,7 @@ where not exists (select from {places} place where place.batch = $1 and ${isLive
 const milliseconds = (time: string): string =>
   `(extract(epoch from ${time} - clock_timestamp()) * 1000)::float`;
 
-// The turn is computed on the row under its lock: no two processes get the same one.
+// The turn is computed while the row is locked, so no two processes get the same one.
 const nextTurn = `
 update {paces} set next_turn = case
     when held_until > clock_timestamp() then next_turn

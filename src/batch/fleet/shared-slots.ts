@@ -2,7 +2,7 @@ import type { Clock } from '../../clock.ts';
 import { messageOf } from '../../errors.ts';
 import { isLive, type FleetState } from './fleet-state.ts';
 
-/** The slots of a batch, as one process uses them. */
+/** Options of {@link SharedSlots}. */
 export interface SharedSlotsOptions {
   batch: string;
   /** The number of slots. */
@@ -17,8 +17,8 @@ export interface SharedSlotsOptions {
 const returnAgainMs = 1000;
 
 /**
- * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs to
- * a process's lease, and is free when the lease has ended.
+ * The slots of a batch over all machines: one row for each task that may be in progress at the gateway. A slot belongs
+ * to a process's lease, and is free when the lease has ended.
  */
 export class SharedSlots {
   readonly #options: SharedSlotsOptions;
@@ -26,7 +26,8 @@ export class SharedSlots {
   readonly #own = new Set<number>();
   readonly #closing = new AbortController();
   #isReturning = false;
-  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer uses.
+  // One statement at a time, so that `#own` is exact at each. It also returns the slots that this process no longer
+  // uses.
   readonly #exchange: (request: { max: number }) => Promise<{ taken: number; most: number } | undefined>;
 
   constructor(options: SharedSlotsOptions) {
@@ -34,7 +35,10 @@ export class SharedSlots {
     this.#exchange = options.fleet.combine((requests: { max: number }[]) => this.#exchangeAll(requests));
   }
 
-  /** Takes up to `max` free slots; also returns how many tasks the gateway allows now. @throws MgwError('unreachable'). */
+  /**
+   * Takes up to `max` free slots; also returns how many tasks the gateway allows now.
+   * @throws MgwError('unreachable').
+   */
   async take(max: number): Promise<{ taken: number; most: number }> {
     return (await this.#exchange({ max })) ?? { taken: 0, most: this.#options.concurrency };
   }
@@ -51,7 +55,7 @@ export class SharedSlots {
   async close(): Promise<void> {
     this.#own.clear();
     this.#closing.abort();
-    // If it fails, they are free when the lease ends.
+    // If this fails, the slots become free when the lease ends.
     await this.#exchange({ max: 0 }).catch(() => undefined);
   }
 
@@ -79,7 +83,7 @@ export class SharedSlots {
     );
   }
 
-  // Returns every slot that this process does not use, until the database has recorded it.
+  // Returns every slot that this process does not use. Tries again until the database has recorded it.
   async #return(): Promise<void> {
     const { clock, note } = this.#options;
     try {
@@ -95,10 +99,10 @@ export class SharedSlots {
   }
 }
 
-// Slots that this process has without using them come first: it has left them, or the response of an earlier statement
-// was lost. Those that it does not need are returned. Else free slots up to the limit: the taker locks them, and others
-// pass them over. Under the lock, a slot must still have the lease that was found to have ended. A lease that has ended
-// takes nothing.
+// Slots that this process has but does not use come first: it has left them, or the response of an earlier statement
+// was lost. Those that it does not need are returned. After them come free slots, up to the limit: this statement locks
+// them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
+// process whose lease has ended takes nothing.
 const exchange = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (

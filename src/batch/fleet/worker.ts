@@ -28,9 +28,9 @@ export interface WorkerWatcher {
   updated: RunWatcher['updated'];
   /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
   ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
-  /** A row needs nothing, or nothing that mgw may do by itself. */
+  /** A row needs no work, or none that mgw may do without the user. */
   left(batch: Batch, planned: PlannedRow): void;
-  /** Invalid rows. */
+  /** A row is invalid. */
   bad(batch: Batch, id: string, why: string): void;
   /** A row was quarantined because too many workers died while running it. */
   quarantined(batch: string, id: string): void;
@@ -49,7 +49,7 @@ export interface WorkerOptions {
   /** Ends after being idle for this long, ms. Never if absent. */
   maxIdleMs?: number;
   clock: Clock;
-  /** Aborted when it must take no more rows. */
+  /** Aborted when the worker must take no more rows. */
   signal: AbortSignal;
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
@@ -62,7 +62,7 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
   readonly #working = new Map<string, Promise<void>>();
-  /** Batches that found no row to take, and wait for one or for the end of their own. */
+  /** Batches that found no row to take. Each waits for a new row, or for the end of one of its own. */
   readonly #awaiting = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();
@@ -82,7 +82,7 @@ export class Worker {
     this.#idleSince = options.clock.monotonic();
   }
 
-  /** Works until it is asked to end or was idle for long enough. Returns the error if one would end every row. */
+  /** Works until its signal is aborted or it was idle for `maxIdleMs`. Returns the error that stopped it, if any. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
     while (!this.#isOver && !this.#isIdle()) await this.#look();
@@ -142,7 +142,7 @@ export class Worker {
     const opened = await this.#options.open(queued);
     const { batch, job, options } = opened;
     const rows = new Map<string, ClaimedRow>();
-    // The end of its job is recorded by then: no other worker looks at a row that has ended.
+    // Called after the end of the job is recorded, because no other worker looks at a row that has ended.
     const onDone = ({ planned }: RowEnd): Promise<void> =>
       this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'done'));
     const run = new BatchRun(job, options, this.#watcherOf(batch, rows), onDone);
@@ -152,7 +152,7 @@ export class Worker {
           await new Promise<void>((resolve) => this.#waiting.push(resolve));
           continue;
         }
-        // One row waits for a slot. The others are taken when there are slots for them.
+        // Take one row, and wait for a slot. Take more rows only when there are slots for them.
         const taken = await this.#take(queued.name, 1);
         if (taken.length === 0 && run.isIdle) break;
         if (taken.length === 0) {
@@ -178,7 +178,7 @@ export class Worker {
       }
     } finally {
       await run.end();
-      // Their ends could not be recorded.
+      // The outcomes of the remaining rows could not be recorded.
       for (const row of rows.values()) this.#options.queue.drop(row);
       this.#makeRoom(rows.size);
       await options.pace.close();
@@ -260,7 +260,7 @@ export class Worker {
     };
   }
 
-  // If the state of a row cannot be determined now, the next worker that takes it reads it from the ledger.
+  // If the outcome of a row cannot be recorded in the queue, the next worker that takes it reads it from the ledger.
   async #release(id: string, rows: Rows, tell: (row: ClaimedRow) => Promise<void>): Promise<void> {
     const row = rows.get(id);
     if (row === undefined) return;

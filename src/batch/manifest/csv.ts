@@ -27,7 +27,7 @@ export async function* readCsv(
     if (length === 0 && (empty += 1) > maxEmptyRows)
       throw new Unreadable({
         line: record.line,
-        message: `it has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
+        message: `the file has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
       });
     if (
       header === undefined &&
@@ -47,7 +47,7 @@ export async function* readCsv(
     if (length > width || cells.length < width) {
       const found = length > width ? length : cells.length;
       const count = found === 1 ? 'one cell' : `${found} cells`;
-      report({ line, message: `it has ${count}, and the header has ${width}` });
+      report({ line, message: `the row has ${count}, but the header has ${width}` });
       continue;
     }
     const unnamed = header.names.findIndex((name, index) => name === '' && cells[index]?.trim() !== '');
@@ -110,7 +110,7 @@ function ratioInCell(cell: string): string {
   return cell.trim().replace(/^0?(\d+):0?(\d+)(?::00)?$/, '$1:$2');
 }
 
-/** Returns the separator that a line `sep=;` names, or that the first line has most of outside quotes. */
+/** Returns the separator that a line such as `sep=;` names, or else the most frequent one in the first line. */
 function separatorOf(text: string): string {
   const named = separatorLine.exec(text)?.[1];
   if (named !== undefined) return named;
@@ -119,7 +119,7 @@ function separatorOf(text: string): string {
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// Records are collected in a callback: if the parser fails, its return value would lose the earlier ones.
+// Records are collected in a callback: if the parser fails, its return value lacks the records before the error.
 async function* records(source: Source): AsyncGenerator<CsvRecord> {
   let read: { record: string[]; raw: string }[] = [];
   let line = 1;
@@ -174,7 +174,7 @@ async function* records(source: Source): AsyncGenerator<CsvRecord> {
   }
 }
 
-/** The maximum number of separators in a line. The parser makes an array of a row's cells, however many there are. */
+/** The maximum number of separators in a line. Without it, the parser would make an array of any number of cells. */
 const maxSeparators = 100_000;
 
 function checkWidth(bytes: Buffer, firstLine: number, separator: string): void {

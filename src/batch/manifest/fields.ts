@@ -25,7 +25,7 @@ function namesOf(kind: JobKind): Set<string> {
   return new Set(['id', 'protocol', 'output', 'tags', ...own, ...rowFlags(kind).map(longName)]);
 }
 
-/** Returns a field's name in its one spelling: `Aspect Ratio` is `aspect-ratio`. A native path stays as it is. */
+/** Returns the normalized name of a field: `Aspect Ratio` is `aspect-ratio`. A native path stays as it is. */
 export function fieldName(written: string): string {
   const name = written.trim();
   return isPath(name) ? `set.${name.slice('set.'.length)}` : name.toLowerCase().replace(/[\s_-]+/g, '-');
@@ -48,7 +48,7 @@ export function rowId(written: string): string {
 
 const remarks = ['note', 'notes', 'comment', 'comments', 'remark', 'remarks'];
 
-/** Whether a column is for the people who edit the file, by its name: `#Mood`, `Notes`. */
+/** Whether a column's name marks it as a comment for the people who edit the file: `#Mood`, `Notes`. */
 export function isRemark(written: string): boolean {
   return written.trim().startsWith('#') || remarks.includes(fieldName(written));
 }
@@ -62,7 +62,7 @@ export function isStray(written: string): boolean {
   );
 }
 
-/** Returns what is wrong with a field's name, or undefined; with a kind, for a row of that kind. */
+/** Returns what is wrong with a field's name in a row of a kind (of any kind, if absent); undefined if nothing is. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);

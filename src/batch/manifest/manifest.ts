@@ -21,7 +21,7 @@ export type IsLeftOut = (record: ManifestRecord, index: number) => Promise<boole
 export interface Manifest {
   path: string;
   head: Head;
-  /** Notes for the user about how it was read. */
+  /** Notes for the user about how the manifest was read. */
   notes?: readonly string[];
   /** Default fields of every row, including those of the command line. */
   defaults: readonly WrittenField[];
@@ -46,7 +46,7 @@ const formats: Record<string, Format> = {
   '.yml': 'yaml',
 };
 
-/** The options of a manifest. */
+/** The options for opening a manifest. */
 export interface Opening {
   /** The fields of `-d`. */
   given?: readonly WrittenField[];
@@ -56,7 +56,10 @@ export interface Opening {
   content?: Buffer | undefined;
   /** Names of columns that are not fields, as templates use them. */
   columns?: ReadonlySet<string> | undefined;
-  /** Finds the protocol of a model, for rows without one. @throws MgwError('usage') if that is not unique. */
+  /**
+   * Finds the protocol of a model, for rows without one.
+   * @throws MgwError('usage') if the model does not determine it.
+   */
   kindOf?: ((model: string) => Promise<JobKind>) | undefined;
 }
 
@@ -90,7 +93,7 @@ function unknownFormat(path: string): MgwError {
   if (path === '-') return usageError('Standard input needs --format csv, jsonl or yaml.');
   if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path)) return isWorkbook(path);
   return usageError(
-    `${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}. Another name needs --format.`,
+    `${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}. For any other name, use --format.`,
   );
 }
 
@@ -120,7 +123,7 @@ async function* itemsOf(content: Content, isLeftOut: IsLeftOut = () => false): A
   let count = 0;
   const report = (problem: Problem): void => {
     count += 1;
-    const message = `it has more than ${maxProblems} problems. The rest was not read`;
+    const message = `the file has more than ${maxProblems} problems. The rest was not read`;
     if (count > maxProblems) throw new Unreadable({ line: problem.line, message });
     problems.push(problem);
   };
@@ -232,12 +235,12 @@ async function textOf(source: Source, maxBytes: number): Promise<string> {
     if (size > maxBytes)
       throw new Unreadable({
         line: 1,
-        message: 'the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',
+        message: 'a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
       });
     blocks.push(bytes);
   }
   const [bad] = source.badLines;
-  if (bad !== undefined) throw new Unreadable({ line: bad, message: 'nothing of the file was used' });
+  if (bad !== undefined) throw new Unreadable({ line: bad, message: 'no part of the file was used' });
   return Buffer.concat(blocks).toString('utf8');
 }
 
@@ -260,14 +263,16 @@ async function statOf(path: string): Promise<Stats> {
     throw unreadableFile(path, error);
   });
   if (!found.isFile())
-    throw usageError(`The manifest ${shown(path)} is not a plain file; it is read more than once.`);
+    throw usageError(
+      `The manifest ${shown(path)} is not a plain file, which it must be because mgw reads it more than once.`,
+    );
   return found;
 }
 
 async function checkSame(path: string, opened: Stats): Promise<void> {
   const now = await statOf(path);
   if (now.ino !== opened.ino || now.size !== opened.size || now.mtimeMs !== opened.mtimeMs)
-    throw usageError(`The manifest ${shown(path)} was changed while it was read: run it again.`);
+    throw usageError(`The manifest ${shown(path)} was changed while it was read: run the command again.`);
 }
 
 function unreadableFile(path: string, error: unknown): MgwError {

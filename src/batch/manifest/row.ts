@@ -16,7 +16,7 @@ export interface Row {
   index: number;
   line: number;
   kind: JobKind;
-  /** As the manifest gives it. */
+  /** The id, if the manifest gives one. */
   id?: string;
   /** The values of flags by their long names, as on the command line. */
   flags: Record<string, string | string[] | boolean>;
@@ -48,7 +48,7 @@ export interface RowReading {
 /** Default fields of every row, by name. */
 export type Defaults = ReadonlyMap<string, WrittenField>;
 
-/** Returns defaults by their normalized names; the last of a name counts. Reports each that no row could have. */
+/** Returns defaults by their normalized names; the last one of a name wins. Reports defaults that no row could have. */
 export function defaultsOf(
   fields: readonly WrittenField[],
   report: (problem: Problem) => void,
@@ -158,7 +158,7 @@ function ownFields({ fields }: ManifestRecord, fault: Fault): Map<string, Writte
     const name = fieldName(field.name);
     const before = own.get(name);
     if (before !== undefined)
-      fault(field.line, `${shownValue(before.name)} and ${shownValue(field.name)} are one field`);
+      fault(field.line, `${shownValue(before.name)} and ${shownValue(field.name)} are the same field`);
     own.set(name, field);
   }
   return own;
@@ -226,7 +226,7 @@ function setEntry(name: string, { value, isText }: WrittenField): string {
  * Returns a function that finds the kind of a record without a protocol: `tts` if it has a text, else the protocol of
  * its model. It returns undefined if the record has neither, or has a protocol. Each model is looked up once.
  * @param kindOf finds the protocol of a model.
- * @throws MgwError('usage') if that is not unique.
+ * @throws MgwError('usage') if the model does not determine it.
  */
 export function kindInference(
   defaults: Defaults,

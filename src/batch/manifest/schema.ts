@@ -87,9 +87,7 @@ const common = {
       .pipe(textOrNumber, z.transform(rowId))
       .check(allowed(keyName), z.describe('permanently names the row: its job is @NAME/ID; spaces become -')),
   ),
-  output: z.optional(
-    oneText.check(allowed(notEmpty), z.describe('where its file goes, in the output folder')),
-  ),
+  output: z.optional(oneText.check(allowed(notEmpty), z.describe('path of its file in the output folder'))),
   tags: z.optional(words.check(allowed(tagNames), z.describe('words to find its job by'))),
 };
 
@@ -98,7 +96,7 @@ const body = z.optional(
     .union([z.string(), z.record(z.string(), z.unknown())], 'an object, or @FILE')
     .check(allowed(bodyText), z.describe('the body in native spelling: @FILE, or the object itself')),
 );
-const text = z.optional(oneText.check(allowed(notEmpty), z.describe('what is spoken')));
+const text = z.optional(oneText.check(allowed(notEmpty), z.describe('the text to speak')));
 const file = z.optional(oneText.check(allowed(notEmpty), z.describe('a file with the text to speak')));
 
 const over = z.optional(
@@ -111,7 +109,9 @@ function ownFields(kind: JobKind): Record<string, z.ZodMiniType> {
   if (kind === 'tts') return { text, file, over };
   const endpoints = findProtocol(kind)?.endpoints;
   if (endpoints === undefined) return { body };
-  const endpoint = z.enum(endpoints, 'one of the equivalent paths').check(z.describe('which path is used'));
+  const endpoint = z
+    .enum(endpoints, 'one of the equivalent paths')
+    .check(z.describe('the path to send it to'));
   return { body, endpoint: z.optional(endpoint) };
 }
 
@@ -125,7 +125,7 @@ type RowSchema = z.ZodMiniType<Record<string, unknown>>;
 
 const rowSchemas: ReadonlyMap<JobKind, RowSchema> = new Map(kinds.map((kind) => [kind, rowOf(kind)]));
 
-/** Returns what a row of a kind may hold, except `set.PATH`: the flags of its command, and the fields of every row. */
+/** Returns the schema of a row: the flags of its command and the fields of every row, without `set.PATH`. */
 export function rowSchema(kind: JobKind): RowSchema {
   return rowSchemas.get(kind) ?? z.never();
 }
@@ -144,7 +144,7 @@ export const headSchema = z.strictObject({
     textOrNumber.check(allowed(taskCount), z.describe('maximum number of tasks in progress at the gateway')),
   ),
   budget: z.optional(
-    textOrNumber.check(allowed(parseDecimal), z.describe('what all runs of the batch may cost together')),
+    textOrNumber.check(allowed(parseDecimal), z.describe('maximum cost of all runs of the batch together')),
   ),
 });
 
@@ -159,7 +159,7 @@ const manifest = z.extend(headSchema, {
   rows: z.optional(z.array(row)),
 });
 
-/** The schema of a YAML manifest. */
+/** The names of the members of a YAML manifest. */
 export const manifestNames = Object.keys(manifest.shape);
 
 /** The JSON Schema of a manifest in YAML; `$defs.row` is that of a line of JSON Lines. */
@@ -189,7 +189,7 @@ export interface Head {
   budget?: string;
 }
 
-/** Reads the head of a manifest. Reports what is wrong and leaves it out. */
+/** Reads the head of a manifest. Reports invalid members and leaves them out. */
 export function readHead(fields: readonly WrittenField[], report: (problem: Problem) => void): Head {
   const head: Record<string, unknown> = {};
   for (const { name, value, line } of fields) {

@@ -5,7 +5,7 @@ import type { WrittenField } from './fields.ts';
 import { maxLineBytes } from './source.ts';
 
 const token = /\{\{|\}\}|\{([^{}]*)\}|\{/g;
-/** The limits of a template: its placeholders and doubled braces, and its faults that are reported. */
+/** The maximum number of placeholders and doubled braces in a template, and of its faults that are reported. */
 const [maxPlaceholders, maxFaults] = [10_000, 10];
 const templates = ['prompt', 'text', 'output'];
 
@@ -22,8 +22,8 @@ export function namesIn(template: string): string[] {
 }
 
 /**
- * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}` are
- * braces. In `output`, the placeholders of every output stay.
+ * Fills the templates of a row: `{name}` in `prompt`, `text` and `output` is that field or column, and `{{` and `}}`
+ * are braces. In `output`, the placeholders that every output has, such as `{id}`, are left as they are.
  * @param columns the row's columns that are not fields, by their names in templates
  */
 export function fillTemplates(
@@ -60,13 +60,15 @@ function filledText(
     end = index + found.length;
     count += 1;
     if (count > maxPlaceholders || filled.length > maxLineBytes) {
-      fault(`with its ${count} placeholders it is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`);
+      fault(
+        `the text with its ${count} placeholders is too long; allowed: ${maxPlaceholders}, and 8 MiB of text`,
+      );
       break;
     }
     if (isBrace || value !== undefined) continue;
     const known = [...others].filter(([, field]) => textOf(field) !== undefined).map(([each]) => each);
-    const hint = name === undefined ? '' : ` ${nameHint(variableName(name), known)}`;
-    fault(`the row has no ${shownValue(found)}. A brace of the text itself is written twice.${hint}`);
+    const hint = name === undefined ? '' : `; ${nameHint(variableName(name), known)}`;
+    fault(`the row has no ${shownValue(found)} (to write a brace itself, double it)${hint}`);
     faults += 1;
     if (faults === maxFaults) break;
   }

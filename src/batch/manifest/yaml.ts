@@ -19,7 +19,7 @@ import { Unreadable } from './source.ts';
 
 /** A YAML manifest, which is parsed at once. */
 export interface YamlManifest {
-  /** The members beside defaults, matrix and rows. */
+  /** The members besides defaults, matrix and rows. */
   head: readonly WrittenField[];
   defaults: readonly WrittenField[];
   /** The rows, or their problems, then the product of the matrix, whose last list varies fastest. */
@@ -37,7 +37,7 @@ const maxTotalNodes = 1_000_000;
 
 /**
  * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
- * Reports all of several problems but the last, which it throws.
+ * Throws the last problem, and reports those before it.
  * @throws Unreadable if it is not YAML, or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {
@@ -47,7 +47,7 @@ export function readYaml(text: string, report: (problem: Problem) => void): Yaml
     line: lineCounter.linePos(pos[0]).line,
     message: /call stack/.test(message)
       ? 'the lists or maps are nested too deeply'
-      : `it is not YAML as mgw reads it: ${printableLine(message, 200)}`,
+      : `invalid YAML: ${printableLine(message, 200)}`,
   }));
   for (const problem of problems.slice(0, -1)) report(problem);
   const last = problems.at(-1);

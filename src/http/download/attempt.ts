@@ -34,7 +34,7 @@ export type Attempt =
   | { kind: 'received'; contentType?: string }
   | { kind: 'expired' | 'not-ready'; failure: Failure }
   | { kind: 'refused'; failure: Failure; origin: string }
-  /** Worth another try. */
+  /** The attempt failed, but another one may succeed. */
   | { kind: 'again'; failure: Failure };
 
 const batchBytes = 1024 * 1024;
@@ -135,7 +135,7 @@ async function whole(reply: MediaReply, part: PartFile, work: Work): Promise<Att
   return receive(reply, body, part, work);
 }
 
-// The first bytes of a body, or the reason why there are none.
+// Returns the first bytes of a body, or the reason why there are none.
 async function firstOf(body: AsyncGenerator<Buffer[], void>): Promise<Buffer[] | string> {
   try {
     const { value } = await body.next();
@@ -189,7 +189,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too long. For the same representation, this is the size.
+  // The Content-Length may have been too long. For the same representation, the size in this response is right.
   if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
   // A body without a length is complete if the response about the rest states the length that was received.
   const total = part.total ?? told;
@@ -224,7 +224,7 @@ async function receive(
   return { kind: 'received', contentType: reply.headers['content-type'] };
 }
 
-// The reason why the body broke off, if it did. Errors of the disk are thrown.
+// Returns the reason why the body broke off, if it did. Throws errors of the disk.
 async function spooled(
   body: AsyncIterable<Buffer[]>,
   part: PartFile,

@@ -196,7 +196,7 @@ const maxSharedConnections = 1024;
 
 /**
  * Sends one GET, and returns the head of the response, whose body is still arriving. Follows no redirects. Requests to
- * the gateway's origin use a shared connection if possible. Others, and those that fail there, open their own.
+ * the gateway's origin use a shared connection if possible. Other requests, and those that fail on it, open their own.
  * @throws TransportError if no head arrived.
  */
 async function get(url: URL, options: GetOptions): Promise<WireResponse> {

@@ -1,4 +1,4 @@
-// The minimum difference of two dates for which the clocks do not matter. RFC 9110 8.8.2.2 does not fix it.
+// The minimum difference of two dates that no clock error can cause. RFC 9110 8.8.2.2 leaves the value open.
 const clockDoubtMs = 60_000;
 
 /**

@@ -86,13 +86,13 @@ export class Database {
   /**
    * Combines all calls that come while another `ask` runs into one `ask`, so that many rows in progress need few
    * statements. If the database refuses it, each call is asked alone, so that one does not fail because of another.
-   * `ask` must not wait for another combined call. Returns undefined for a key without an answer.
+   * `ask` must not wait for another combined call. A key without an answer gets undefined.
    */
   combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
     let waiting: K[] = [];
     let answers: Promise<Map<K, () => V | undefined>> | undefined;
     const next = async (): Promise<Map<K, () => V | undefined>> => {
-      // The calls that the last answers lead to come first.
+      // Wait a tick: calls that the last answers cause then join this one.
       await new Promise((resolve) => process.nextTick(resolve));
       const keys = waiting;
       waiting = [];
@@ -214,8 +214,9 @@ function wordsOf(error: unknown): string {
   return (messageOf(inner) || systemCode(error) || 'no reason was given').replace(/\.$/, '').slice(0, 300);
 }
 
-// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting lasts
-// for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save time.
+// Without this, PostgreSQL could choose an operator or function that another role created in `public`. The setting
+// lasts for one transaction, since a pool may run the next one on another connection. OFFSET 1 returns no row, to save
+// time.
 function guardOf(commit?: Commit): string {
   const path = "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true) AS path";
   if (commit === undefined) return `SELECT FROM ${path} OFFSET 1`;

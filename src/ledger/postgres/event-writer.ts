@@ -126,7 +126,7 @@ export class EventWriter {
       throw cause.with({}, text);
     }
     if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
-    // The workers have left the row of a job in doubt.
+    // Workers leave the row of a job in doubt as it is, so it must be handed out again.
     if (event.type === 'resolved') await this.#handOut(id);
   }
 
@@ -179,9 +179,9 @@ export class EventWriter {
     return false;
   }
 
-  // An event that was not written has no answer.
+  // The returned map has no entry for an event that was not written.
   async #writeTogether(events: NewEvent[]): Promise<Map<NewEvent, true>> {
-    // A statement changes the row of a job once.
+    // A statement can change the row of a job only once.
     const first = new Map(events.toReversed().map((each) => [each.job, each]));
     const now = [...first.values()].sort((one, other) => (one.job < other.job ? -1 : 1));
     const later = events.filter((each) => first.get(each.job) !== each);
@@ -189,7 +189,8 @@ export class EventWriter {
     return later.length === 0 ? written : new Map([...written, ...(await this.#writeTogether(later))]);
   }
 
-  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written alone.
+  // If two attempts to write one event overlap, its uid makes the second one fail. Several events are then written one
+  // by one.
   async #writeOnce(events: NewEvent[]): Promise<Map<NewEvent, true>> {
     try {
       return await this.#insert(events);
@@ -249,7 +250,7 @@ export class EventWriter {
   }
 }
 
-// The values by which a job can be looked up.
+// Returns the values by which a job can be looked up.
 function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value: string }[] {
   const { handle, record } = job ?? {};
   const fingerprint = record?.fingerprint === lostFingerprint ? undefined : record?.fingerprint;

@@ -15,13 +15,16 @@ export interface Examined {
   lagMs: number;
   /** The duration of one statement, in ms. */
   tripMs: number;
-  /** Problems that break a promise of mgw, or would break it in a crash. */
+  /** Problems that break a guarantee of mgw, or would break it in a crash. */
   warnings: string[];
 }
 
 const oldestServer = 140_000;
 
-/** Creates the missing tables of a ledger. `note` is told if the connection is not verified. @throws the errors of {@link Database.query} */
+/**
+ * Creates the missing tables of a ledger. `note` is called if the connection is not verified.
+ * @throws the errors of {@link Database.query}
+ */
 export async function makeLedger(
   url: StateUrl,
   note: (text: string) => void = () => undefined,
@@ -74,7 +77,7 @@ export async function examineLedger(url: StateUrl, now: () => number): Promise<E
   }
 }
 
-// A standby is reported as one.
+// A standby is read-only too, but `routeWarnings` reports it.
 async function requireRights(database: Database): Promise<void> {
   const { shown, schema } = database.url;
   const rights = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
@@ -140,12 +143,12 @@ function warningsOf(found: Settings | undefined, number: number, lagMs: number):
     [number < oldestServer, 'This PostgreSQL is older than 14, the oldest version that mgw supports.'],
     [
       found?.fsync === 'off',
-      'fsync is off: a crash of the machine loses what was confirmed, and mgw may pay twice.',
+      'fsync is off: a crash of the machine loses confirmed records, and mgw may pay twice.',
     ],
     [found?.pages === 'off', 'full_page_writes is off: a crash of the machine may damage the tables.'],
     [
       Math.abs(lagMs) > 5000,
-      'The clocks of this machine and the database differ, and so do the times of jobs and the limits of daily and monthly budgets.',
+      'The clock of this machine differs from the clock of the database: the times of jobs and the days of budgets may be wrong.',
     ],
   ];
   return warnings.filter(([isSo]) => isSo).map(([, text]) => text);

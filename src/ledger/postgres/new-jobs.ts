@@ -22,7 +22,7 @@ export interface Created extends Record<string, unknown> {
 }
 
 /**
- * Creates jobs in one statement. Those whose id exists, or was removed, are left as they are.
+ * Creates jobs in one statement. Jobs whose id exists or was removed are left as they are.
  * @param restores creates removed jobs again
  */
 export async function createJobs(

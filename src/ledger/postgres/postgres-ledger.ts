@@ -24,7 +24,10 @@ export interface PostgresLedgerOptions {
 /** A ledger on PostgreSQL, with the database behind it. */
 export interface PostgresLedger extends Ledger {
   readonly database: Database;
-  /** Writes the facts that this process kept while the database was gone. @throws the errors of {@link Database.query} */
+  /**
+   * Writes the facts that this process kept while the database was gone.
+   * @throws the errors of {@link Database.query}
+   */
   flush(): Promise<void>;
 }
 
@@ -93,14 +96,14 @@ function ledgerOn(database: Database, writer: EventWriter, keeper: LeaseKeeper):
     lifeOf: async (owner) => (await keeper.livesOf([owner]))(owner),
     uncertainLease: (owner) => keeper.uncertainLease(owner),
     close: async () => {
-      // Needs no lease. What cannot be written stays on disk for the next command.
+      // This flush needs no lease. Facts that cannot be written stay on disk for the next command.
       await Promise.all([writer.flush().catch(() => undefined), keeper.close()]);
       await database.close();
     },
   };
 }
 
-// Ids of new jobs, and the names by which jobs are looked up.
+// Returns the methods that create ids and look jobs up.
 function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   const [jobs, names] = ['jobs', 'names'].map((name) => database.table(name));
   const newIds = database.combine(async (wanted: { time: number }[]) => {
@@ -131,7 +134,7 @@ function removalIn(
 ): Pick<Ledger, 'remove' | 'forbid' | 'fateOf'> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
   const fateOf = async (id: string): Promise<Fate> => {
-    // First: a job that is created and sent in between is there then, and not lost.
+    // Read the claim first: a job that is created and sent in between is then found, and does not count as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
     if (row !== undefined) return row.state === 'removed' ? 'removed' : 'there';
@@ -185,7 +188,7 @@ function foldLines(id: string, lines: readonly string[], lifeOf?: (owner: Owner)
   return foldJob(id, events, lifeOf) ?? damagedJob(id, text, events, lifeOf);
 }
 
-// The processes whose lives affect the state of the job.
+// Returns the processes whose lives affect the state of the job.
 function ownersIn({ record: { sender, runs } }: Job): Owner[] {
   return [...(sender ? [sender] : []), ...runs.map(({ owner }) => owner)];
 }
@@ -223,7 +226,7 @@ function claimsIn(database: Database): ClaimMethods {
       for (;;) {
         const holder = await claimAll(wanted);
         if (holder !== undefined) return holder.token === wanted.token ? undefined : holder.content;
-        // A row that was inserted while this statement ran is not visible to it.
+        // A row that was inserted while this statement ran is not visible to it, so look again.
       }
     },
     // The database refuses `sending` from a process that was declared dead, so without that event nothing was sent.

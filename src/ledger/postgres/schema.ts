@@ -7,7 +7,7 @@ export const schemaVersion = 2;
 
 /** Identifies a ledger. */
 export interface LedgerIdentity {
-  /** A random id, made with the ledger. It is the same under every address of the database. */
+  /** A random id, created with the ledger. It is the same under every address of the database. */
   ledger: string;
   version: number;
 }
@@ -65,14 +65,14 @@ async function requireSafe(database: Database): Promise<void> {
   if (found?.encoding !== 'UTF8')
     throw new MgwError(
       'config',
-      `The database ${shown} has the encoding ${found?.encoding ?? 'unknown'}, which cannot hold every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
+      `The database ${shown} has the encoding ${found?.encoding ?? 'unknown'}, which cannot represent every text. Create one with the encoding UTF8: createdb -E UTF8 -T template0 NAME.`,
     );
   if (found.foreign_names === null) return;
   const names = found.foreign_names.split(', ');
   const named = names.length > 4 ? [...names.slice(0, 3), `and ${names.length - 3} others`] : names;
   throw new MgwError(
     'config',
-    `The role of ${shown} does not own these parts of the schema ${schema}: ${named.join(', ')}. Make it their owner if you trust what is in them, use the role that owns them, or name another schema (?schema=NAME).`,
+    `The role of ${shown} does not own these parts of the schema ${schema}: ${named.join(', ')}. Make it their owner if you trust their contents, use the role that owns them, or name another schema (?schema=NAME).`,
   );
 }
 
@@ -131,7 +131,8 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS names_job ON ${schema}.names (job)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.claims (
        name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
-    // Sums of the reserved and the settled amounts: in all, in the named day and in the named month. Amounts are exact.
+    // Sums of the reserved and the settled amounts: in total, in the named day and in the named month. Amounts are
+    // exact.
     `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
        kind text NOT NULL, name text COLLATE "C" NOT NULL,
        amount numeric, per text, held numeric NOT NULL DEFAULT 0, kept numeric NOT NULL DEFAULT 0,

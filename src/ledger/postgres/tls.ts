@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { messageOf, MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** The code of the error if the server asks for the password in clear on a connection without TLS. */
+/** The code of the error if the server asks for the password in clear text on a connection without TLS. */
 export const clearPassword = 'MGW_CLEAR_PASSWORD';
 
 /**
@@ -57,7 +57,7 @@ function isHere(href: string, defaultHost = process.env['PGHOST'] ?? 'localhost'
   return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 
-/** A client that never sends a password in clear on a connection without TLS. */
+/** A client that never sends a password in clear text on a connection without TLS. */
 export class SafeClient extends pg.Client {
   constructor(config?: pg.ClientConfig) {
     super(config);
@@ -67,7 +67,7 @@ export class SafeClient extends pg.Client {
     // Listeners run in order. This one closes the connection before the client's own listener writes the password.
     connection.on('authenticationCleartextPassword', () => {
       if ('encrypted' in connection.stream) return;
-      const text = 'it asks for the password in clear, and the connection has no TLS';
+      const text = 'it asks for the password in clear text, but the connection has no TLS';
       connection.stream.destroy(Object.assign(new Error(text), { code: clearPassword }));
     });
   }

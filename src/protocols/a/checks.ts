@@ -49,7 +49,7 @@ const parameters = z.strictObject(
   { error: 'an object' },
 );
 
-/** The body of specification 2.1, with the model that travels in the path. */
+/** The body of specification 2.1, with the model, which is sent in the path. */
 export const schema = withDescriptions(
   z.strictObject({
     model: z.string({ error: modelWords }).check(z.refine(isRelativePath, { error: modelWords })),

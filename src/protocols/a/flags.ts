@@ -31,7 +31,7 @@ export function imageType(head: Uint8Array): string | undefined {
 }
 
 /**
- * A file as `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that the bytes show
+ * Converts a file to the `image` of Protocol A: Base64 with no Data URL prefix, and the MIME type that the bytes show
  * (specification 2.1).
  * @throws Error saying what is allowed, if the file is empty, over 20 MiB, or no image of a known type.
  */
@@ -48,7 +48,7 @@ function imageFromFrame(name: string): Json {
   return { bytesBase64Encoded: name, mimeType: 'image/png' };
 }
 
-/** What `bytesBase64Encoded` must be, if `content` is not; undefined if it may be sent. */
+/** Returns what is allowed as `bytesBase64Encoded` if `content` is invalid; undefined if it is valid. */
 export function contentFault(content: string): string | undefined {
   if (isStoredName(content)) return undefined;
   if (/^data:/i.test(content)) return 'Base64 with no Data URL prefix';
@@ -56,7 +56,7 @@ export function contentFault(content: string): string | undefined {
 }
 
 /**
- * The MIME type to declare instead of `mimeType`, if the content contradicts it; undefined if the
+ * Returns the MIME type to declare instead of `mimeType`, if the content contradicts it; undefined if the
  * two agree, or if neither is of a type that is known here.
  */
 export function deniedType(mimeType: string, content: string): string | undefined {
@@ -64,7 +64,7 @@ export function deniedType(mimeType: string, content: string): string | undefine
   const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
   if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
   return types.includes(mimeType.toLowerCase())
-    ? 'the type that the bytes show; these are not such an image'
+    ? 'the type that the bytes show, which is not this one'
     : undefined;
 }
 

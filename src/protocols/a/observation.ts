@@ -12,7 +12,7 @@ import { shownValue } from '../violations.ts';
  */
 export const inlineMedia = ['encodedVideo', 'bytesBase64Encoded', 'videoBytes', 'video'] as const;
 
-// The specification's place first.
+// The place that the specification names comes first.
 const lists = [
   'generateVideoResponse.generatedSamples',
   'generateVideoResponse.generatedVideos',
@@ -35,7 +35,8 @@ export function readQuery(reply: Reply, handle: string): QueryVerdict {
   return body['error'] === undefined ? inconclusive(reply, 'operation') : judgeFailedQuery(reply);
 }
 
-// An absent `done` is false, and only `true` itself is finished. An `error` with neither a code nor a message is not an error.
+// An absent `done` is false, and only `true` means finished. An `error` with neither a code nor a message is not an
+// error.
 function observe(reply: Reply, body: JsonObject, handle: string): Observation {
   const outcome = body.done === true ? finished(reply, body) : unfinished(body);
   const warning = [outcome.warning, foreignName(body, handle)].filter((text) => text !== undefined).join(' ');
@@ -54,7 +55,8 @@ function unfinished({ done, error, response }: JsonObject): Outcome {
     done === undefined || typeof done === 'boolean' ? [] : ['a "done" that is neither true nor false'];
   const oddities = [...early, ...odd].join(' and ');
   const words = isError(error) ? ` (${messageOf(error)})` : '';
-  const warning = oddities === '' ? undefined : `The operation shows ${oddities}, and is not done${words}.`;
+  const warning =
+    oddities === '' ? undefined : `The operation contains ${oddities}, but is not done${words}.`;
   return { state: 'running', results: [], warning };
 }
 
@@ -110,13 +112,13 @@ function filtered(response: Json): string | undefined {
   return count > 0 ? `${count} without a reason given` : undefined;
 }
 
-// The name should be that of the task. Another one is reported, and has no effect.
+// The name should be that of the task. Another name is reported, and has no effect.
 function foreignName({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
   return `The response is about ${shownValue(name)}, not the requested operation.`;
 }
 
-// The samples of an operation's `response`; undefined if the place for them holds something else.
+// Returns the samples of an operation's `response`; undefined if the place for them contains something else.
 function samplesOf(response: Json): Json[] | undefined {
   const holder = at(response, 'generateVideoResponse') ?? {};
   const found = lists.map((path) => at(response, path) ?? []);
@@ -126,7 +128,7 @@ function samplesOf(response: Json): Json[] | undefined {
   return inlineOf(response) === undefined && !isObject(at(response, 'video')) ? [] : [response];
 }
 
-// A sample as a file to fetch, and what is wrong with it, in words that follow "sample 1".
+// Returns a sample as a file to fetch, and its problem in words that follow "sample 1".
 function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string } {
   const mime = types.map((path) => textAt(sample, path)).find((type) => type?.includes('/'));
   const inline = inlineSource(sample, reply);
@@ -158,7 +160,7 @@ function inlineSource(sample: Json, reply: Reply): { source?: Source; fault?: st
     : { fault: `is broken: ${media.fault}` };
 }
 
-// Unchanged, because it may be signed (specification 4.1, "the complete video.uri").
+// The address stays unchanged, because it may be signed (specification 4.1, "the complete video.uri").
 function addressSource(address: string): Source | undefined {
   if (/[\s\\\p{Cc}\p{Cf}]/u.test(address)) return undefined;
   if (/^https?:\/\//i.test(address) && URL.canParse(address))
@@ -173,7 +175,7 @@ export function isError(error: Json | undefined): boolean {
   return (code !== 0 && code !== '0' && code !== '') || textAt(error, 'message') !== undefined;
 }
 
-/** An operation's `error` in words: its own, or the name of its code. */
+/** Describes an operation's `error` by its message, or else by the name of its code. */
 export function messageOf(error: Json | undefined): string {
   if (typeof error === 'string') return error;
   const code = idAt(error, 'code');

@@ -82,7 +82,7 @@ function modelOf(body: JsonObject): string | undefined {
  */
 function submission(body: JsonObject): Exchange {
   const model = modelOf(body);
-  if (model === undefined) throw usageError('No model is given: --model.');
+  if (model === undefined) throw usageError('No model was given: set --model.');
   if (!isRelativePath(model)) throw usageError(`${shownValue(model)} cannot be the name of a model.`);
   const path = `/v1beta/models/${encodeURIComponent(model)}:predictLongRunning`;
   return { method: 'POST', path, headers: jsonHeaders, body: jsonBody({ ...body, model: undefined }) };
@@ -118,13 +118,15 @@ function oddities(handle: string, answer: Json | undefined, model?: string): str
   const fault = operationFault(handle, model);
   const error = at(answer, 'error');
   const notes = [
-    ...(isError(error) ? [`The gateway reported an error next to the operation: ${messageOf(error)}.`] : []),
+    ...(isError(error)
+      ? [`The gateway reported an error together with the operation: ${messageOf(error)}.`]
+      : []),
     ...(fault === undefined ? [] : [`The operation's name ${fault}, so that its result cannot be fetched.`]),
   ];
   return notes.length > 0 ? notes.join(' ') : undefined;
 }
 
-// The reason why an operation cannot be queried by its name, in words that follow "it". The specification's form is
+// Returns why an operation cannot be queried by its name, in words that follow "it". The specification's form is
 // `models/<model>/operations/<id>` (2.2); longer names with the same end are accepted. An operation of another model
 // cannot belong to this task.
 function operationFault(name: string, model?: string): string | undefined {

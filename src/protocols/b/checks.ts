@@ -85,7 +85,7 @@ export function check(body: JsonObject): Violation[] {
   ];
 }
 
-// Two flags set FileInfos; the entry tells which.
+// Two flags set FileInfos. The entry's Usage says which flag set this entry.
 function withUsage(found: Violation, body: JsonObject): Violation {
   const [entry, member] = found.field.split(/\.(?=\w+$)/);
   if (!entry?.startsWith('FileInfos.') || member !== 'Url') return found;
@@ -93,7 +93,7 @@ function withUsage(found: Violation, body: JsonObject): Violation {
   return { ...found, flag };
 }
 
-// `normalise` could not merge it.
+// The violation if `normalise` could not merge `ReturnUsage` into `ExtInfo`.
 const unmerged = violation(
   flags,
   'ReturnUsage',
@@ -104,7 +104,7 @@ const unmerged = violation(
 const hostedAssets = 'nothing: hosted resources are not supported; give an http(s) URL in FileInfos';
 const credentials = 'nothing: the gateway adds the upstream credentials itself';
 const refused = new Map([
-  ['subappid', 'nothing: the gateway rejects requests that carry it'],
+  ['subappid', 'nothing: the gateway rejects requests that contain it'],
   ['fileid', hostedAssets],
   ['objectid', hostedAssets],
   ['lastframefileid', hostedAssets],
@@ -123,7 +123,7 @@ interface Place {
   inExtInfo: boolean;
 }
 
-// Fields that the gateway refuses in any spelling and at any depth, also inside the JSON texts of `ExtInfo`. Not
+// Finds fields that the gateway refuses in any spelling and at any depth, even inside the JSON texts of `ExtInfo`. Not
 // recursive, because a body may be nested deeper than the stack.
 function checkRefused(body: JsonObject): Violation[] {
   const found: Violation[] = [];
@@ -146,8 +146,8 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// The value inside a JSON text that may be serialized several times. A long number becomes a text, which decodes to
-// itself.
+// Returns the value inside a JSON text that may be serialized several times. A long number becomes a text, which
+// decodes to itself.
 function unwrapped(json: string): Json | undefined {
   const value = tryParseJson(json);
   return typeof value === 'string' && value !== json ? unwrapped(value) : value;

@@ -65,14 +65,14 @@ function wrongForm(field: string, value: Json | undefined, meant: Json | undefin
   return { ...violation(flags, field, value, rightForm(meant)), allowedAnyway: rightForm(undefined) };
 }
 
-// The intended value in the form of the body; an example if it is too long or unclear.
+// Returns the intended value in the form of the body; an example if it is too long or unclear.
 function rightForm(meant: Json | undefined): string {
   const ext = isObject(meant) ? meant : { ExtVideoParameters: { ReturnUsage: true } };
   const parameters = ext['ExtVideoParameters'];
   const inner = isObject(parameters) ? { ExtVideoParameters: JSON.stringify(parameters) } : {};
   const shown = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
   if (shown.length > longestShown) return rightForm(undefined);
-  return `JSON text of an object, its ExtVideoParameters JSON text once more: "ExtInfo":${shown} (--return-usage writes this)`;
+  return `an object as JSON text, in which ExtVideoParameters is JSON text too: "ExtInfo":${shown} (--return-usage writes this)`;
 }
 
 function objectIn(text: string): JsonObject | undefined {

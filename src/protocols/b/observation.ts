@@ -31,7 +31,7 @@ function judgeCallError(reply: Reply, error: Json): QueryVerdict {
     : { kind: 'again', failure };
 }
 
-// Undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
+// Returns undefined if the body has no state. Success requires `FINISH`, `ErrCode` 0, and an absent, null or empty
 // `ErrCodeExt`. `FINISH` without a readable `ErrCode` and without a sign of failure is unproven: finished with nothing
 // to fetch.
 function observe(reply: Reply, body: Json | undefined, handle: string): Observation | undefined {
@@ -41,7 +41,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
   return { ...seen, warning: seen.warning === undefined ? foreign : `${seen.warning} ${foreign}` };
 }
 
-// The id should be that of the task. Another one is reported, and has no effect.
+// The id should be that of the task. Another id is reported, and has no effect.
 function foreignTask(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
@@ -85,7 +85,7 @@ function statusIn(object: Json | undefined): string | undefined {
   return typeof status === 'string' ? status : JSON.stringify(status);
 }
 
-// Any non-empty ErrCodeExt is failure, "0" too (specification 3.2).
+// Any non-empty ErrCodeExt means failure, even "0" (specification 3.2).
 function hasFailed(task: Json | undefined): boolean {
   const ext = at(task, 'ErrCodeExt');
   const code = at(task, 'ErrCode');
@@ -139,7 +139,7 @@ function mimeOf(file: JsonObject): string | undefined {
   return type.includes('/') ? type : mimeByType.get(type);
 }
 
-// Without the query, which may be a signature, because this text is logged.
+// Lists the URLs without their queries, which may be signatures, because this text is logged.
 function filesDespiteFailure(task: Json | undefined): string | undefined {
   const urls = filesOf(task)
     .flatMap((file) => textAt(file, 'FileUrl') ?? [])
@@ -160,15 +160,15 @@ function progressOf(task: Json | undefined): number | undefined {
 }
 
 /**
- * What the error of a call proves about it, in the words of a submission's verdict. `unknown`: it may have been
- * handled. `unlisted`: the code is not known.
+ * The meaning of a call's error, as in the verdict on a submission. `unknown`: the call may have been handled.
+ * `unlisted`: the code is not known.
  */
 type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 
 // Whatever the first part of the code is: without money, nothing was created.
 const noMoney = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
-// By the first dotted part of the code. Only a code that is given before anything is made counts as a refusal.
+// By the first part of the dotted code. Only a code that is returned before anything is created counts as a refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
   [
@@ -206,7 +206,7 @@ export function callError(body: Json | undefined): Json | undefined {
   return values.every((value) => value === undefined || value === null || value === '') ? undefined : error;
 }
 
-/** What a call's error under HTTP 200 proves, and what it means. */
+/** Reads a call's error under HTTP 200: what it proves, and the failure to report. */
 export function readCallError(reply: Reply, error: Json): { outcome: CallOutcome; failure: Failure } {
   const nativeCode = idAt(error, 'Code');
   const known = knownOutcome(nativeCode ?? '');

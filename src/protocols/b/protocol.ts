@@ -46,7 +46,7 @@ export const b: Protocol = {
   notReady: () => false,
 };
 
-// `ReturnUsage`, which is `--return-usage` and no field of the gateway's, is folded into `ExtInfo`.
+// Folds `ReturnUsage`, which `--return-usage` sets and the gateway does not know, into `ExtInfo`.
 function normalise(body: JsonObject): JsonObject {
   const { ReturnUsage: asked, ...rest } = body;
   if (asked === false) return rest;
@@ -179,5 +179,5 @@ function oddity(reply: Reply, error: Json | undefined): string | undefined {
   if (error === undefined) return undefined;
   const { nativeCode, message } = readCallError(reply, error).failure;
   const said = nativeCode === undefined ? message : `${nativeCode}: ${message}`;
-  return `The gateway reported an error next to the task id: ${said}.`;
+  return `The gateway reported an error together with the task id: ${said}.`;
 }

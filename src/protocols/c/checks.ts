@@ -29,7 +29,7 @@ const longPrompt = () => {
   return schema.register(z.globalRegistry, { maxLength: maxPrompt });
 };
 
-// Its type is not shown beyond "an image source": URLs are looked for in such objects too.
+// The specification describes the type only as "an image source", so URLs inside objects are checked too.
 const imageSource = z.any().check(({ value, issues }) => {
   const around = z.looseObject({ url: z.optional(assetUrl()), image_url: z.optional(assetUrl()) });
   const schema = Array.isArray(value) ? z.array(assetUrl()) : isObject(value) ? around : assetUrl();
@@ -85,7 +85,7 @@ function bodyOf(model: z.core.$ZodType, family: Family | undefined, own: z.core.
 
 function native<T extends z.core.$ZodType>(field: string, schema: T) {
   const optional = z.optional(schema);
-  z.globalRegistry.add(optional, { description: `says the same as ${field}` });
+  z.globalRegistry.add(optional, { description: `same as ${field}` });
   return optional;
 }
 
@@ -131,7 +131,7 @@ const references = [
   'audios',
 ];
 
-// The rule is that of the self-hosted models alone.
+// This rule applies only to the self-hosted models.
 function checkReferences(body: JsonObject): Violation[] {
   const isUnified = body['generation_mode'] === 'r2v';
   if (familyOf(body) !== selfHosted || (!isUnified && body['mode'] !== 'ref2va')) return [];
@@ -141,7 +141,7 @@ function checkReferences(body: JsonObject): Violation[] {
   return [violation(flags, field, body[field], allowed)];
 }
 
-// Fields that say the same; which one wins is not shown (specification 2.5).
+// Pairs of fields with the same meaning. The specification does not say which one wins (2.5).
 const counterparts = [
   ['duration', 'seconds'],
   ['aspect_ratio', 'ratio'],

@@ -168,7 +168,7 @@ const reasonPaths = [
   'err_code',
 ];
 
-/** Why a task failed, in the gateway's words: those of the task, or else those around it. */
+/** Returns the gateway's reason why a task failed: from the task, or else from the object around it. */
 export function reasonIn(task: JsonObject, body: JsonObject): string | undefined {
   const texts = [task, body].flatMap((holder) => reasonPaths.map((path) => textAt(holder, path)));
   return texts.find(

@@ -44,7 +44,7 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   };
   const state = stateOf(task.word);
   const hasSucceeded = state === 'succeeded';
-  // Most responses are about running tasks, in which nothing else is looked for.
+  // Most responses are about running tasks, which cannot have a URL yet.
   const url = hasSucceeded || state === undefined ? videoUrlIn(body) : undefined;
   const isError = hasSucceeded && (saysError(body) || saysError(task.holder));
   const isDenied = hasSucceeded && url === undefined && (isError || soundsDenied(body));
@@ -59,7 +59,8 @@ function observe(reply: Reply, body: JsonObject, task: ShownTask, content: strin
   return { ...base, state, progress, results: resultsOf(task.holder, content, url), warning };
 }
 
-// A finished task without a video, whose envelope has no code but words such as "Pre Img Risk Not Pass".
+// Whether a finished task without a video was refused. Its envelope has no code, but words such as "Pre Img Risk Not
+// Pass".
 function soundsDenied(body: JsonObject): boolean {
   const message = textAt(body, 'message') ?? '';
   return /fail|reject|denied|blocked/i.test(message) || classify(message, 400) === 'content_policy';
@@ -84,7 +85,7 @@ function resultsOf(task: JsonObject, content: string | undefined, url: string | 
   return sources.length > 0 ? [{ sources, details: objectIn(task, 'metadata') }] : [];
 }
 
-// URLs are not shown, because some give access by themselves.
+// URLs are not shown, because some grant access without a key.
 function objectIn(holder: JsonObject, name: string): JsonObject | undefined {
   const value = holder[name];
   if (!isObject(value)) return undefined;

@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// If both are given, both stay: the checks refuse them.
+// If a body has both fields, both stay: the checks refuse them.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -91,7 +91,7 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// A self-hosted model has one resolution. Which price counts for another one is not shown: the dearest (specification 8).
+// A self-hosted model has one resolution. For another one, the highest price counts, since none is specified (8).
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};
@@ -158,7 +158,7 @@ const longestHandle = 2048;
 
 // A handle comes from the gateway. One that could change the path is not sent.
 function pathStep(handle: string): string | undefined {
-  // Most are plain, and Unicode classes are compiled on first use.
+  // Most handles are plain. This check saves compiling the Unicode classes below.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;
   if (handle.length > longestHandle || handle.trim() === '' || handle === '.') return undefined;
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
@@ -201,8 +201,8 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error with HTTP 200 may hide a created task unless its words exclude it, and only a code is certain enough to send
-// again.
+// An error with HTTP 200 may hide a created task, unless its words exclude that. Only a code is certain enough for
+// sending again.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };

@@ -171,7 +171,7 @@ describeFleet('mgw worker', {}, (place) => {
     );
     const { code, stderr } = await work();
     expect([code, stderr]).toEqual([11, expect.not.stringContaining('This is a bug')]);
-    expect(stderr.match(/entry of the batch ..\/x is damaged/g)).toHaveLength(1);
+    expect(stderr.match(/entry for the batch ..\/x is damaged/g)).toHaveLength(1);
     expect([...gateway.charges.keys()]).toEqual(['prompt 0']);
     const outcomes = await place.query(
       `select outcome, count(*) from mgw.batch_rows where batch = 'clips' group by outcome order by 1`,

@@ -112,7 +112,7 @@ describe('the CSV reader', () => {
     ['id,prompt', []],
     [
       'id,prompt\n1,a,b\n2\n3,c',
-      ['2: it has 3 cells, and the header has 2', '3: it has one cell, and the header has 2'],
+      ['2: the row has 3 cells, but the header has 2', '3: the row has one cell, but the header has 2'],
     ],
     [
       'id,prompt\n1,"a\n2,b\n',

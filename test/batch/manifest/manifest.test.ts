@@ -144,7 +144,7 @@ rows:
       [3, 5],
     ]);
     expect(problems).toEqual([
-      'm:2: aspect_ratio and aspect-ratio are one field',
+      'm:2: aspect_ratio and aspect-ratio are the same field',
       'm:2: unknown field modell; did you mean model?',
       'm:2: unknown field text for protocol c; it belongs to tts',
       'm:2: unknown field audio for protocol c; it belongs to a, b',
@@ -253,14 +253,14 @@ rows:
   });
 
   it.each([
-    ['rows: [', [/^m:1: it is not YAML/]],
+    ['rows: [', [/^m:1: invalid YAML/]],
     ['rows:\n- {id: 1, id: 2, protocol: c}', [/^m:2: .*unique/]],
     ['rows: []\n---\nb: 2', [/multiple documents/]],
     ['- 1', [/^m:1: The file is not a map/]],
     ['', [/^m:1: The file is not a map/]],
     ['rows: 5', [/^m:1: rows is not a list/]],
     ['rows:\n- 5\n- {protocol: c, prompt: x}', [/^m:2: the row is not a map/]],
-    ['rows:\n- !js x', [/^m:2: it is not YAML as mgw reads it: .*tag/]],
+    ['rows:\n- !js x', [/^m:2: invalid YAML: .*tag/]],
     ['name: x', [/^m:1: the file has neither rows nor a matrix/]],
     [
       'nmae: x\nconcurrency: 0\nbudget: 1O\nrows: []',
@@ -295,7 +295,7 @@ rows:
     ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deeply|Unresolved alias/]],
     [
       'rows:\n- {protocol: c, prompt: "a\0b"}',
-      [/^m:2: it contains a NUL byte/, /nothing of the file was used/],
+      [/^m:2: it contains a NUL byte/, /no part of the file was used/],
     ],
   ])('such as %j is refused', async (yaml, messages) => {
     const { problems } = await read('m.yaml', yaml);
@@ -314,7 +314,7 @@ rows:
   it('has a size limit, and the error names the formats without one', async () => {
     const { problems } = await read('m.yaml', `rows:\n${'# x\n'.repeat(600_000)}`);
     expect(problems).toEqual([
-      'm:1: the file is larger than 2 MiB; one in JSON Lines or CSV may be of any size',
+      'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
     ]);
   });
 });

@@ -147,10 +147,10 @@ describe('templates', () => {
   });
 
   it.each([
-    ['a {anmal}', /^m:2: prompt: the row has no \{anmal\}\. A brace.*did you mean animal\?/],
+    ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(to write a brace.*\); did you mean animal\?/],
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
-    ['a { b', /^m:2: prompt: the row has no \{\. A brace of the text itself is written twice/],
+    ['a { b', /^m:2: prompt: the row has no \{ \(to write a brace itself, double it\)$/],
   ])('with an unknown name are refused: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
@@ -186,20 +186,25 @@ describe('the size of a manifest', () => {
       /^m:1: the line has more than 100000 separators/,
     ],
     ['a row of separators', 'm.csv', () => `id,prompt\n${','.repeat(1e6)}`, /^m:2: the line has more than/],
-    ['only invalid rows', 'm.jsonl', () => '1\n'.repeat(10_002), /^m:10001: it has more than 10000 problems/],
+    [
+      'only invalid rows',
+      'm.jsonl',
+      () => '1\n'.repeat(10_002),
+      /^m:10001: the file has more than 10000 problems/,
+    ],
     ['millions of empty rows', 'm.csv', () => `id,prompt\n${',\n'.repeat(4e6)}`, /^m:1048578: .*empty rows/],
     ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
     [
       'a prompt that grows to gigabytes',
       'm.jsonl',
       () => JSON.stringify({ protocol: 'c', '#z': 'y'.repeat(1e6), prompt: '{z}'.repeat(1e6) }),
-      /^m:1: prompt: with its 9 placeholders it is too long/,
+      /^m:1: prompt: the text with its 9 placeholders is too long/,
     ],
     [
       'a prompt of braces',
       'm.jsonl',
       () => JSON.stringify({ protocol: 'c', prompt: '{{'.repeat(2e6) }),
-      /^m:1: prompt: with its 10001 placeholders it is too long/,
+      /^m:1: prompt: the text with its 10001 placeholders is too long/,
     ],
     [
       'a line of 60,000 members',

@@ -132,7 +132,7 @@ describePostgres('the check of a database', (newPlace) => {
     await place.open();
     expect(await warnings(place)).toEqual([
       expect.stringContaining('fsync is off'),
-      expect.stringContaining('The clocks of this machine and the database differ'),
+      expect.stringContaining('The clock of this machine differs from the clock of the database'),
     ]);
   });
 });
