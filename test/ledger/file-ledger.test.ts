@@ -13,6 +13,7 @@ import fs, {
   symlinkSync,
   writeFileSync,
   truncateSync,
+  utimesSync,
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -334,6 +335,15 @@ describe('a claim', () => {
       expect(await ledger.claimed('send')).toBe('');
       expect(await ledger.claim('send', 'mine')).toBe('');
     }
+  });
+
+  it('still counts as claimed if its file has been empty for long', async () => {
+    const { ledger, state } = await made();
+    await ledger.claim('send', 'content');
+    const path = join(state, 'claims', 'send');
+    writeFileSync(path, '');
+    utimesSync(path, 1, 1);
+    expect(await ledger.claimed('send')).toBe('');
   });
 });
 

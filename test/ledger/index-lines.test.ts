@@ -58,6 +58,9 @@ describe('index lines', () => {
     expect(listed(lines)).toEqual([c, b]);
     expect(listed(lines, true)).toEqual([c]);
     expect([...lines.removed()]).toEqual([a]);
+    // A process noted a handle late.
+    write(lines, indexLine(entry('handle', a, 't1')));
+    expect([...lines.removed()]).toEqual([a]);
     write(lines, indexLine(made(a)));
     expect(listed(lines)).toEqual([c, b, a]);
     expect([...lines.removed()]).toEqual([]);

@@ -92,7 +92,7 @@ function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promis
   return attempt('database', hint, async () => {
     // Loads the PostgreSQL library only if there is a shared ledger.
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');
-    const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, () => clock.now());
+    const { server, version, lagMs, tripMs, warnings } = await examineLedger(url, clock);
     const [first] = warnings;
     if (first !== undefined) return warn('database', first, '"mgw state check" shows all findings.');
     const lag = `its clock ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'ahead' : 'behind'}`;

@@ -86,7 +86,7 @@ async function makeState(context: Context): Promise<Outcome> {
 async function checkState(context: Context): Promise<Outcome> {
   const url = await requireShared(context);
   const { examineLedger } = await import('../../ledger/postgres/examine.ts');
-  const found = await examineLedger(url, () => context.clock.now());
+  const found = await examineLedger(url, context.clock);
   const { server, version, lagMs, jobs, warnings } = found;
   const lines = [
     `PostgreSQL ${server}, version ${version} of the tables, ${jobs} jobs`,

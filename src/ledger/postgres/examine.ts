@@ -1,3 +1,4 @@
+import type { Clock } from '../../clock.ts';
 import { MgwError } from '../../errors.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { Database } from './database.ts';
@@ -50,23 +51,27 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 }
 
 /**
- * Examines the database behind a ledger without changing it. `now` is the clock of this machine.
+ * Examines the database behind a ledger without changing it. `clock` is that of this machine.
  * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseLost if it does not respond.
  */
-export async function examineLedger(url: StateUrl, now: () => number): Promise<Examined> {
+export async function examineLedger(
+  url: StateUrl,
+  clock: Pick<Clock, 'now' | 'monotonic'>,
+): Promise<Examined> {
   const database = new Database(url);
   try {
     const { version } = await identityOf(database);
-    const sent = performance.now();
+    const sent = clock.monotonic();
     const [row] = await database.query<Settings>(
       `SELECT current_setting('server_version') AS server, current_setting('server_version_num')::int AS number,
          extract(epoch FROM clock_timestamp()) * 1000 AS clock, current_setting('fsync') AS fsync,
          current_setting('full_page_writes') AS pages, (SELECT count(*)::int FROM ${database.table('jobs')}) AS jobs`,
     );
-    const tripMs = performance.now() - sent;
+    const tripMs = clock.monotonic() - sent;
+    const received = clock.now();
     await requireRights(database);
-    const { server = '', number = 0, clock = 0, jobs = 0 } = row ?? {};
-    const lagMs = Math.round(now() - tripMs / 2 - Number(clock));
+    const { server = '', number = 0, clock: remote = 0, jobs = 0 } = row ?? {};
+    const lagMs = Math.round(received - tripMs / 2 - Number(remote));
     const routes = await routeWarnings(database);
     const warnings = [tlsWarning(url), ...routes, ...warningsOf(row, number, lagMs)].filter(
       (text) => text !== undefined,

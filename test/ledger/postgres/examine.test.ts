@@ -10,9 +10,11 @@ import { freshFolder } from '../../support/servers.ts';
 import { now } from '../conformance.ts';
 import { describePostgres, type PostgresPlace } from './place.ts';
 
+const clock = { now: () => now, monotonic: () => 0 };
+
 describePostgres('the check of a database', (newPlace) => {
   async function warnings({ server, database }: PostgresPlace, port?: number): Promise<string[]> {
-    return (await examineLedger(parseStateUrl(server.url(database, port)), () => now)).warnings;
+    return (await examineLedger(parseStateUrl(server.url(database, port)), clock)).warnings;
   }
 
   it.skipIf(!hasPgBouncer).each([
@@ -28,6 +30,16 @@ describePostgres('the check of a database', (newPlace) => {
     expect(found.some((text) => text.includes('pool_mode = transaction'))).toBe(isWarned);
   });
 
+  it('subtracts half of the time that the statement took from the difference of the clocks', async () => {
+    const place = await newPlace();
+    await place.open();
+    let ms = 0;
+    const slow = { now: () => Date.now() + 3_600_000, monotonic: () => (ms += 600_000) };
+    const { tripMs, lagMs } = await examineLedger(parseStateUrl(place.server.url(place.database)), slow);
+    expect(tripMs).toBe(600_000);
+    expect(Math.round(lagMs / 60_000)).toBe(60 - 5);
+  });
+
   it.each([
     [1, 'No released mgw made such tables'],
     [99, 'Update mgw'],
@@ -37,7 +49,7 @@ describePostgres('the check of a database', (newPlace) => {
     await place.server.query(`UPDATE mgw.meta SET version = ${version}`, place.database);
     const url = parseStateUrl(place.server.url(place.database));
     const refusal = { code: 'config', message: expect.stringContaining(text) as string };
-    await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
+    await expect(examineLedger(url, clock)).rejects.toMatchObject(refusal);
     await expect(makeLedger(url)).rejects.toMatchObject(refusal);
   });
 
@@ -47,9 +59,9 @@ describePostgres('the check of a database', (newPlace) => {
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
     await makeLedger(url);
     await place.server.query('DELETE FROM mgw.meta', place.database);
-    await expect(examineLedger(url, () => now)).rejects.toMatchObject(missing);
+    await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
     await dropLedger(url);
-    await expect(examineLedger(url, () => now)).rejects.toMatchObject(missing);
+    await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
     expect((await makeLedger(url)).version).toBe(2);
   });
 
@@ -73,9 +85,9 @@ describePostgres('the check of a database', (newPlace) => {
     const url = parseStateUrl(server.url(database));
     const asReader = parseStateUrl(url.href.replace('postgres@', 'reader@'));
     const refusal = { exitCode: 2, message: expect.stringContaining('does not own') as string };
-    await expect(examineLedger(asReader, () => now)).rejects.toMatchObject(refusal);
+    await expect(examineLedger(asReader, clock)).rejects.toMatchObject(refusal);
     await server.query('alter table mgw.claims owner to reader', database);
-    await expect(examineLedger(url, () => now)).rejects.toMatchObject(refusal);
+    await expect(examineLedger(url, clock)).rejects.toMatchObject(refusal);
     await expect(
       openPostgresLedger(url, { stateDir: freshFolder(), clock: systemClock }),
     ).rejects.toMatchObject(refusal);
@@ -102,9 +114,9 @@ describePostgres('the check of a database', (newPlace) => {
     await server.query(`create role owner login; grant create on database ${database} to owner`, database);
     const url = parseStateUrl(server.url(database).replace('postgres@', 'owner@'));
     await makeLedger(url);
-    expect(await examineLedger(url, () => now)).toMatchObject({ jobs: 0 });
+    expect(await examineLedger(url, clock)).toMatchObject({ jobs: 0 });
     await server.query(statement, database);
-    await expect(examineLedger(url, () => now)).rejects.toMatchObject({
+    await expect(examineLedger(url, clock)).rejects.toMatchObject({
       exitCode: 2,
       message: expect.stringContaining(message) as string,
     });
