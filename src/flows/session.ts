@@ -141,9 +141,7 @@ export function openSession(options: SessionOptions): Session {
 }
 
 /** Returns the deadline of one transfer: the timeout from now on, or the deadline of the command if that is earlier. */
-export async function transferDeadline(
-  session: Pick<Session, 'settings' | 'client' | 'clock'>,
-): Promise<Deadline> {
+export async function transferDeadline(session: Session): Promise<Deadline> {
   const [{ timeoutMs }, client] = await Promise.all([session.settings(), session.client()]);
   const own = deadlineIn(timeoutMs.value, session.clock);
   return { remainingMs: () => Math.min(client.deadline?.remainingMs() ?? Infinity, own.remainingMs()) };
@@ -290,7 +288,12 @@ async function allowancesOf(session: Session): Promise<Allowance[]> {
   return configuredAllowance(await session.settings(), (name) => session.budget('standing', name));
 }
 
+// Does not keep a failure: a server lives on, and its next call may succeed.
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
-  return () => (made ??= make());
+  const forget = (error: unknown): never => {
+    made = undefined;
+    throw error;
+  };
+  return () => (made ??= make().catch(forget));
 }

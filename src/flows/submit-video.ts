@@ -1,13 +1,13 @@
 import type { Deadline } from '../clock.ts';
 import { MgwError, usageError } from '../errors.ts';
 import { version } from '../installation.ts';
-import type { Job, JobEvent } from '../job.ts';
+import type { Job } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { afterAcceptance, fetchCommand } from '../jobs/errors.ts';
 import { checkTargetFree } from '../jobs/fetch.ts';
 import { fingerprintOf, type Order } from '../jobs/order.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
-import { inRun } from '../jobs/run.ts';
+import { type Began, inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import { goalOf, outputOf, pathsAt, type Target } from '../jobs/output.ts';
 import { isObjectUrl, noSidecar } from '../store-url.ts';
@@ -52,7 +52,7 @@ export async function submitVideo(
 ): Promise<Delivered> {
   const order = videoOrder(video, wanted, deps);
   const paying = await withBudget(deps, 'command', fingerprintOf(order, deps.gateway), wanted.budget);
-  const begin = (began: JobEvent): Promise<Job> => createOrResume(order, paying, began);
+  const begin = (began: Began): Promise<Job> => createOrResume(order, paying, began);
   return payAndDeliver(order, video, wanted, paying, hooks, begin);
 }
 
@@ -93,7 +93,7 @@ export async function payAndDeliver(
   wanted: VideoSubmission,
   deps: FlowDeps,
   hooks: FlowHooks,
-  begin: (began: JobEvent) => Promise<Job>,
+  begin: (began: Began) => Promise<Job>,
 ): Promise<Delivered> {
   let isResumed = false;
   let accepted: Job | undefined;

@@ -1,10 +1,7 @@
-import { isDeepStrictEqual } from 'node:util';
 import { MgwError } from '../errors.ts';
 import { lostFingerprint, type Job, type JobEvent } from '../job.ts';
 import { findJobById, follow, type FoundJob, type Link } from '../ledger/chain.ts';
-import type { Ledger } from '../ledger/ledger.ts';
-import { holderText, readHolder, readOwner } from '../ledger/names.ts';
-import { attemptClaim, nextAttempt } from './charge-outcome.ts';
+import { holderText, readHolder } from '../ledger/names.ts';
 import { type JobDeps, fingerprintOf, recordedBody, type Order, checkNoSecret } from './order.ts';
 import { interruptedError, otherKeyError, showCommand } from './errors.ts';
 import {
@@ -18,6 +15,7 @@ import {
   withReadReply,
   type UncertainRuns,
 } from './liveness.ts';
+import { type Began, continueRun } from './run.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
 
@@ -54,7 +52,7 @@ interface Earlier {
  * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key, 7 if its
  * record is lost, 8 at the deadline, 10 if nothing can be recorded, and what `beforeSending` throws.
  */
-export async function createOrResume(order: Order, deps: JobDeps, began: JobEvent): Promise<Job> {
+export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
   checkNoSecret('--key', order.key, deps.redact);
   checkNoSecret('--output', order.goal.output, deps.redact);
   let [isReady, looks] = [false, 0];
@@ -93,7 +91,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
     }
     const job = await (earlier.job === undefined
       ? create(order, earlier, deps, began)
-      : begin(earlier.job, order, deps, began));
+      : continueRun(earlier.job, order.deadline, deps, began));
     if (job !== undefined) return job;
   }
 }
@@ -101,9 +99,9 @@ export async function createOrResume(order: Order, deps: JobDeps, began: JobEven
 // How often to look before reporting a conflict: a process claims a name a moment before it creates the job.
 const maxLooks = 40;
 
-async function pause({ clock, signals }: JobDeps, job?: Job): Promise<void> {
+async function pause({ clock, signals }: JobDeps): Promise<void> {
   await clock.sleep(50, signals.soft).catch(() => {
-    throw interruptedError(signals.soft, job, job === undefined ? 'no' : 'maybe');
+    throw interruptedError(signals.soft, undefined, 'no');
   });
 }
 
@@ -113,44 +111,12 @@ function needsPlace(job: Job | undefined, { goal }: Order): boolean {
   return job.handle === undefined && shownState(job) !== 'unknown' && !isRunningFor(job, goal);
 }
 
-// Returns undefined if the job was removed in the meantime.
-async function begin(
-  job: Job,
-  { deadline }: Order,
-  deps: JobDeps,
-  began: JobEvent,
-): Promise<Job | undefined> {
-  const { ledger } = deps;
-  // A job in doubt is not changed: this run only reports it.
-  if (shownState(job) === 'unknown') return job;
-  try {
-    await ledger.append(job.id, began);
-  } catch (error) {
-    if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
-    throw error;
-  }
-  for (;;) {
-    const last = await ledger.read(job.id);
-    if (last === undefined || last.handle !== undefined || deadline.remainingMs() <= 0) return last;
-    const next = await nextAttempt(ledger, last);
-    if (next !== 'changed' && (next !== 'claimed' || (await isClaimedByRun(last, ledger)))) return last;
-    if (next === 'claimed') await pause(deps, last);
-  }
-}
-
-// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen
-// this run.
-async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
-  const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
-  return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
-}
-
 // Returns undefined if another process was quicker: the caller then looks for that process's job.
 async function create(
   order: Order,
   { place, secondTakeOf }: Earlier,
   deps: JobDeps,
-  began: JobEvent,
+  began: Began,
 ): Promise<Job | undefined> {
   const { ledger, gateway, account } = deps;
   const fingerprint = fingerprintOf(order, gateway);

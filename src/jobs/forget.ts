@@ -44,13 +44,13 @@ export async function forget(
       return obstacle;
     }
     await settleRemoved(ledger, await budgetsOf(given.id), given.id, closed !== undefined);
+    await ledger.remove(given.id);
+    return undefined;
   } catch (error) {
     // The first error is the one to report.
     if (closed !== undefined) await reopen(ledger, closed).catch(() => undefined);
     throw error;
   }
-  await ledger.remove(given.id);
-  return undefined;
 }
 
 // Gives the claimed attempt back. Otherwise a run that began in the meantime would wait for it as long as this process

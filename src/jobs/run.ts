@@ -1,10 +1,19 @@
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { Budget } from '../budget/budget.ts';
+import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './order.ts';
-import { afterRemoval, withoutHandle } from './errors.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { readOwner } from '../ledger/names.ts';
+import { attemptClaim, nextAttempt } from './charge-outcome.ts';
+import { afterRemoval, interruptedError, withoutHandle } from './errors.ts';
 import { forget } from './forget.ts';
+import { shownState } from './reconcile.ts';
+
+/** The event with which a run begins. */
+export type Began = JobEvent & { type: 'began' };
 
 /** The result of a run. */
 export interface RunResult<T> {
@@ -29,7 +38,7 @@ export interface RunResult<T> {
 export async function inRun<T, D extends JobDeps>(
   goal: Goal,
   deps: D,
-  begin: (began: JobEvent) => Promise<Job>,
+  begin: (began: Began) => Promise<Job>,
   work: (job: Job, own: D, run: string) => Promise<T>,
 ): Promise<RunResult<T>> {
   const run = randomUUID().slice(0, 8);
@@ -70,7 +79,7 @@ export async function inRun<T, D extends JobDeps>(
  * @throws MgwError: exit 7 if it is unknown whether the task exists, 3 or 4 if it was rejected, 6 if it was
  * never sent, 8 if it is being sent.
  */
-export function onExisting(job: Job, deps: JobDeps): (began: JobEvent) => Promise<Job> {
+export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return (began) => {
     if (job.handle === undefined) throw withoutHandle(job);
     return beginRun(job, deps)(began);
@@ -78,11 +87,63 @@ export function onExisting(job: Job, deps: JobDeps): (began: JobEvent) => Promis
 }
 
 /** Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. */
-export function beginRun(job: Job, { ledger }: JobDeps): (began: JobEvent) => Promise<Job> {
+export function beginRun(job: Job, { ledger }: JobDeps): (began: Began) => Promise<Job> {
   return async (began) => {
     await ledger.append(job.id, began);
     return (await ledger.read(job.id)) ?? job;
   };
+}
+
+/**
+ * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it to
+ * this run. A job in doubt is not changed: this run only reports it.
+ * @returns undefined if the job was removed meanwhile
+ */
+export async function continueRun(
+  job: Job,
+  deadline: Deadline,
+  deps: JobDeps,
+  began: Began,
+): Promise<Job | undefined> {
+  const { ledger } = deps;
+  if (shownState(job) === 'unknown') return job;
+  try {
+    await ledger.append(job.id, began);
+  } catch (error) {
+    if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
+    throw error;
+  }
+  try {
+    return await begunJob(job, deadline, deps);
+  } catch (error) {
+    // This run must not count as alive as long as its process lives.
+    await detach(job, began.run, error, deps);
+    throw error;
+  }
+}
+
+async function begunJob(
+  job: Job,
+  deadline: Deadline,
+  { ledger, clock, signals }: JobDeps,
+): Promise<Job | undefined> {
+  for (;;) {
+    const last = await ledger.read(job.id);
+    if (last === undefined || last.handle !== undefined || deadline.remainingMs() <= 0) return last;
+    const next = await nextAttempt(ledger, last);
+    if (next !== 'changed' && (next !== 'claimed' || (await isClaimedByRun(last, ledger)))) return last;
+    if (next === 'changed') continue;
+    await clock.sleep(50, signals.soft).catch(() => {
+      throw interruptedError(signals.soft, last, 'maybe');
+    });
+  }
+}
+
+// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen
+// this run.
+async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
+  const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
+  return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
 }
 
 // A job that a budget refused leaves no record (design 14), unless an attempt to send it was made or another process

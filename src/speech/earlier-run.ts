@@ -58,7 +58,9 @@ function hasEnded(job: Job): boolean {
 function isReadElsewhere({ record: { runs, sentBy, lifeOf } }: Job, run: string): boolean {
   return runs.some(
     ({ run: other, owner }) =>
-      other !== run && owner.pid === sentBy?.pid && owner.start === sentBy.start && lifeOf(owner) === 'alive',
+      other !== run &&
+      (['pid', 'start', 'host'] as const).every((part) => owner[part] === sentBy?.[part]) &&
+      lifeOf(owner) === 'alive',
   );
 }
 

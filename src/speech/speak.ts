@@ -1,12 +1,12 @@
 import type { Deadline } from '../clock.ts';
 import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
-import type { Job, JobEvent, JobFile } from '../job.ts';
+import type { Job, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
 import { afterAcceptance } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import type { Order } from '../jobs/order.ts';
-import { inRun } from '../jobs/run.ts';
+import { type Began, inRun } from '../jobs/run.ts';
 import { submit } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { deliverEarlier } from './earlier-run.ts';
@@ -83,7 +83,7 @@ async function speakLocked(
     await sink.open();
   };
   const submission = submissionOf(order, call, open);
-  const begin = (began: JobEvent): Promise<Job> =>
+  const begin = (began: Began): Promise<Job> =>
     createOrResume(submission, deps, began).catch(async (error: unknown) => {
       await sink.abandon();
       throw error;

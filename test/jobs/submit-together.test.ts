@@ -350,11 +350,12 @@ describe('a claim without its event', () => {
   });
 
   it('of a living process ends the wait if this run is interrupted', async () => {
-    const [server, state] = await claimedOnly(currentOwner());
+    const [server, state, id] = await claimedOnly(currentOwner());
     const deps = await depsFor(server.url, state);
     deps.clock.onSleep = () => deps.soft.abort('SIGINT');
     const ended = { exit: 130, error: { charged: 'maybe' } };
     expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject(ended);
+    expect((await deps.ledger.read(id))?.record.runs).toEqual([]);
     expect(server.requests).toHaveLength(1);
   });
 

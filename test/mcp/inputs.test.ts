@@ -111,6 +111,7 @@ test.each([
   ['--duration: give 4 to 8. Nothing was sent.', 'duration: give 4 to 8. Nothing was sent.'],
   ['seed: there is no such field. --no-check sends it as it is.', 'seed: there is no such field.'],
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
+  ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is shown to an agent as %j', (text, shown) => {

@@ -39,8 +39,9 @@ export class EventWriter {
   readonly #seen = new Map<string, CachedLines>();
   /** Jobs to which this process has written in this turn of the event loop, so that their cached lines are current. */
   readonly #justWritten = new Set<string>();
-  /** Whether facts of this process may be waiting in local files. */
-  #hasKept = false;
+  /** The number of facts that this process saved in local files, and how many of them are known to be written. */
+  #kept = 0;
+  #written = 0;
   readonly #createAll: (job: NewJob) => Promise<Created | undefined>;
   readonly #writeAll: (event: NewEvent) => Promise<true | undefined>;
 
@@ -132,13 +133,15 @@ export class EventWriter {
 
   /** Writes the facts that were saved while the database was gone. @throws the errors of {@link append} */
   async flush(isFirst = false): Promise<void> {
-    if (!isFirst && !this.#hasKept) return;
+    if (!isFirst && this.#written === this.#kept) return;
+    const kept = this.#kept;
     await this.#facts.flush(async (fact) => {
       const [event] = decodeEvents(`${fact.line}\n`);
       // If the job was removed, the fact is dropped.
       if (await this.#write(fact, event, undefined)) await this.#handOut(fact.job);
     });
-    this.#hasKept = false;
+    // A fact that was saved in the meantime may not be among those that were written.
+    this.#written = kept;
   }
 
   // A worker may have found the row of this job in doubt, or may be about to.
@@ -165,7 +168,7 @@ export class EventWriter {
 
   async #keep(fact: UnwrittenEvent): Promise<void> {
     await this.#facts.keep(fact);
-    this.#hasKept = true;
+    this.#kept += 1;
   }
 
   // Returns false if there is no such job.

@@ -169,6 +169,22 @@ describe('while the database is gone', () => {
     await writer.flush(true);
     expect(flushed).toHaveBeenCalledTimes(2);
   });
+
+  it('a fact that is kept while others are written is written before the next event', async () => {
+    const { jobs, writer, facts, id } = open();
+    jobs.refusals.push(gone);
+    await writer.append(id, accepted).catch(() => undefined);
+    const flush = facts.flush.bind(facts);
+    vi.spyOn(facts, 'flush').mockImplementationOnce(async (write) => {
+      await flush(write);
+      jobs.refusals.push(gone);
+      await writer.append(id, delivered).catch(() => undefined);
+    });
+    await writer.flush();
+    expect(await keptIn(facts)).toMatchObject([delivered]);
+    await writer.append(id, running);
+    expect(facts.files()).toEqual([]);
+  });
 });
 
 describe('a job', () => {
