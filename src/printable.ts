@@ -76,3 +76,8 @@ function cut(shown: string, limit: number): string {
   const kept = shown.slice(0, limit - 1).replace(/(?:\\u?\{?[\da-f]{0,6}|[\u{d800}-\u{dbff}])$/u, '');
   return `${kept}…`;
 }
+
+/** Returns a number with its noun: `1 job`, `2 jobs`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}

@@ -1,3 +1,4 @@
+import { counted } from '../printable.ts';
 import { createHash } from 'node:crypto';
 import { usageError } from '../errors.ts';
 import type { EarlierAsset, Part } from '../flows/earlier-job.ts';
@@ -136,9 +137,7 @@ export class Chains {
     const source = this.#sources.get(id);
     if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(
-        `${part.shown}: ${id} makes only ${source.count} video${source.count === 1 ? '' : 's'}.`,
-      );
+      throw usageError(`${part.shown}: ${id} makes only ${counted(source.count, 'video')}.`);
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 

@@ -6,7 +6,7 @@ import type { Job, JobFile } from '../job.ts';
 import { fileCount } from '../jobs/fetch-place.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { goalOutput, numberedPath } from '../jobs/output.ts';
-import { printableLine } from '../printable.ts';
+import { counted, printableLine } from '../printable.ts';
 import { deliverFound } from './fetch.ts';
 import { type FramePlace, takeFrame } from './ffmpeg.ts';
 import { findJobHere, protocolOf } from './find-job.ts';
@@ -112,7 +112,8 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const isVideo = job.protocol !== 'tts';
   if (!isVideo) throw usageError(`${shown}: ${job.id} is speech, not a video.`);
   const count = fileCount(job, protocolOf(job));
-  if (index < 1 || index > count) throw usageError(`${shown}: ${job.id} has only ${videos(count)}.`);
+  if (index < 1 || index > count)
+    throw usageError(`${shown}: ${job.id} has only ${counted(count, 'video')}.`);
   const saved = await savedFile(session, job, index, count);
   if (saved !== undefined) return saved;
   if (job.state === 'failed' || job.state === 'rejected')
@@ -138,7 +139,8 @@ async function videoOf(session: Session, job: Job, index: number, shown: string)
   const fetched = await deliverFound(job, protocol, 'fetch', wanted, deps);
   await fetched.delivered();
   const again = fetched.files[index - 1];
-  if (again === undefined) throw usageError(`${shown}: ${job.id} has only ${videos(fetched.files.length)}.`);
+  if (again === undefined)
+    throw usageError(`${shown}: ${job.id} has only ${counted(fetched.files.length, 'video')}.`);
   return again;
 }
 
@@ -167,10 +169,6 @@ function filesOfSample(job: Job, index: number, count: number): JobFile[] {
   const isOwn = ({ path }: JobFile): boolean =>
     count === 1 || path === own || path.endsWith(`-${index}${extname(path)}`);
   return job.files.filter(isOwn).reverse();
-}
-
-function videos(count: number): string {
-  return `${count} video${count === 1 ? '' : 's'}`;
 }
 
 function changed({ path }: JobFile): MgwError {

@@ -193,7 +193,7 @@ describe.concurrent('a stalled stream', () => {
   it('ends with exit 9 at the timeout, and keeps .part', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
-    await expectIncomplete(scene, 9, '--timeout', '5s');
+    await expectIncomplete(scene, 9, '--timeout', '10s');
     expect(readFileSync(`${scene.out}.part`).equals(audio.subarray(0, 2100))).toBe(true);
   });
 });

@@ -306,6 +306,7 @@ function wholeFiles({ disk, traffic }: Machine): string[] {
 
 function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Machine): string[] {
   if (isBatch(args)) {
+    if (args[1] !== 'run') return [];
     const paths = clips.rows.map(({ id }) => `/home/${id}.mp4`);
     return exit_code === 0 ? paths.filter((path) => !disk.files().has(path)).map((path) => `no ${path}`) : [];
   }

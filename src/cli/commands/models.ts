@@ -1,3 +1,4 @@
+import { counted } from '../../printable.ts';
 import { type Command, InvalidArgumentError } from 'commander';
 import { compare, type Decimal, parseDecimal } from '../../decimal.ts';
 import { MgwError } from '../../errors.ts';
@@ -67,7 +68,7 @@ async function models(context: Context, id: string | undefined, options: ModelsO
 // A listing without protocol marks does not prove that the protocol is unsupported.
 function none(protocol: string | undefined, others: number): string {
   if (protocol === undefined || others === 0) return 'No models.';
-  return `No model is marked for Protocol ${protocol.toUpperCase()}. Without --protocol, ${others} are listed.`;
+  return `No model is marked for Protocol ${protocol.toUpperCase()}. Without --protocol, the list has ${counted(others, 'model')}.`;
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {

@@ -1,3 +1,4 @@
+import { counted } from '../../printable.ts';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -70,7 +71,7 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
       : await copy.copyBudgetsIn(folder, database);
   const [source, target] = from === undefined ? [url.shown, folder] : [folder, url.shown];
   context.progress.note(
-    `Copied ${jobs} jobs and ${budgets} budgets to ${target}. Use ${target} from now on: ${source} will not know of later payments.`,
+    `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target}. Use ${target} from now on: ${source} will not know of later payments.`,
   );
   return { json: { copied: { jobs, budgets, from: source, to: target } } };
 }
@@ -89,7 +90,7 @@ async function checkState(context: Context): Promise<Outcome> {
   const found = await examineLedger(url, context.clock);
   const { server, version, lagMs, jobs, warnings } = found;
   const lines = [
-    `PostgreSQL ${server}, version ${version} of the tables, ${jobs} jobs`,
+    `PostgreSQL ${server}, version ${version} of the tables, ${counted(jobs, 'job')}`,
     `the clock here is ${(Math.abs(lagMs) / 1000).toFixed(1)} s ${lagMs < 0 ? 'behind' : 'ahead of'} the database's`,
     ...warnings,
   ];

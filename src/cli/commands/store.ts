@@ -1,3 +1,4 @@
+import { counted } from '../../printable.ts';
 import type { Command } from 'commander';
 import { formatDuration, parseDuration } from '../../clock.ts';
 import { usageError } from '../../errors.ts';
@@ -110,7 +111,7 @@ async function isConfirmed(context: Context, olderThan: number, { removed }: Pru
 
 function countText(files: PrunedInputs['removed']): string {
   const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
-  return `${files.length} file${files.length === 1 ? '' : 's'} (${bytes})`;
+  return `${counted(files.length, 'file')} (${bytes})`;
 }
 
 function keptText({ newer, job, queue }: PrunedInputs['kept']): string {

@@ -1,3 +1,4 @@
+import { counted } from '../../printable.ts';
 import { lookup } from 'node:dns/promises';
 import ipaddr from 'ipaddr.js';
 import * as z from 'zod/mini';
@@ -145,7 +146,7 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
       'the key is accepted, but may not use any model',
       'Enable models for the key in the console of the gateway.',
     );
-  return ok('key', `accepted; ${count} model${count === 1 ? '' : 's'}`);
+  return ok('key', `accepted; ${counted(count, 'model')}`);
 }
 
 /** Compares this machine's clock with the `Date` of the gateway's response. */

@@ -16,7 +16,7 @@ import { resolveCommand, showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
-import { printableLine } from '../../printable.ts';
+import { counted, printableLine } from '../../printable.ts';
 
 /** A row that is not done, and the command for it. */
 interface Undone {
@@ -128,7 +128,7 @@ export class BatchReport {
     const bad = tally.bad > 0 ? [`${tally.bad} left out`] : [];
     const parts = [
       `${batch.name}: ${[...counts, ...bad].join(', ') || 'no rows'}`,
-      `${tally.files} ${tally.files === 1 ? 'file' : 'files'} saved`,
+      `${counted(tally.files, 'file')} saved`,
     ];
     const summary = `${[...parts, ...(this.money() === '' ? [] : [this.money()])].join('; ')}.`;
     context.progress.note(summary);
@@ -195,7 +195,7 @@ export class BatchReport {
     if (stopped.charged !== 'no') return stopped;
     const hasDoubt = this.#undone.some(({ state, isTold }) => isTold && state === 'unknown');
     if (this.#paidRows === 0) return hasDoubt ? stopped.with({ charged: 'maybe' }) : stopped;
-    const rows = this.#paidRows === 1 ? '1 row' : `${this.#paidRows} rows`;
+    const rows = counted(this.#paidRows, 'row');
     const text = `${stopped.message} This run paid for ${rows} before that; running it again does not pay for them again.`;
     return stopped.with({ charged: 'yes' }, text);
   }

@@ -11,7 +11,7 @@ import { BatchReport } from './batch-report.ts';
 import type { Outcome } from './outcome.ts';
 import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
 import type { Job, JobFile } from '../../job.ts';
-import { printableLine } from '../../printable.ts';
+import { counted, printableLine } from '../../printable.ts';
 
 const healthEveryMs = 5000;
 
@@ -139,7 +139,7 @@ export class WorkerReport implements WorkerWatcher {
     const { counts, files, rows } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
     const back = this.#givenBack.size > 0 ? `; ${this.#givenBack.size} returned to the queue` : '';
-    const saved = `${files} ${files === 1 ? 'file' : 'files'} saved`;
+    const saved = `${counted(files, 'file')} saved`;
     this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
     if (this.#differing > 0)
       this.#context.progress.note(

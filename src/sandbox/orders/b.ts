@@ -132,7 +132,7 @@ function readFileInfos(refuse: Refuse, infos: unknown = []): File[] {
   if (!Array.isArray(infos)) refuse('InvalidParameter', 'FileInfos must be an array.');
   return (infos as unknown[]).map((info, index) => {
     const where = `FileInfos.${index}.`;
-    if (!isObject(info)) return refuse('InvalidParameter', `${where} must be an object.`);
+    if (!isObject(info)) return refuse('InvalidParameter', `FileInfos.${index} must be an object.`);
     onlyKnown(refuse, where, info, FILE_FIELDS);
     const { Type, Url, Category = 'Image', Usage = 'Reference' } = info;
     if (Type !== 'Url') refuse('InvalidParameterValue', `${where}Type must be Url.`);

@@ -74,7 +74,9 @@ describe('mgw models', () => {
     expect(some.json['models']).toMatchObject([{ id: 'Video-B', model_versions: ['1.0', '2.0'] }]);
     const none = await user.run(['models', '--protocol', 'a']);
     expect([none.code, none.stdout]).toEqual([0, '']);
-    expect(none.stderr).toBe('No model is marked for Protocol A. Without --protocol, 3 are listed.\n');
+    expect(none.stderr).toBe(
+      'No model is marked for Protocol A. Without --protocol, the list has 3 models.\n',
+    );
   });
 
   it('reports a refused key, and suggests the next command', async () => {

@@ -1,3 +1,4 @@
+import { counted } from '../../../printable.ts';
 import type { Command } from 'commander';
 import { list, type Run } from '../../command-tree.ts';
 import { configPath } from '../../../config/read.ts';
@@ -92,7 +93,7 @@ function isAccepted({ value, error }: Tried<number>): boolean | undefined {
 }
 
 function shownVerdict(models: Tried<number>): string {
-  if (models.value !== undefined) return `yes, for ${models.value} model${models.value === 1 ? '' : 's'}`;
+  if (models.value !== undefined) return `yes, for ${counted(models.value, 'model')}`;
   return isAccepted(models) === false ? 'no' : 'not known';
 }
 

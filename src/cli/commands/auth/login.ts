@@ -1,3 +1,4 @@
+import { counted } from '../../../printable.ts';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
@@ -49,8 +50,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   const { changeProfile } = await import('../../../config/store.ts');
   await changeProfile(io.env, profile, (before) => ({ ...before, ...own }));
   const file = configPath(io.env);
-  const tried =
-    models === undefined ? 'was not checked' : `is accepted, for ${models} model${models === 1 ? '' : 's'}`;
+  const tried = models === undefined ? 'was not checked' : `is accepted, for ${counted(models, 'model')}`;
   progress.note(`The key ${tried}. It is stored in ${file}, profile "${profile}".`);
   for (const hint of hints(layers, own)) progress.note(hint);
   return { json: { profile, config_file: file, base_url: baseUrl, models } };

@@ -14,7 +14,7 @@ import type { Outcome } from '../../output/outcome.ts';
 import { planView, refusal, tellProblems } from '../../output/plan.ts';
 import { sidecarOption } from '../../wait-options.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
-import { printableLine } from '../../../printable.ts';
+import { counted, printableLine } from '../../../printable.ts';
 
 interface EnqueueOptions extends BatchOptions {
   concurrency?: number;
@@ -114,7 +114,7 @@ function outcomeOf(
 async function handOutAgain(context: Context, ask: Ask, name: string): Promise<Outcome> {
   const queue = await import('../../../batch/fleet/row-queue.ts');
   const again = await queue.handOutAgain(ask, name);
-  context.progress.note(`${name}: ${again} handed out again.`);
+  context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
   return { json: { batch: { name }, again } };
 }
 

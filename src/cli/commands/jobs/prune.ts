@@ -1,3 +1,4 @@
+import { counted } from '../../../printable.ts';
 import type { Command } from 'commander';
 import { parseDuration } from '../../../clock.ts';
 import { usageError, type MgwError } from '../../../errors.ts';
@@ -70,7 +71,7 @@ async function pruneJobs(
 }
 
 function summary({ removed: { length: count } }: PruneResult, dryRun: boolean): string {
-  const jobs = count === 1 ? '1 job' : `${count} jobs`;
+  const jobs = counted(count, 'job');
   return dryRun ? `${jobs} would be removed` : `${jobs} removed`;
 }
 

@@ -1,3 +1,4 @@
+import { counted } from '../../../printable.ts';
 import { rm, chmod, mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import { join, delimiter, resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -103,7 +104,7 @@ async function judged(
   if (!options.verify) return { json, exitCode: scriptExitCode };
   const { verify } = await import('../../../sandbox/verify.ts');
   const findings = verify(gateway, { minPollMs: options.minPoll, succeeded: scriptExitCode === 0 });
-  const charges = `${bill.length} ${bill.length === 1 ? 'charge' : 'charges'}, ${total} credits`;
+  const charges = `${counted(bill.length, 'charge')}, ${total} credits`;
   if (findings.length === 0) {
     context.progress.note(`Verified: ${charges}, no findings.`);
     return { json: { ...json, findings }, exitCode: scriptExitCode };
