@@ -64,11 +64,11 @@ const scenes: readonly (readonly [string[][], number])[] = [
   [[budgeted('car'), budgeted('train')], 4],
   [[budgeted('car'), budgeted('car'), budgeted('train')], 2],
   [[budgeted('car'), budgeted('train'), ['jobs', 'rm', '@car', '--json']], 2],
-  [[plane, ['jobs', 'prune', '--older-than', '0s', '--json'], plane], 2],
-  [[batch, batch], 3],
-  [[batch, ['jobs', 'rm', '@clips/car', '--json']], 2],
-  [[batch, ['batch', 'retry', clips.path, '--id', 'car', '--json']], 2],
-  [[budgetedBatch, budgetedBatch], 4],
+  [[plane, ['jobs', 'prune', '--older-than', '0s', '--json'], plane], 1],
+  [[batch, batch], 2],
+  [[batch, ['jobs', 'rm', '@clips/car', '--json']], 1],
+  [[batch, ['batch', 'retry', clips.path, '--id', 'car', '--json']], 1],
+  [[budgetedBatch, budgetedBatch], 2],
   [[budgetedBatch, budgetedBatch, budgetedBatch], 1],
   [
     [

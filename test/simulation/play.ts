@@ -170,7 +170,7 @@ async function finishBatch(args: string[], people: People): Promise<Ended> {
     const inDoubt = (await jobsOf(machine)).filter(({ state }) => state === 'unknown');
     if (inDoubt.length === 0 && (ended.code === 0 || ended.code === 12)) return ended;
     // After a removal, the file may be there that no job has a record of.
-    if (ended.code === 2 && hasRemoval && ended.stderr.includes('exists already')) return ended;
+    if (ended.code === 2 && hasRemoval && ended.stderr.includes('already exists')) return ended;
     if (runs === 5) {
       violations.push(`mgw ${args.join(' ')} is blocked: ${ended.code} ${ended.stderr}`);
       return ended;
