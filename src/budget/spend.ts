@@ -132,7 +132,7 @@ export function chargesOf(events: readonly (RecordedEvent | undefined)[]): Attem
   for (const event of events) if (event !== undefined) apply(event, charges, handles);
   const at = events.find((event) => event !== undefined)?.at ?? '';
   if (events.includes(undefined) && !charges.some(({ fate }) => fate === 'accepted' || fate === 'open'))
-    charges.push({ attempt: 0, at, fate: 'open', isLost: true });
+    charges.push({ attempt: 0, at, fate: handles.size > 0 ? 'accepted' : 'open', isLost: true });
   return charges;
 }
 

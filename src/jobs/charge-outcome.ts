@@ -22,8 +22,8 @@ export async function chargeOutcome(
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
   const charges = chargesOf(await ledger.events(jobId));
-  if (charges.some(({ reservation, fate }) => reservation === id && fate === 'accepted')) return 'accepted';
   const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
+  if (possible.some(({ fate }) => fate === 'accepted')) return 'accepted';
   if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
   if (isClosed) return 'none';
   if (!isOver && job.handle === undefined) return 'open';

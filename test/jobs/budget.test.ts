@@ -1,3 +1,4 @@
+import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Budget, Limit, BudgetState } from '../../src/budget/budget.ts';
@@ -391,6 +392,30 @@ describe('a process that dies', () => {
     await budget.reserve({ id: `${id}.dead2`, amount, owner: deadOwner() }, limit);
     expect(await settled(budget)).toEqual({ spent: '0', reserved: '0.4' });
   });
+
+  it.each<[string, JobEvent[]]>([
+    ['accepted', [{ type: 'accepted', handle: 'task_1' }]],
+    [
+      'in doubt, and adopted by a person',
+      [
+        { type: 'unknown', attempt: 1, error: { code: 'submit_unknown', message: '' } },
+        { type: 'resolved', how: 'adopted', attempt: 1 },
+        { type: 'accepted', handle: 'task_1' },
+      ],
+    ],
+  ])(
+    'has its amount counted as spent if the record of sending is lost, and the task was %s',
+    async (_, events) => {
+      const state = freshFolder();
+      const { deps, budget } = await payer('http://127.0.0.1:1', state);
+      const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
+      const id = job?.id ?? '';
+      await budget.reserve({ id: `${id}.dead`, amount: parseAmount('0.4'), owner: deadOwner() }, limit);
+      appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"torn{"v":1}\n');
+      for (const event of events) await deps.ledger.append(id, event);
+      expect(await settled(budget)).toEqual({ spent: '0.4', reserved: '0' });
+    },
+  );
 
   it('has its reservation kept if the record of the job is gone', async () => {
     const { budget } = await payer('http://127.0.0.1:1', freshFolder());

@@ -100,4 +100,14 @@ export const stories: Record<string, Plan> = {
       { at: 304, what: 'power cut', remains: 'lost' },
     ],
   },
+  'a full disk tore the line before the record of sending, and the reservation of an adopted task was released':
+    {
+      seed: 22_001_266,
+      commands: [budgetedBatch, budgetedBatch],
+      incidents: [
+        { at: 428, what: 'switch' },
+        { at: 661, what: 'disk full', room: 206, steps: 50 },
+        { request: 1, what: 'answer lost' },
+      ],
+    },
 };
