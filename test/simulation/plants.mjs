@@ -36,8 +36,8 @@ export const plants = {
     ['ledger/job-records.ts', 'import { lstatSync,', 'import { unlinkSync, lstatSync,'],
     [
       'ledger/file-ledger.ts',
-      'records.remove(id).then(() => noteRemoved(id))',
-      "note({ kind: 'removed', value: '', id }, true).then(() => records.remove(id))",
+      'await records.remove(id);\n        await noteRemoved(id);',
+      "await note({ kind: 'removed', value: '', id }, true);\n        await records.remove(id);",
     ],
     [
       'ledger/file-ledger.ts',
