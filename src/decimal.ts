@@ -73,7 +73,7 @@ export function compare(one: Decimal, other: Decimal): number {
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
 }
 
-/** By how much the first is larger than the second; 0 if it is not. */
+/** Returns by how much `one` exceeds `other`; 0 if it does not. */
 export function excess(one: Decimal, other: Decimal): Decimal {
   return compare(one, other) > 0 ? subtract(one, other) : zero;
 }

@@ -125,7 +125,10 @@ interface AttemptCharge extends AttemptMoney {
   isLost?: true;
 }
 
-/** Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt. */
+/**
+ * Returns the attempts in a job's events. An unreadable line (`undefined`) may have been an attempt, which was accepted if
+ * the job has a handle that no other attempt explains.
+ */
 export function chargesOf(events: readonly (RecordedEvent | undefined)[]): AttemptCharge[] {
   const charges: AttemptCharge[] = [];
   const handles = new Set<string>();

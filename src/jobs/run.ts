@@ -97,7 +97,7 @@ export function beginRun(job: Job, { ledger }: JobDeps): (began: Began) => Promi
 /**
  * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it to
  * this run. A job in doubt is not changed: this run only reports it.
- * @returns undefined if the job was removed meanwhile
+ * @returns undefined if the job was removed in the meantime
  */
 export async function continueRun(
   job: Job,
@@ -114,7 +114,7 @@ export async function continueRun(
     throw error;
   }
   try {
-    return await begunJob(job, deadline, deps);
+    return await waitForRemover(job, deadline, deps);
   } catch (error) {
     // This run must not count as alive as long as its process lives.
     await detach(job, began.run, error, deps);
@@ -122,7 +122,7 @@ export async function continueRun(
   }
 }
 
-async function begunJob(
+async function waitForRemover(
   job: Job,
   deadline: Deadline,
   { ledger, clock, signals }: JobDeps,
@@ -131,8 +131,8 @@ async function begunJob(
     const last = await ledger.read(job.id);
     if (last === undefined || last.handle !== undefined || deadline.remainingMs() <= 0) return last;
     const next = await nextAttempt(ledger, last);
-    if (next !== 'changed' && (next !== 'claimed' || (await isClaimedByRun(last, ledger)))) return last;
     if (next === 'changed') continue;
+    if (next !== 'claimed' || (await isClaimedByRun(last, ledger))) return last;
     await clock.sleep(50, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, 'maybe');
     });

@@ -164,7 +164,7 @@ export class IndexLog {
 
 /**
  * Writes a record, and adds its entries to the index before it, so that a complete index never misses a job. Adds them
- * again if the file was replaced meanwhile: the new one may have been completed before the record existed.
+ * again if the file was replaced in the meantime: the new one may have been completed before the record existed.
  * @param add adds the entries: {@link IndexLog.add}
  */
 export async function writeIndexed<T>(

@@ -62,7 +62,7 @@ export function isStray(written: string): boolean {
   );
 }
 
-/** Returns what is wrong with a field's name in a row of a kind (of any kind, if absent); undefined if nothing is. */
+/** Returns the fault of a field's name in a row of a kind, or of any kind if absent; undefined if it has none. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
