@@ -1,5 +1,5 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import {
@@ -182,6 +182,8 @@ it('a free path has the next unused number; a folder or a template has no free p
 
 it('if a paid job cannot be saved, the next command makes the missing folder, or saves elsewhere if a file is in its place', () => {
   const folder = freshFolder();
+  // The current folder has no such file.
+  const name = `${basename(folder)}.mp4`;
   const [file, job] = [join(folder, 'file'), { id: 'job_1', protocol: 'c' } as Job];
   writeFileSync(file, '');
   const nextFor = (code: string, path: string): string[] | undefined =>
@@ -190,8 +192,8 @@ it('if a paid job cannot be saved, the next command makes the missing folder, or
       job,
       path,
     );
-  expect(nextFor('ENOENT', join(folder, 'gone', 'boat.mp4'))).toEqual(['mkdir', '-p', join(folder, 'gone')]);
-  expect(nextFor('ENOTDIR', join(file, 'gone', 'boat.mp4'))).toEqual([
-    ...['mgw', 'video', 'c', 'fetch', 'job_1', '-o', 'boat.mp4'],
+  expect(nextFor('ENOENT', join(folder, 'gone', name))).toEqual(['mkdir', '-p', join(folder, 'gone')]);
+  expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual([
+    ...['mgw', 'video', 'c', 'fetch', 'job_1', '-o', name],
   ]);
 });
