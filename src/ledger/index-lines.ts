@@ -197,9 +197,10 @@ export class IndexLines {
 
   /** The highest id in the last 1000 lines; undefined if there are no lines. */
   get highest(): string | undefined {
-    return Array.from(this.#starts.slice(-1000), (start) => this.#idAt(start))
-      .sort()
-      .at(-1);
+    let highest: number | undefined;
+    for (const start of this.#starts.subarray(-1000))
+      if (highest === undefined || this.#isBefore(highest, start)) highest = start;
+    return highest === undefined ? undefined : this.#idAt(highest);
   }
 
   #idAt(start: number): string {
