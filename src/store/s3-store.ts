@@ -85,11 +85,14 @@ async function upload(
     );
   const body = await read();
   const headers = { 'content-type': typeOf(name), 'content-md5': md5(body, 'base64') };
-  const stored = await sendUntilEqual(body, name, note, () =>
-    client.call({ method: 'PUT', key, headers, body }),
-  ).catch(async (error: unknown) => {
-    // Remove what was stored. Otherwise the next run would use it as the file of that name.
-    await client.call({ method: 'DELETE', key }).catch(() => undefined);
+  let isWrong = false;
+  const stored = await sendUntilEqual(body, name, note, (isAgain) => {
+    isWrong = isAgain;
+    return client.call({ method: 'PUT', key, headers, body });
+  }).catch(async (error: unknown) => {
+    // Remove wrong content. Otherwise the next run would use it as the file of that name. After any other error, the
+    // object, if there is one, may be that of another run.
+    if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
     throw error;
   });
   if (stored.status < 200 || stored.status > 299) throw client.refused('upload', name, stored);

@@ -191,6 +191,18 @@ describe('a store that fails', () => {
     expect((await user.run(withImage)).code).toBe(0);
   });
 
+  test('during an upload exits 6, and keeps the same file that another run has just stored', async () => {
+    const { user, store } = await scene();
+    store.faults.push(({ method, url = '' }, response) => {
+      if (method !== 'PUT') return false;
+      store.objects.set(new URL(url, store.url).pathname, png);
+      return response.destroy();
+    });
+    const failed = await user.run([...withImage, '--retries', '0', '--json']);
+    expect(failed.json).toMatchObject({ exit_code: 6, error: { code: 'store', charged: 'no' } });
+    expect([...store.objects.values()]).toEqual([png]);
+  });
+
   test.each([
     ['the signature', 'SignatureDoesNotMatch', 0, /SignatureDoesNotMatch \(HTTP 403\)\.$/],
     ['expired credentials', 'ExpiredToken', 0, /ExpiredToken.*renew them\.$/],
