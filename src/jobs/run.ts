@@ -87,10 +87,10 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
 }
 
 /** Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. */
-export function beginRun(job: Job, { ledger }: JobDeps): (began: Began) => Promise<Job> {
+export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return async (began) => {
-    await ledger.append(job.id, began);
-    return (await ledger.read(job.id)) ?? job;
+    await deps.ledger.append(job.id, began);
+    return orDetach(job, began.run, deps, async () => (await deps.ledger.read(job.id)) ?? job);
   };
 }
 
@@ -113,11 +113,15 @@ export async function continueRun(
     if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
     throw error;
   }
+  return orDetach(job, began.run, deps, () => waitForRemover(job, deadline, deps));
+}
+
+// If this fails, the run must not count as alive as long as its process lives.
+async function orDetach<T>(job: Job, run: string, deps: JobDeps, next: () => Promise<T>): Promise<T> {
   try {
-    return await waitForRemover(job, deadline, deps);
+    return await next();
   } catch (error) {
-    // This run must not count as alive as long as its process lives.
-    await detach(job, began.run, error, deps);
+    await detach(job, run, error, deps);
     throw error;
   }
 }

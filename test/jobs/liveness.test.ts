@@ -1,7 +1,9 @@
 import { expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent, Life, Owner } from '../../src/job.ts';
+import { inRun, onExisting } from '../../src/jobs/run.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { type Answer, freshFolder, httpServer, says } from '../support/servers.ts';
 import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from './harness.ts';
 
@@ -88,3 +90,18 @@ it.each<[string, Answer, object, number]>([
     expect(server.requests).toHaveLength(posts);
   },
 );
+
+it('a run on an existing job ends if the job cannot be read, and does not count as alive as long as its process', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const { job } = await run(await depsFor(server.url, state));
+  if (job === undefined) throw new Error('there is no job');
+  const deps = await depsFor(server.url, state, { owner: currentOwner() });
+  const { ledger } = deps;
+  deps.ledger = { ...ledger, read: () => Promise.reject(new Error('the database is gone')) };
+  const waiting = inRun({ command: 'wait', ask: 'finish' }, deps, onExisting(job, deps), () =>
+    Promise.resolve(),
+  );
+  await expect(waiting).rejects.toThrow('the database is gone');
+  const events = await ledger.events(job.id);
+  expect(events.slice(-2).map((event) => event?.type)).toEqual(['began', 'detached']);
+});
