@@ -4,7 +4,8 @@ import { describe, expect } from 'vitest';
 import type { CliJson, Running } from '../support/cli.ts';
 import { canMount } from './disk.ts';
 import { ledgerOf } from './invariants.ts';
-import { it, secured, shown, type Scene } from './scene.ts';
+import { reply, type Call } from './gateway.ts';
+import { fast, it, secured, shown, type Scene } from './scene.ts';
 import { says } from './until.ts';
 
 // The protocol makes no difference to the records on disk: test/storm cuts the power for each protocol, at every
@@ -139,7 +140,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
       // Longer than the possible remainder of the last page of the record.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
-    const run = await scene.run(scene.command().filter((word) => word !== '--json'));
+    const run = await scene.run(scene.typed());
     const [handle = ''] = scene.gateway.created;
     expect(run.code, shown(run)).toBe(10);
     expect(run.stdout).toContain(handle);
@@ -156,30 +157,33 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  it('two with one --key: both succeed with one creation', async ({ open }) => {
-    const scene = await open('c');
-    const command = scene.command('--key', 'boat');
-    const runs = await Promise.all([scene.run(command), scene.run(command)]);
-    for (const run of runs) expect(run.code, shown(run)).toBe(0);
-    await scene.expectRerun(0);
-    await scene.expectInvariants(1);
-  });
-
   // A hundred of them, in one process: test/jobs/submit-together.test.ts.
-  it('twenty-four with five keys: all succeed with five creations', async ({ open }) => {
+  it('eight with two keys that submit at the same moment: all succeed with two creations', async ({
+    open,
+  }) => {
     const scene = await open('c');
-    // Half of them are about one boat, and four of those save it as the same file.
-    const keyOf = (index: number): string => `boat-${index < 12 ? 0 : index % 5}`;
-    const all = Array.from({ length: 24 }, (_, index) =>
-      scene.run([...(index < 4 ? scene.typed() : scene.gateway.dialect.command), ...['--key', keyOf(index)]]),
-    );
-    const runs = await Promise.all(all);
+    const count = 8;
+    // For a model that mgw does not know, it reads the list before it claims the key: here all processes meet.
+    const model = 'vendor-h4';
+    const waiting: Call[] = [];
+    scene.gateway.always.other = (call) => {
+      waiting.push(call);
+      if (waiting.length < count) return;
+      for (const { response } of waiting.splice(0)) reply(response, { body: { data: [{ id: model }] } });
+    };
+    const words = (index: number): string[] => [
+      ...scene.gateway.dialect.command.map((word) => (word === 'vendor-h3-mini' ? model : word)),
+      ...['--key', `boat-${index < 6 ? 'one' : 'other'}`],
+      // Three of the six with one key save the video as one file.
+      ...(index < 3 ? ['-o', scene.out, ...fast] : []),
+    ];
+    const runs = await Promise.all(Array.from({ length: count }, (_, index) => scene.run(words(index))));
     expect(runs.filter(({ code }) => code !== 0).map(shown)).toEqual([]);
-    expect(scene.gateway.submissions).toHaveLength(5);
-    expect(new Set(runs.map(({ stdout }) => stdout)).size).toBe(6);
+    expect(scene.gateway.submissions).toHaveLength(2);
+    expect(new Set(runs.map(({ stdout }) => stdout)).size).toBe(3);
     expect(readFileSync(scene.out)).toEqual(scene.gateway.served.content);
     expect(readdirSync(scene.user.cwd).sort()).toEqual(['out.mp4', 'state']);
-    await scene.expectInvariants(5);
+    await scene.expectInvariants(2);
   });
 });
 
@@ -213,14 +217,13 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
       const scene = await open('c');
       // Another job, whose line is lost too.
       const before = [...scene.gateway.dialect.command, '--key', 'before'];
-      expect((await scene.run(before)).code).toBe(0);
-      await killedAt(scene, (kill) => {
-        scene.gateway.script.submit.push(({ gateway, response }) => {
-          lose(join(stateOf(scene), 'index.log'), join(stateOf(scene), 'index.count'));
-          response.end(gateway.accept());
-        });
-        scene.gateway.script.query.push(kill);
+      expect((await scene.here(before)).exit_code).toBe(0);
+      scene.gateway.script.submit.push(({ gateway, response }) => {
+        lose(join(stateOf(scene), 'index.log'), join(stateOf(scene), 'index.count'));
+        response.end(gateway.accept());
       });
+      scene.gateway.script.query.push({ status: 401 });
+      expect((await scene.submit()).json).toMatchObject({ exit_code: 3, error: { charged: 'yes' } });
       await scene.expectRerun(0);
       expect(await scene.expectInvariants(2)).toHaveLength(2);
     },
