@@ -178,7 +178,7 @@ describe('kill -9 while a result is uploaded', () => {
     ['in a part', 'PUT', 'partNumber=2'],
     ['at the completion', 'POST', 'uploadId='],
   ])('%s: a rerun pays nothing, saves the whole object, and leaves nothing', async (_, method, part) => {
-    const { user, store, video, posts, kept } = await scene(20 * 1024 * 1024);
+    const { user, store, video, posts, kept } = await scene(9 * 1024 * 1024);
     const running = user.start(to('s3://bucket/boat.mp4'));
     store.faults.push((request) => {
       if (request.method !== method || !(request.url ?? '').includes(part)) return false;
