@@ -76,9 +76,9 @@ describe.concurrent('a connection that times out', () => {
   it('ends with exit 6 if no packet is answered, and the rerun submits', async ({ open }) => {
     const scene = await open('c');
     const blackhole = await fullBacklog('127.0.0.4');
-    const run = await scene.run(scene.command(...briefly, '--base-url', blackhole.url));
+    const json = await scene.here(scene.command(...briefly, '--base-url', blackhole.url));
     await blackhole.stop();
-    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    expect(json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
     const again = await scene.submit();
     expect(again.code, shown(again)).toBe(0);
     await scene.expectInvariants(1);

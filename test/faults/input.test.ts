@@ -7,6 +7,7 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -239,7 +240,7 @@ describe.concurrent('invalid images of Protocol A', () => {
     const scene = await open('a');
     const path = join(scene.user.cwd, name);
     writeFileSync(path, typeof content === 'number' ? png : content);
-    if (typeof content === 'number') execFileSync('truncate', ['-s', String(content), path]);
+    if (typeof content === 'number') truncateSync(path, content);
     const json = await scene.here([...a, '--image', path]);
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2 });
     expect(json.error.message).toContain('--image');
@@ -383,10 +384,11 @@ describe.concurrent('damaged state files', () => {
       'swapped for a link',
       (path, whole) => {
         writeFileSync(`${path}.elsewhere`, whole);
-        execFileSync('ln', ['-sf', `${path}.elsewhere`, path]);
+        rmSync(path);
+        symlinkSync(`${path}.elsewhere`, path);
       },
     ],
-    ['swapped for a folder', (path) => execFileSync('sh', ['-c', 'rm "$1" && mkdir "$1"', 'sh', path])],
+    ['swapped for a folder', (path) => (rmSync(path), mkdirSync(path))],
     ['of noise', (path) => writeFileSync(path, Buffer.alloc(4096, 0xa5))],
   ];
   it('of any kind cause no crash, and nothing is sent, because "sending" may have been on record', async ({
@@ -415,7 +417,7 @@ describe.concurrent('damaged state files', () => {
   });
 });
 
-describe.concurrent('a ledger of 20,000 jobs', () => {
+describe.concurrent('a ledger of 2,000 jobs', () => {
   it('can be listed and extended', async ({ open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'state', 'jobs');
@@ -423,16 +425,16 @@ describe.concurrent('a ledger of 20,000 jobs', () => {
     const base_url = scene.gateway.url;
     const prepared = { type: 'prepared', protocol: 'c', base_url, fingerprint: 'x', account: 'y' } as const;
     const text = encodeEvent(prepared, 0) + encodeEvent({ type: 'accepted', handle: 'task_9' }, 0);
-    for (let number = 0; number < 20_000; number += 1) {
+    for (let number = 0; number < 2000; number += 1) {
       writeFileSync(join(folder, `job_0${String(number).padStart(13, '0')}.jsonl`), text);
     }
     const run = await scene.run([...boat, '-o', scene.out, ...fast]);
     expect(run.code, shown(run)).toBe(0);
     const listed = await scene.run(['jobs', 'ls', '--json']);
-    expect(listed.json, shown(listed)).toMatchObject({ ok: true, older: 19_981 });
+    expect(listed.json, shown(listed)).toMatchObject({ ok: true, older: 1981 });
     expect(listed.json['jobs']).toHaveLength(20);
     expect(scene.gateway.created).toHaveLength(1);
-  }, 300_000);
+  });
 });
 
 describe.concurrent('closed standard input or output', () => {
