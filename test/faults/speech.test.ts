@@ -284,9 +284,9 @@ describe.concurrent('speech over a failing connection', () => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];
-    const run = await scene.run(scene.command(...briefly, '--base-url', blackhole.url));
+    const json = await scene.here(scene.command(...briefly, '--base-url', blackhole.url));
     await blackhole.stop();
-    expect(run.json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
+    expect(json).toMatchObject({ exit_code: 6, error: { code: 'unreachable', retry: 'safe' } });
     const again = await scene.submit();
     expect(again.code, shown(again)).toBe(0);
     await scene.expectInvariants(1);

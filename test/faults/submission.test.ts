@@ -75,8 +75,8 @@ describe.concurrent('a connection reset while the request is handled', () => {
       return true;
     });
     const long = '\u{1f6a2}'.repeat(29_000);
-    const run = await scene.run([...scene.command().map((word) => (word === 'a paper boat' ? long : word))]);
-    expect(run.json).toMatchObject(unknown);
+    const words = scene.command().map((word) => (word === 'a paper boat' ? long : word));
+    expect(await scene.here(words)).toMatchObject(unknown);
     await scene.expectRerun(7);
     await scene.expectInvariants(0);
   });
