@@ -388,7 +388,13 @@ describe.concurrent('damaged state files', () => {
         symlinkSync(`${path}.elsewhere`, path);
       },
     ],
-    ['swapped for a folder', (path) => (rmSync(path), mkdirSync(path))],
+    [
+      'swapped for a folder',
+      (path) => {
+        rmSync(path);
+        mkdirSync(path);
+      },
+    ],
     ['of noise', (path) => writeFileSync(path, Buffer.alloc(4096, 0xa5))],
   ];
   it('of any kind cause no crash, and nothing is sent, because "sending" may have been on record', async ({

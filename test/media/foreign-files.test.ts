@@ -13,7 +13,7 @@ import { freshFolder } from '../support/servers.ts';
 const run = promisify(execFile);
 
 // `npm run foreign` makes 1,000 of them.
-const count = Number(process.env['FOREIGN_FILES'] ?? 8);
+const count = Number(process.env['FOREIGN_FILES'] ?? 4);
 const [atOnce, maxSeconds] = [2, 4];
 
 type Pick = <T>(...values: T[]) => T;

@@ -180,12 +180,13 @@ describe('mp3', () => {
       (text, sampleRate) => {
         const frames = readMp3(renderSpeech({ text, format: 'mp3', sampleRate }));
         const samples = frames.reduce((sum, frame) => sum + frame.samples, 0);
-        const seconds = renderSpeech({ text, format: 'pcm', sampleRate: 50_000 }).length / 2 / 50_000;
+        // The speech of each character lasts whole milliseconds.
+        const seconds = renderSpeech({ text, format: 'pcm', sampleRate: 1000 }).length / 2 / 1000;
         expect(samples / sampleRate).toBeGreaterThanOrEqual(seconds - 1e-9);
         expect(samples / sampleRate).toBeLessThan(seconds + 1152 / sampleRate);
       },
     );
-    fc.assert(property, { numRuns: 100 });
+    fc.assert(property, { numRuns: 50 });
   });
 
   it('refuses a rate that the format does not support', () => {
@@ -228,37 +229,34 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on sandbox speech', () => {
   const decode = (text: string, format: SpeechFormat, sampleRate: number) =>
     ffmpeg(renderSpeech({ text, format, sampleRate }), [], ['-f', 's16le']);
 
-  it.each(RATES)('decodes mp3 at %i Hz without an error, to the end', (sampleRate) => {
-    const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
-    const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
-    // A stream without tags, like that of the real service, does not contain its length.
-    expect(complaints.replace(/^.*Estimating duration from bitrate.*\n/gm, '')).toBe('');
-    const samples = readMp3(stream).reduce((sum, frame) => sum + frame.samples, 0);
-    expect(output.length / 2).toBe(samples);
-  });
+  // One or two of each version of MPEG; readMp3 checks the frames of every rate.
+  it.each([8000, 22_050, 44_100, 48_000])(
+    'decodes mp3 at %i Hz without an error, to the end',
+    (sampleRate) => {
+      const stream = renderSpeech({ text: TEXT, format: 'mp3', sampleRate });
+      const { output, complaints } = ffmpeg(stream, ['-f', 'mp3'], ['-f', 's16le']);
+      // A stream without tags, like that of the real service, does not contain its length.
+      expect(complaints.replace(/^.*Estimating duration from bitrate.*\n/gm, '')).toBe('');
+      const samples = readMp3(stream).reduce((sum, frame) => sum + frame.samples, 0);
+      expect(output.length / 2).toBe(samples);
+    },
+  );
 
   it('finds the pitch of the characters in mp3', () => {
     const lineHertz = 16_000 / 1152;
-    for (const [character, pitch] of [
-      ['n', 220],
-      ['s', 440],
-      ['v', 659],
-    ] as const) {
-      const { output } = decode(character.repeat(20), 'mp3', 16_000);
-      const middle = toSamples(output).subarray(4000, 12_000);
+    // Each character is heard for 1.2 s.
+    const { output } = decode(`${'n'.repeat(20)}${'s'.repeat(20)}${'v'.repeat(20)}`, 'mp3', 16_000);
+    for (const [index, pitch] of [220, 440, 659].entries()) {
+      const middle = toSamples(output).subarray(index * 19_200 + 6000, index * 19_200 + 12_000);
       const nearestLine = Math.round(pitch / lineHertz) * lineHertz;
       expect(Math.abs(strongestPitch(middle, 16_000) - nearestLine)).toBeLessThan(5);
     }
   });
 
   it('finds the pitch of the characters in ogg_opus, about as loud as in the other formats, and the pauses', () => {
-    for (const [character, pitch] of [
-      ['n', 220],
-      ['s', 440],
-      ['v', 659],
-    ] as const) {
-      const { output } = decode(character.repeat(20), 'ogg_opus', 24_000);
-      const samples = toSamples(output).subarray(9600, 48_000);
+    const { output } = decode(`${'n'.repeat(20)}${'s'.repeat(20)}${'v'.repeat(20)}`, 'ogg_opus', 24_000);
+    for (const [index, pitch] of [220, 440, 659].entries()) {
+      const samples = toSamples(output).subarray(index * 57_600 + 9600, index * 57_600 + 48_000);
       const period = 48_000 / pitch;
       expect(repetition(samples, period)).toBeGreaterThan(0.6);
       for (const other of [0.6, 0.8, 1.25, 1.5])
