@@ -6,16 +6,20 @@ import { main } from '../../src/cli/main.ts';
 import { systemClock, type Clock } from '../../src/clock.ts';
 import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
-/** Runs `mgw` in this very process: a tenth of the time of one of its own, for what needs no such thing. */
+/**
+ * Runs `mgw` in this very process: a tenth of the time of one of its own, for what needs no such thing. With a `file`,
+ * its output goes there.
+ */
 export async function runHere(
   args: string[],
   env: NodeJS.ProcessEnv,
   input: Buffer | string = '',
   clock = hurried(),
+  file?: Writable,
 ): Promise<CliResult> {
   const [stdin, stdout, stderr] = [new PassThrough(), new Gathered(), new Gathered()];
   stdin.end(input);
-  const code = await main(args, { stdin, stdout, stderr, env, clock });
+  const code = await main(args, { stdin, stdout: file ?? stdout, stderr, env, clock });
   return {
     code,
     stdout: stdout.text,
@@ -101,6 +105,6 @@ class Gathered extends Writable {
 
 /** The words of a plain command line: quotes are the only thing of a shell it may hold. */
 export function wordsOf(line: string): string[] {
-  const words = [...line.matchAll(/"([^"]*)"|(\S+)/g)];
-  return words.map(([, quoted, bare]) => quoted ?? bare ?? '');
+  const words = [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)];
+  return words.map(([, double, single, bare]) => double ?? single ?? bare ?? '');
 }

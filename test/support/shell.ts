@@ -1,6 +1,15 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  createWriteStream,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
+import type { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { launch } from './launch.ts';
 import { runHere, wordsOf } from './one-process.ts';
@@ -12,8 +21,9 @@ export interface Shell {
   home: string;
   env: NodeJS.ProcessEnv;
   /**
-   * Runs a line as a shell does; what is not read from stdin is at its end at once. One of plain words for mgw runs in
-   * this very process, whose folder and home change meanwhile: nothing else may need them.
+   * Runs a line as a shell does; what is not read from stdin is at its end at once. A line of plain words for mgw, or of
+   * several such commands with pipes between them, runs in this very process, whose folder and home change meanwhile:
+   * nothing else may need them.
    */
   run(line: string): Promise<Ran>;
   /** Takes the home away. */
@@ -42,8 +52,11 @@ export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   return {
     home,
     env: variables,
-    run: (line) =>
-      isPlain(line) ? inTurn(() => runInside(line, home, variables)) : runLine(line, home, variables),
+    run: (line) => {
+      const plain = plainOf(line);
+      if (plain === undefined) return runLine(line, home, variables);
+      return inTurn(() => runAllInside(plain, home, variables));
+    },
     close: () => rmSync(home, { recursive: true, force: true }),
   };
 }
@@ -54,9 +67,33 @@ export function program(folder: string, name: string, text: string): void {
   chmodSync(join(folder, name), 0o755);
 }
 
+/** Commands of mgw, each of which reads the output of the one before. */
+interface Plain {
+  commands: string[];
+  /** A text for the first one, or a file. */
+  text?: string | undefined;
+  from?: string | undefined;
+  /** A file for the output of the last one. */
+  to?: string | undefined;
+}
+
+// A name for each part of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
+const parts =
+  /^(?:echo "(?<text>[^"$]*)" \| |cat (?<read>[\w./-]+) \| )?(?<all>mgw .*?|\w+=.*?)(?: < (?<from>[\w./-]+))?(?: > (?<to>[\w./-]+))?$/;
+
+function plainOf(line: string): Plain | undefined {
+  const { text, read, all = '', from = read, to } = parts.exec(line)?.groups ?? {};
+  const commands = all.split(' | ');
+  // A job that could not be delivered belongs to the process that submitted it. The version is printed before `main`.
+  const needsEnd = to === '/dev/full' && / submit | --version/.test(all);
+  if (!commands.every(isPlain) || needsEnd) return undefined;
+  return { commands, text: text === undefined ? undefined : `${text}\n`, from, to };
+}
+
 // A script gets the streams of the process that runs it; the page of the gallery is there in what is built alone.
-function isPlain(line: string): boolean {
-  return /^(\w+=\S+ )*mgw /.test(line) && !/[|<>&;$'\\*~]|\b(sandbox exec|jobs gallery)\b/.test(line);
+function isPlain(command: string): boolean {
+  const bare = command.replace(/'[^']*'/g, '');
+  return /^(\w+=\S+ )*mgw /.test(bare) && !/[|<>&;$'\\*~]|\b(sandbox exec|jobs gallery)\b/.test(bare);
 }
 
 let turn: Promise<unknown> = Promise.resolve();
@@ -68,15 +105,40 @@ function inTurn(act: () => Promise<Ran>): Promise<Ran> {
   return mine;
 }
 
-async function runInside(line: string, cwd: string, variables: NodeJS.ProcessEnv): Promise<Ran> {
-  const words = wordsOf(line);
+async function runAllInside(
+  { commands, text, from, to }: Plain,
+  home: string,
+  env: NodeJS.ProcessEnv,
+): Promise<Ran> {
+  let input: Buffer | string = from === undefined ? (text ?? '') : readFileSync(resolve(home, from));
+  const ran: Ran = { code: -1, stdout: '', stderr: '' };
+  for (const [index, command] of commands.entries()) {
+    const isLast = index === commands.length - 1;
+    const file = isLast && to !== undefined ? createWriteStream(resolve(home, to)) : undefined;
+    const { code, stdout, stderr } = await runInside(command, home, env, input, file);
+    file?.destroy();
+    input = stdout;
+    Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });
+  }
+  return ran;
+}
+
+async function runInside(
+  command: string,
+  cwd: string,
+  variables: NodeJS.ProcessEnv,
+  input: Buffer | string,
+  file?: Writable,
+): Promise<Ran> {
+  const words = wordsOf(command);
   const at = words.indexOf('mgw');
   const set = words.slice(0, at).map((word) => word.split('=', 2) as [string, string]);
+  const env = { ...variables, ...Object.fromEntries(set) };
   const [folder, home] = [process.cwd(), process.env['HOME']];
   process.chdir(cwd);
   process.env['HOME'] = cwd;
   try {
-    return await runHere(words.slice(at + 1), { ...variables, ...Object.fromEntries(set) });
+    return await runHere(words.slice(at + 1), env, input, undefined, file);
   } finally {
     process.chdir(folder);
     process.env['HOME'] = home;
