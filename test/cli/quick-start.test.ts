@@ -67,11 +67,11 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
     shell.env[name] = value;
     return;
   }
-  // The page of the gallery is made when mgw is built.
-  const own = command.includes('gallery') ? `exec ${command}` : command;
-  // As at a terminal.
-  const { stdout } = await shell.run(`{ ${own.replaceAll(documented, gateway.url)}\n} 2>&1`);
-  const seen = stdout
+  const own = command.replaceAll(documented, gateway.url);
+  // At a terminal both outputs are one, and a batch then names each file once.
+  const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
+  const { stdout, stderr } = await shell.run(line);
+  const seen = `${stdout}${stderr}`
     .replaceAll(gateway.url, documented)
     .replaceAll(new URL(gateway.url).host, new URL(documented).host)
     .replaceAll(shell.home, '/home/ada');
