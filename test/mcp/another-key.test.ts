@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { describe, expect, test } from 'vitest';
-import { clients, connect } from './client.ts';
+import { clients, connect, connectProcess } from './client.ts';
 import { gateway, slowGateway, userOf, video } from './gateway.ts';
 
 const args = ['mcp', '--budget', '100'];
@@ -85,7 +85,7 @@ test.each(['the client', 'the server', 'both'])(
   async (which) => {
     const { server, next } = await slowGateway();
     const user = await userOf(server.url);
-    const agent = await connect('v1', user, args);
+    const agent = await connectProcess('v1', user, args);
     const lost = agent.call('submit_video', one).catch(() => 'lost');
     const accept = await next();
     // `close` would also end the server, after some seconds.

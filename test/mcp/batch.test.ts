@@ -9,7 +9,7 @@ import type { Call } from '../../src/mcp/calls.ts';
 import type { CheckedBatch, StartedRun, Tools } from '../../src/mcp/tool.ts';
 import { newUser } from '../support/cli.ts';
 import { freshFolder, sendJson } from '../support/servers.ts';
-import { type Agent, type Answered, connect } from './client.ts';
+import { type Agent, type Answered, connect, connectProcess } from './client.ts';
 import { gateway, slowGateway, userOf } from './gateway.ts';
 
 const row = { protocol: 'c', model: 'vendor-h3-mini', duration: 5 };
@@ -89,7 +89,7 @@ test('a batch whose server was killed is not paid for under another name', async
   const user = await userOf(server.url);
   writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
   const args = ['mcp', '--budget', '1000'];
-  const agent = await connect('v2', user, args);
+  const agent = await connectProcess('v2', user, args);
   expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe' });
   await Promise.all([next(), next()]);
   process.kill(agent.pid, 'SIGKILL');

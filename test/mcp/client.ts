@@ -2,9 +2,14 @@ import { Client as ModernClient } from '@modelcontextprotocol/client';
 import { StdioClientTransport as ModernTransport } from '@modelcontextprotocol/client/stdio';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
+import { main } from '../../src/cli/main.ts';
+import { systemClock } from '../../src/clock.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import type { User } from '../support/cli.ts';
 
@@ -29,11 +34,15 @@ export interface Answered {
 export interface Agent {
   call(tool: string, given?: Record<string, unknown>, options?: { signal?: AbortSignal }): Promise<Answered>;
   tools(): Promise<string[]>;
-  /** The process of the server. */
-  pid: number;
   /** The server's stderr. */
   stderr(): string;
   close(): Promise<void>;
+}
+
+/** A client whose server is a process of its own. */
+export interface AgentOfProcess extends Agent {
+  /** The process of the server. */
+  pid: number;
   /** Ends the connection like a killed client, without a message. */
   die(): void;
 }
@@ -43,53 +52,111 @@ export type Person = (message: string) => { action: 'accept' | 'decline'; conten
 
 export const clients = ['v1', 'v2', 'v2 of 2026-07-28'] as const;
 
-/** Connects an official client of the given version to `mgw ARGS`. A person can be asked if one is given. */
+type Kind = (typeof clients)[number];
+
+/** Connects an official client to `mgw ARGS` in this process. A person can be asked if one is given. */
 export async function connect(
-  kind: (typeof clients)[number],
+  kind: Kind,
   user: User,
   args: readonly string[],
   person?: Person,
 ): Promise<Agent> {
+  const server = new ServerHere(user, args);
+  return { ...(await agentOf(kind, server, person)), stderr: textOf(server.stderr) };
+}
+
+/** Connects an official client to `mgw ARGS` in a process of its own, by the client's own transport. */
+export async function connectProcess(
+  kind: Kind,
+  user: User,
+  args: readonly string[],
+): Promise<AgentOfProcess> {
   const env = Object.fromEntries(
     Object.entries(user.env).filter(([, value]) => value !== undefined),
   ) as Record<string, string>;
-  const server = {
+  const command = {
     command: process.execPath,
     args: [bin, ...args],
     cwd: user.cwd,
     env,
     stderr: 'pipe' as const,
   };
-  const agent = await (kind === 'v1' ? connectV1(server, person) : connectV2(server, kind !== 'v2', person));
+  const transport = kind === 'v1' ? new StdioClientTransport(command) : new ModernTransport(command);
+  const stderr = textOf(transport.stderr);
+  const agent = await agentOf(kind, transport, undefined);
+  return { ...agent, stderr, pid: transport.pid ?? 0, die: () => cutOff(transport) };
+}
+
+/** A server in this process, and the transport to it. */
+class ServerHere implements Transport {
+  onmessage?: Transport['onmessage'];
+  onclose?: () => void;
+  readonly stderr = new PassThrough();
+  readonly #stdin = new PassThrough();
+  readonly #stdout = new PassThrough();
+  readonly #user: User;
+  readonly #args: readonly string[];
+  #ended: Promise<unknown> | undefined;
+
+  constructor(user: User, args: readonly string[]) {
+    this.#user = user;
+    this.#args = args;
+  }
+
+  start(): Promise<void> {
+    const { env, cwd } = this.#user;
+    createInterface({ input: this.#stdout }).on('line', (line) =>
+      this.onmessage?.(JSON.parse(line) as never),
+    );
+    const streams = { stdin: this.#stdin, stdout: this.#stdout, stderr: this.stderr };
+    this.#ended = main([...this.#args, '--root', cwd], { ...streams, env, clock: systemClock }).then(() =>
+      this.onclose?.(),
+    );
+    return Promise.resolve();
+  }
+
+  send(message: object): Promise<void> {
+    this.#stdin.write(`${JSON.stringify(message)}\n`);
+    return Promise.resolve();
+  }
+
+  async close(): Promise<void> {
+    this.#stdin.end();
+    await this.#ended;
+  }
+}
+
+type Common = Pick<Agent, 'call' | 'tools' | 'close'>;
+
+async function agentOf(kind: Kind, transport: Transport, person: Person | undefined): Promise<Common> {
+  const agent = await (kind === 'v1'
+    ? connectV1(transport, person)
+    : connectV2(transport, kind !== 'v2', person));
   onEnd(() => agent.close());
   return agent;
 }
 
-type Server = ConstructorParameters<typeof StdioClientTransport>[0];
-
-async function connectV1(server: Server, person: Person | undefined): Promise<Agent> {
-  const transport = new StdioClientTransport(server);
+async function connectV1(transport: Transport, person: Person | undefined): Promise<Common> {
   const client = new Client(
     { name: 'test', version: '1' },
     { capabilities: person === undefined ? {} : { elicitation: {} } },
   );
   if (person !== undefined)
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => ({ ...person(params.message) }));
-  const stderr = textOf(transport.stderr);
   await client.connect(transport);
   return {
     call: async (name, given = {}, options) =>
       answered(await client.callTool({ name, arguments: given }, undefined, options)),
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
-    pid: transport.pid ?? 0,
-    stderr,
     close: () => client.close(),
-    die: () => cutOff(transport),
   };
 }
 
-async function connectV2(server: Server, isModern: boolean, person: Person | undefined): Promise<Agent> {
-  const transport = new ModernTransport(server);
+async function connectV2(
+  transport: Transport,
+  isModern: boolean,
+  person: Person | undefined,
+): Promise<Common> {
   const client = new ModernClient(
     { name: 'test', version: '1' },
     {
@@ -99,16 +166,12 @@ async function connectV2(server: Server, isModern: boolean, person: Person | und
   );
   if (person !== undefined)
     client.setRequestHandler('elicitation/create', ({ params }) => ({ ...person(params.message) }));
-  const stderr = textOf(transport.stderr);
   await client.connect(transport);
   return {
     call: async (name, given = {}, options) =>
       answered(await client.callTool({ name, arguments: given }, options)),
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
-    pid: transport.pid ?? 0,
-    stderr,
     close: () => client.close(),
-    die: () => cutOff(transport),
   };
 }
 

@@ -5,13 +5,13 @@ import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { canaryKey, newUser } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
-import { type Agent, type Answered, clients, connect } from './client.ts';
+import { type Agent, type Answered, clients, connect, connectProcess } from './client.ts';
 import { gateway, userOf, video } from './gateway.ts';
 
 describe.each(clients)('an agent with the client %s', (kind) => {
   test('that repeats a call with its key pays once', async () => {
     const server = await gateway();
-    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
+    const agent = await connectProcess(kind, await userOf(server.url), ['mcp', '--budget', '100']);
     const first = await agent.call('submit_video', { key: 'one', ...video });
     const again = await agent.call('submit_video', { key: 'one', ...video });
     expect(first).toMatchObject({ ok: true, charged: 'yes', next: { tool: 'wait' } });
@@ -134,7 +134,7 @@ describe('an agent', () => {
     const { promise: asked, resolve: isAsked } = deferred<string>();
     const server = await gateway(() => isAsked('asked'));
     const user = await userOf(server.url);
-    const agent = await connect('v1', user, ['mcp', '--budget', '100']);
+    const agent = await connectProcess('v1', user, ['mcp', '--budget', '100']);
     const lost = agent.call('submit_video', { key: 'one', ...video }).catch(() => 'lost');
     await asked;
     process.kill(agent.pid, 'SIGKILL');
@@ -173,7 +173,7 @@ describe('an agent', () => {
   test('shares one budget with the other servers of its root, and gets a new budget only by --new-budget', async () => {
     const server = await gateway();
     const user = await userOf(server.url);
-    const agents = await Promise.all([1, 2].map(() => connect('v1', user, ['mcp', '--budget', '12'])));
+    const agents = await Promise.all([1, 2].map(() => connectProcess('v1', user, ['mcp', '--budget', '12'])));
     const calls = agents.flatMap((agent, one) =>
       [1, 2].map((two) =>
         agent.call('submit_video', { key: `k${one}${two}`, ...video, prompt: `boat ${one}${two}` }),
@@ -201,7 +201,7 @@ describe('an agent', () => {
     const user = await userOf(server.url);
     await user.run(['budget', 'set', 'shared', '18']);
     const agents = await Promise.all(
-      (['v1', 'v2'] as const).map((kind) => connect(kind, user, ['mcp', '--budget-name', 'shared'])),
+      (['v1', 'v2'] as const).map((kind) => connectProcess(kind, user, ['mcp', '--budget-name', 'shared'])),
     );
     const calls = agents.flatMap((agent, one) =>
       [1, 2].map(async (two) => {

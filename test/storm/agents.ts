@@ -6,7 +6,7 @@ import { clearTimeout, setTimeout } from 'node:timers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readBill, subjectOf } from '../../src/sandbox/bill.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
-import { type Agent, type Answered, clients, connect } from '../mcp/client.ts';
+import { type AgentOfProcess, type Answered, clients, connectProcess } from '../mcp/client.ts';
 import { cleanUp, onEnd } from '../support/clean-ups.ts';
 import { newUser, type User } from '../support/cli.ts';
 import { httpServer, sendJson } from '../support/servers.ts';
@@ -41,7 +41,7 @@ const budget = 'shared';
 class AgentStorm {
   readonly #user: User;
   readonly #random: Random;
-  readonly #servers: (Promise<Agent> | undefined)[] = [undefined, undefined];
+  readonly #servers: (Promise<AgentOfProcess> | undefined)[] = [undefined, undefined];
   #calls = 0;
   #kills = 0;
 
@@ -136,12 +136,12 @@ class AgentStorm {
     else if (error?.exit_code === 5 || error?.exit_code === 9) wish.end = 'failed';
   }
 
-  #server(which: number): Promise<Agent> {
+  #server(which: number): Promise<AgentOfProcess> {
     const kind = pick(
       this.#random,
       clients.map((each) => [each, 1] as const),
     );
-    return (this.#servers[which] ??= connect(kind, this.#user, ['mcp', '--budget-name', budget]));
+    return (this.#servers[which] ??= connectProcess(kind, this.#user, ['mcp', '--budget-name', budget]));
   }
 
   async #killAtRandom(signal: AbortSignal): Promise<void> {
