@@ -55,7 +55,7 @@ it('--strict exits 9 and keeps the file, and repeating the command pays nothing'
   expect(evidence).toMatch(/^duration +asked 4, delivered 2$/m);
   expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
-  const piped = await user.start(['jobs', 'fetch', id, '-o', '-', '--strict']).result;
+  const piped = await user.run(['jobs', 'fetch', id, '-o', '-', '--strict']);
   expect([piped.code, piped.stderr]).toEqual([9, expect.stringContaining('The video differs')]);
   expect(piped.stderr).not.toMatch(/kept|result\.mp4/);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'other.mp4'])).code).toBe(0);
@@ -221,7 +221,7 @@ it('--mark adds a mark to a file once, records both hashes, and pays nothing aga
   expect(marked.subarray(0, plain.length).equals(plain)).toBe(true);
   const late = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'plain.mp4']);
   expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('already saved')]);
-  const piped = await user.start(['jobs', 'fetch', '@k', '--mark', '-o', '-']).result;
+  const piped = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', '-']);
   expect(piped.stderr).toContain('--mark adds nothing to standard output');
   expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
   expect(readBill(stateDir)).toHaveLength(1);
@@ -259,7 +259,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
     0,
     expect.stringContaining('a.wav is not marked: it is not an MP3'),
   ]);
-  const piped = await user.start(['jobs', 'fetch', '@p', '--mark', '-o', '-']).result;
+  const piped = await user.run(['jobs', 'fetch', '@p', '--mark', '-o', '-']);
   expect(piped.stderr).toContain('--mark adds nothing to standard output');
   const split = ['tts', 'Hello. There.', '--split', '--piece-length', '8', '--mark', '-o', 'split.mp3'];
   const { json } = await user.run([...split, '--json']);
