@@ -1,15 +1,18 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { main } from '../../../src/cli/main.ts';
 import { systemClock } from '../../../src/clock.ts';
-import { newUser, type CliResult, type User } from '../../support/cli.ts';
+import { onEnd } from '../../support/clean-ups.ts';
+import type { CliResult, User } from '../../support/cli.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';
-import { runHereAs } from '../../support/one-process.ts';
+import { runHereAs, userHere } from '../../support/one-process.ts';
 import type { BatchGateway } from '../gateway.ts';
 import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
-import { read, type Machines } from './machines.ts';
+import type { Machines } from './machines.ts';
 import { countUnwritten } from '../../../src/ledger/postgres/kept-facts.ts';
 import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
@@ -31,9 +34,7 @@ describeFleet('mgw worker', {}, (place) => {
     const file = machines.manifest(12);
     const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '6', '--json']);
     expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 12]);
-    const workers = await Promise.all(
-      [1, 2, 3].map(() => read(machines.machine(), 'worker', ...machines.output, ...quick)),
-    );
+    const workers = await Promise.all([work(), work(), work()]);
     expect(workers.map(({ code }) => code)).toEqual([0, 0, 0]);
     expect(gateway.charges.size).toBe(12);
     expect([...gateway.charges.values()].every((times) => times === 1)).toBe(true);
@@ -65,7 +66,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect((await killed.result).code).toBe(137);
     await place.query('update mgw.leases set until = clock_timestamp()');
     const last = machine();
-    const { code, stderr } = await read(last, ...toBucket, '--max-idle', '400ms');
+    const { code, stderr } = await runHereAs(last, [...toBucket, '--max-idle', '400ms']);
     expect(code, stderr).toBe(0);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1, 1]);
     const objects = [0, 1, 2, 3].map((n) => [`/bucket/clips/row-${n}.mp4`, gateway.video]);
@@ -76,8 +77,12 @@ describeFleet('mgw worker', {}, (place) => {
 
   it('pauses once at a time, however many rows cause a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
-    const { stderr } = await read(here, 'worker', ...machines.output, ...quick, '--concurrency', '32');
-    expect(stderr).not.toContain('MaxListeners');
+    const warnings: string[] = [];
+    const onWarning = ({ name }: Error): unknown => warnings.push(name);
+    process.on('warning', onWarning);
+    onEnd(() => void process.off('warning', onWarning));
+    await work('--concurrency', '32');
+    expect(warnings).toEqual([]);
     expect(gateway.charges.size).toBe(32);
   });
 
@@ -242,12 +247,12 @@ describeFleet('mgw worker', {}, (place) => {
     gateway.polls = Infinity;
     gateway.judge = (prompt) => (prompt === 'prompt 1' ? { kind: 'wait', until } : undefined);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(6), '--concurrency', '2']);
-    const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--json']);
+    const worker = work();
     await expect.poll(() => gateway.posts().length).toBe(2);
-    worker.child.kill('SIGTERM');
+    process.emit('SIGTERM', 'SIGTERM');
     await expect.poll(rowsInQueue).toContain('row-0\twaiting');
     answer();
-    expect((await worker.result).code).toBe(143);
+    expect((await worker).code).toBe(143);
     expect(await place.query(`select count(*) from mgw.batch_rows where state = 'waiting'`)).toBe('6');
     expect(await place.query('select sum(lost) from mgw.batch_rows')).toBe('0');
     gateway.polls = 1;
@@ -258,10 +263,10 @@ describeFleet('mgw worker', {}, (place) => {
   it('records its unanswered submissions as unknown when --grace has passed after SIGTERM', async () => {
     gateway.judge = () => ({ kind: 'wait', until: new Promise(() => undefined) });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
-    const worker = machines.machine().start(['worker', ...machines.output, ...quick, '--grace', '100ms']);
+    const worker = work('--grace', '100ms');
     await expect.poll(() => gateway.posts().length).toBe(1);
-    worker.child.kill('SIGTERM');
-    const { code, stderr } = await worker.result;
+    process.emit('SIGTERM', 'SIGTERM');
+    const { code, stderr } = await worker;
     expect(code).toBe(143);
     expect(stderr).toContain('mgw jobs resolve');
     expect(await rowsInQueue()).toBe('row-0\tended');
@@ -308,7 +313,8 @@ describeFleet('mgw worker', {}, (place) => {
     gateway.judge = () => ({ kind: 'wait', until });
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const machine = machines.machine(place.url('connect_timeout=1', proxy.port));
-    const worker = machine.start(['worker', ...machines.output, '--poll-interval', '10ms']);
+    const args = ['worker', ...machines.output, '--poll-interval', '10ms'];
+    const worker = runHereAs(machine, args, '', systemClock);
     await expect.poll(() => gateway.posts().length).toBe(1);
     proxy.down();
     answer();
@@ -319,30 +325,28 @@ describeFleet('mgw worker', {}, (place) => {
     proxy.up();
     await expect.poll(rowsInQueue).toBe('row-0\twaiting');
     expect((await work()).code).toBe(0);
-    worker.child.kill('SIGTERM');
-    await worker.result;
+    process.emit('SIGTERM', 'SIGTERM');
+    await worker;
     expect(gateway.charges.get('prompt 0')).toBe(1);
   });
 
   it('quarantines a row if five workers died while running it, and runs it again on request', async () => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
-    await place.query('update mgw.batch_rows set lost = 3');
-    for (let times = 4; times <= 5; times += 1) {
-      // Only once it knows the task: otherwise a submission whose response was lost with its worker would be in doubt.
-      const polled = new Promise<void>((resolve) => {
-        gateway.before = ({ path }) => {
-          if (path.includes('/task-')) resolve();
-        };
-      });
-      const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
-      await polled;
-      const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = ${times - 1}`;
-      expect(await place.query(isInHand)).toBe('1');
-      worker.child.kill('SIGKILL');
-      await worker.result;
-      await place.query('update mgw.leases set until = clock_timestamp()');
-    }
+    await place.query('update mgw.batch_rows set lost = 4');
+    // Only once it knows the task: otherwise a submission whose response was lost with its worker would be in doubt.
+    const polled = new Promise<void>((resolve) => {
+      gateway.before = ({ path }) => {
+        if (path.includes('/task-')) resolve();
+      };
+    });
+    const worker = machines.machine().start(['worker', ...machines.output, ...quick]);
+    await polled;
+    const isInHand = `select count(*) from mgw.batch_rows where state = 'taken' and lost = 4`;
+    expect(await place.query(isInHand)).toBe('1');
+    worker.child.kill('SIGKILL');
+    await worker.result;
+    await place.query('update mgw.leases set until = clock_timestamp()');
     const { stderr } = await work();
     expect(stderr).toContain(
       'clips/row-0 quarantined: five workers died while running it → mgw batch enqueue clips --again',
@@ -363,13 +367,9 @@ describeFleet('mgw worker', {}, (place) => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
     const health = join(machines.shared, 'alive');
     const results = join(machines.shared, 'results.jsonl');
-    const worker = machines.machine();
-    const { code, view, stderr } = await read(
-      ...[worker, 'worker', ...machines.output, ...quick],
-      ...['--health-file', health, '--results', results],
-    );
+    const { code, json, stderr } = await work('--health-file', health, '--results', results, '--json');
     expect(code).toBe(11);
-    expect(view['worker']).toMatchObject({ rows: 2, states: { done: 1, failed: 1 }, files: 1 });
+    expect(json['worker']).toMatchObject({ rows: 2, states: { done: 1, failed: 1 }, files: 1 });
     expect(stderr).toContain('clips/row-1 failed');
     expect(stderr).toContain('mgw batch retry clips --id row-1');
     expect(JSON.parse(readFileSync(health, 'utf8'))).toHaveProperty('at');
@@ -395,25 +395,27 @@ describeFleet('mgw worker', {}, (place) => {
     const state = place.url('connect_timeout=1', proxy.port);
     const health = join(here.cwd, 'health');
     const args = ['worker', ...machines.output, '--poll-interval', '10ms', '--health-file', health];
-    const worker = machines.machine(state).start(args);
+    const { env } = machines.machine(state);
+    const [stdin, stdout, stderr] = [new PassThrough().end(), new PassThrough(), new PassThrough()];
+    const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
     // It searches for rows from then on.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(worker.child.stderr, /Asking again/);
+    const isTold = text(stderr, /Asking again/);
     proxy.down();
     await isTold;
     proxy.up();
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(3)]);
     await expect.poll(rowsInQueue).toBe('row-0\tended\nrow-1\tended\nrow-2\tended');
-    worker.child.kill('SIGTERM');
-    expect((await worker.result).code).toBe(143);
+    process.emit('SIGTERM', 'SIGTERM');
+    expect(await worker).toBe(143);
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
-  // Until a process has printed it.
-  function text(stream: NodeJS.ReadableStream | null, wanted: RegExp): Promise<void> {
+  // Until a run has printed it.
+  function text(stream: NodeJS.ReadableStream, wanted: RegExp): Promise<void> {
     let said = '';
     return new Promise((resolve) => {
-      stream?.on('data', (bytes: Buffer) => {
+      stream.on('data', (bytes: Buffer) => {
         said += bytes.toString();
         if (wanted.test(said)) resolve();
       });
@@ -423,7 +425,7 @@ describeFleet('mgw worker', {}, (place) => {
 
 describe('without shared state', () => {
   it.each([[['worker']], [['batch', 'enqueue', 'clips.csv']]])('the command %j is refused', async (args) => {
-    const user = newUser('http://127.0.0.1:9');
+    const user = userHere('http://127.0.0.1:9');
     writeFileSync(join(user.cwd, 'clips.csv'), clips(['a', 'a paper boat']));
     const { code, stderr } = await user.run(args);
     expect([code, stderr]).toEqual([2, expect.stringContaining('MGW_STATE')]);
