@@ -14,8 +14,8 @@ export interface Trial {
   runners: number;
   concurrency: number;
   /**
-   * The number of submissions after which something fails. Of ten times, six kill a runner, two stop one for longer than
-   * its lease, one kills the server, and one cuts every connection.
+   * The number of submissions after which something fails. Of ten times, one kills all runners, so also the one that has just
+   * sent, five kill one, two stop one for longer than its lease, one kills the server, and one cuts every connection.
    */
   every: number;
   /** How long an idle worker waits before it exits. */
@@ -127,8 +127,11 @@ export class Fleet {
   #judge(prompt: string): Deed | undefined {
     const posts = (this.#posts += 1);
     this.#maxAtOnce = Math.max(this.#maxAtOnce, this.gateway.underWay() + 1);
-    if (posts % this.#trial.every === 0)
+    if (posts % this.#trial.every === 0) {
       this.#befalling = this.#befalling.then(() => this.#befall((this.#deaths += 1)));
+      // The task exists, and its response comes too late for a runner that dies.
+      return { kind: 'wait', until: this.#befalling };
+    }
     const number = Number(prompt.split(' ')[1]);
     if (posts % 11 === 0) return { kind: 'limit' };
     if (number % 23 === 7) return { kind: 'lose' };
@@ -139,12 +142,18 @@ export class Fleet {
 
   async #befall(which: number): Promise<void> {
     if (this.#isOver) return;
-    const kind = { 2: 'the server dies', 3: 'connections break', 6: 'a runner stops', 9: 'a runner stops' }[
-      which % 10
-    ];
+    const kind = {
+      1: 'all runners die',
+      2: 'the server dies',
+      3: 'connections break',
+      6: 'a runner stops',
+      9: 'a runner stops',
+    }[which % 10];
     this.#trial.say?.(kind ?? 'a runner dies');
-    const runner = [...this.#running.values()][which % Math.max(1, this.#running.size)]?.child;
+    const runners = [...this.#running.values()].map(({ child }) => child);
+    const runner = runners[which % Math.max(1, runners.length)];
     if (kind === undefined) runner?.kill('SIGKILL');
+    else if (kind === 'all runners die') for (const each of runners) each.kill('SIGKILL');
     else if (kind === 'a runner stops') {
       runner?.kill('SIGSTOP');
       setTimeout(() => runner?.kill('SIGCONT'), stoppedMs);

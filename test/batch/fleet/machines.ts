@@ -1,7 +1,9 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { systemClock } from '../../../src/clock.ts';
 import { newUser, type CliResult, type User } from '../../support/cli.ts';
+import { runHereAs } from '../../support/one-process.ts';
 import { clips } from '../scene.ts';
 
 // Gives a process the names of another machine.
@@ -45,11 +47,11 @@ export class Machines {
   }
 }
 
-/** The JSON output of a command. */
+/** The JSON output of a command, which runs in this process. */
 export async function read(
   user: User,
   ...args: string[]
 ): Promise<Omit<CliResult, 'json'> & { view: Record<string, unknown> }> {
-  const { code, stdout, stderr } = await user.run([...args, '--json']);
+  const { code, stdout, stderr } = await runHereAs(user, [...args, '--json'], '', systemClock);
   return { code, stdout, stderr, view: JSON.parse(stdout || '{}') as Record<string, unknown> };
 }
