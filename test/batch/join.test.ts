@@ -1,9 +1,10 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg, ffprobe, hasFfmpeg } from '../sandbox/media/ffmpeg.ts';
 import { account, s3Server } from '../store/s3-server.ts';
 import type { CliResult } from '../support/cli.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { runHereAs } from '../support/one-process.ts';
 import { pixels } from './story.ts';
 import { openScene, type Scene } from './scene.ts';
@@ -164,10 +165,9 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
   it('fetches clips that are objects from the store', async () => {
     const store = await s3Server();
     Object.assign(scene.user.env, account);
-    await scene.user.run(['config', 'set', 'store.endpoint', store.url]);
+    await runHereAs(scene.user, ['config', 'set', 'store.endpoint', store.url]);
     const file = scene.file('m.csv', rows(['s1'], ['s2']));
-    const run = ['batch', 'run', file, '-o', 's3://media/clips/{id}.mp4', '--poll-interval', '10ms'];
-    const { code, stderr } = await scene.user.run(run);
+    const { code, stderr } = await scene.batch('run', file, '-o', 's3://media/clips/{id}.mp4');
     expect([code, store.objects.size], stderr).toEqual([0, 2]);
     const joined = await join(file);
     expect(joined.code, joined.stderr).toBe(0);
@@ -193,8 +193,9 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
 
   it('exits 2 without ffmpeg, and names the package to install', async () => {
     const file = await ran(['s1']);
-    const args = ['batch', 'join', file, '-o', scene.at('film.mp4')];
-    const { code, stderr } = await scene.user.run(args, { env: { PATH: scene.user.cwd } });
+    vi.stubEnv('PATH', scene.user.cwd);
+    onEnd(() => void vi.unstubAllEnvs());
+    const { code, stderr } = await join(file);
     expect([code, stderr]).toEqual([2, expect.stringContaining('package ffmpeg')]);
   });
 
@@ -202,7 +203,7 @@ describe.skipIf(!hasFfmpeg)('mgw batch join', () => {
     'exits 2 with the arguments %j',
     async (args) => {
       const file = scene.file('m.csv', rows(['s1']));
-      const { code, stderr } = await scene.user.run(['batch', 'join', file, ...args]);
+      const { code, stderr } = await runHereAs(scene.user, ['batch', 'join', file, ...args]);
       expect(code, stderr).toBe(2);
     },
   );
