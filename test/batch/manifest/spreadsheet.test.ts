@@ -162,16 +162,16 @@ describe('templates', () => {
 describe('the size of a manifest', () => {
   it.each([
     [
-      '2,000 aliases of a row of 50,000 nodes',
+      '200 aliases of a row of 50,000 nodes',
       'm.yaml',
-      () => `rows:\n- &a {protocol: c, prompt: x, set.a: [${'1,'.repeat(50_000)}]}\n${'- *a\n'.repeat(2000)}`,
+      () => `rows:\n- &a {protocol: c, prompt: x, set.a: [${'1,'.repeat(50_000)}]}\n${'- *a\n'.repeat(200)}`,
       /aliases expanded, the file is too large/,
     ],
     [
-      'a row of 60,000 keys',
+      'a row of 2,000 keys',
       'm.yaml',
-      () => `rows:\n- {${Array.from({ length: 60_000 }, (_, n) => `k${n}: 1`).join(', ')}}`,
-      /^m:2: it has 60000 fields; allowed: 1000/,
+      () => `rows:\n- {${Array.from({ length: 2000 }, (_, n) => `k${n}: 1`).join(', ')}}`,
+      /^m:2: it has 2000 fields; allowed: 1000/,
     ],
     [
       'a CSV of 100,000 columns',
@@ -192,7 +192,6 @@ describe('the size of a manifest', () => {
       () => '1\n'.repeat(10_002),
       /^m:10001: the file has more than 10000 problems/,
     ],
-    ['millions of empty rows', 'm.csv', () => `id,prompt\n${',\n'.repeat(4e6)}`, /^m:1048578: .*empty rows/],
     ['only empty cells', 'm.csv', () => ';;;\n;;;\n', /^m:1: the file is empty/],
     [
       'a prompt that grows to gigabytes',
@@ -207,10 +206,10 @@ describe('the size of a manifest', () => {
       /^m:1: prompt: the text with its 10001 placeholders is too long/,
     ],
     [
-      'a line of 60,000 members',
+      'a line of 2,000 members',
       'm.jsonl',
-      () => JSON.stringify(Object.fromEntries(Array.from({ length: 60_000 }, (_, n) => [`k${n}`, 1]))),
-      /^m:1: the row has 60000 fields; allowed: 1000/,
+      () => JSON.stringify(Object.fromEntries(Array.from({ length: 2000 }, (_, n) => [`k${n}`, 1]))),
+      /^m:1: the row has 2000 fields; allowed: 1000/,
     ],
     [
       'lists in lists',
