@@ -273,7 +273,7 @@ it('kill -9 during marking and publishing leaves a complete file or none, and th
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());
   const user = userHere(undefined, { MGW_SANDBOX: sandbox.url });
-  const { worker } = await buildStorm(freshFolder());
+  const { worker } = await buildStorm();
   const workers = new Workers(worker, user.cwd);
   onEnd(() => workers.close());
   const video = ['video', 'a', 'submit', '-m', 'video-a', '-d', '4', '--resolution', '720p', '--mark'];

@@ -7,7 +7,7 @@ import { buildStorm } from '../storm/build.ts';
 import { Workers } from '../storm/workers.ts';
 import type { User } from '../support/cli.ts';
 import { film } from '../support/film.ts';
-import { freshFolder, httpServer, type HttpServer, sendJson } from '../support/servers.ts';
+import { httpServer, type HttpServer, sendJson } from '../support/servers.ts';
 import { userHere } from '../support/one-process.ts';
 import { account, s3Server, type S3Server } from './s3-server.ts';
 
@@ -111,7 +111,7 @@ describe.skipIf(!hasFfmpeg)(
     beforeEach(() => void (inDoubt = 0));
 
     test('at a disk operation: pays nothing, ends with the whole object, and leaves nothing', async () => {
-      const { worker } = await buildStorm(freshFolder());
+      const { worker } = await buildStorm();
       const workers = new Workers(worker, own.user.cwd);
       onTestFinished(() => workers.close());
       for (const at of operations) {

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build } from 'rolldown';
+import { onceForSuite } from '../support/once-for-suite.ts';
 
 /** The bundles of the parts of a storm that run in separate processes. */
 export interface Built {
@@ -9,9 +10,14 @@ export interface Built {
   recorder: string;
 }
 
-/** Builds the worker and the recorder into a folder. */
-export async function buildStorm(dir: string): Promise<Built> {
-  await build({
+/** Builds the worker and the recorder, once for the suite. */
+export async function buildStorm(): Promise<Built> {
+  const dir = await onceForSuite('mgw-storm', buildInto);
+  return { worker: join(dir, 'worker.js'), recorder: pathToFileURL(join(dir, 'recorder.js')).href };
+}
+
+function buildInto(dir: string): Promise<unknown> {
+  return build({
     input: { worker: 'test/storm/worker.ts', recorder: 'test/storm/recorder.ts' },
     platform: 'node',
     external: [/^node:/],
@@ -19,5 +25,4 @@ export async function buildStorm(dir: string): Promise<Built> {
     output: { dir, format: 'esm' },
     logLevel: 'silent',
   });
-  return { worker: join(dir, 'worker.js'), recorder: pathToFileURL(join(dir, 'recorder.js')).href };
 }

@@ -1,7 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { buildStorm, type Built } from './build.ts';
 import { sweepFailures } from './failing-disk.ts';
 import { sweepPowerCut } from './power-cut.ts';
@@ -18,13 +15,10 @@ const chosen = [
 ];
 const few = scenarios.filter(({ name }) => chosen.includes(name));
 
-const folder = mkdtempSync(join(tmpdir(), 'mgw-power-cut-'));
 let built: Built;
-
 beforeAll(async () => {
-  built = await buildStorm(folder);
+  built = await buildStorm();
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** These are checked with every possible remainder, including kill -9; the others only with the worst one. */
 const found = ['submit -o', 'tts'];

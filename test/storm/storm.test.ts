@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildStorm } from './build.ts';
@@ -8,9 +7,6 @@ import { outputOf, tokenOf, type Ended } from './drive.ts';
 import { planStorm } from './plan.ts';
 import { countOf, storm, summaryOf } from './storm.ts';
 import { openWorld, stormKey, type World } from './world.ts';
-
-const folder = mkdtempSync(join(tmpdir(), 'mgw-storm-worker-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('a storm schedule', () => {
   it('is the same for the same seed, different for each job, and different for another seed', () => {
@@ -31,7 +27,7 @@ describe('a storm schedule', () => {
 });
 
 it('a short storm breaks no promise', async () => {
-  const worker = (await buildStorm(folder)).worker;
+  const worker = (await buildStorm()).worker;
   const result = await storm({ jobs: 8, seed: 3, worker });
   expect(result.violations, summaryOf(result)).toEqual({
     'double charges': [],

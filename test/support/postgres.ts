@@ -3,7 +3,15 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
 import { onEnd } from './clean-ups.ts';
-import { folderOfServer, freePort, programOf, ServerProcess, userOfServer } from './server-process.ts';
+import { onceForSuite } from './once-for-suite.ts';
+import {
+  folderOfServer,
+  freePort,
+  ownByServer,
+  programOf,
+  ServerProcess,
+  userOfServer,
+} from './server-process.ts';
 
 /** False if PostgreSQL is not installed: its tests are skipped. */
 export const hasPostgres = programOf('initdb') !== undefined && process.platform === 'linux';
@@ -11,18 +19,12 @@ export const hasPostgres = programOf('initdb') !== undefined && process.platform
 // Committed data are in the system's cache, and survive a kill -9 of the server.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
-let cluster: string | undefined;
-
-// Made once for a process, and copied for each server: initdb takes twenty times as long.
-function newCluster(): string {
-  if (cluster !== undefined) return cluster;
-  const folder = folderOfServer('mgw-pg-new-');
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+// Copied for each server: initdb takes twenty times as long.
+function newCluster(folder: string): void {
+  ownByServer(folder);
   const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
   const options = { ...userOfServer(), cwd: folder, stdio: 'pipe' } as const;
-  cluster = join(folder, 'data');
-  execFileSync(programOf('initdb') ?? '', [...args, '-D', cluster], options);
-  return cluster;
+  execFileSync(programOf('initdb') ?? '', [...args, '-D', join(folder, 'data')], options);
 }
 
 /**
@@ -43,7 +45,8 @@ export class PostgresServer {
   /** Makes a server and starts it. */
   static async open(): Promise<PostgresServer> {
     const folder = folderOfServer('mgw-pg-');
-    execFileSync('cp', ['-a', newCluster(), join(folder, 'data')], { ...userOfServer(), cwd: folder });
+    const cluster = join(await onceForSuite('mgw-pg-new', newCluster), 'data');
+    execFileSync('cp', ['-a', cluster, join(folder, 'data')], { ...userOfServer(), cwd: folder });
     const server = new PostgresServer(await freePort(), folder);
     await server.start();
     return server;

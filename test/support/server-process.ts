@@ -23,9 +23,14 @@ function debianFolders(): string[] {
 /** A new folder that belongs to the user that servers are run by. */
 export function folderOfServer(prefix: string): string {
   const folder = mkdtempSync(join(tmpdir(), prefix));
+  ownByServer(folder);
+  return folder;
+}
+
+/** Gives a folder to the user that servers are run by. */
+export function ownByServer(folder: string): void {
   const { uid, gid } = userOfServer();
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
-  return folder;
 }
 
 /** The user that runs servers, as options of `spawn`: an ordinary user if this process is root. */

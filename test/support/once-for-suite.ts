@@ -1,0 +1,25 @@
+import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** Has the first process of the suite that asks fill a folder; all others wait for it. Returns the folder. */
+export async function onceForSuite(name: string, fill: (folder: string) => unknown): Promise<string> {
+  const folder = join(tmpdir(), name);
+  const isFull = `${folder}.full`;
+  while (!existsSync(isFull)) {
+    if (mkdirSync(folder, { recursive: true }) === undefined) {
+      await pause(50);
+      continue;
+    }
+    try {
+      await fill(folder);
+      writeFileSync(isFull, '');
+    } catch (error) {
+      // The next process tries again, instead of waiting.
+      rmSync(folder, { recursive: true, force: true });
+      throw error;
+    }
+  }
+  return folder;
+}
