@@ -37,7 +37,7 @@ function stuckUnit(pattern: RegExp, units: readonly Unit[]): Unit | undefined {
   const run = { pattern, texts: units.map((unit) => fill(unit, 64)), tried: 0 };
   Object.assign(context, run);
   try {
-    script.runInContext(context, { timeout: 400 });
+    script.runInContext(context, { timeout: 1000 });
     return undefined;
   } catch {
     return units[(context as typeof run).tried];
