@@ -90,8 +90,8 @@ export type Ask = 'accept' | 'finish' | 'file';
  * (design 4).
  */
 export interface Goal {
-  /** The kind of command; `submit` for the command that pays. */
-  command: 'submit' | 'wait' | 'fetch';
+  /** The kind of command; `submit` for the command that pays, `rm` for one that removes the job. */
+  command: 'submit' | 'wait' | 'fetch' | 'rm';
   ask: Ask;
   /** The output: an absolute path, or `-` for standard output. */
   output?: string;

@@ -157,7 +157,7 @@ export async function deliverFound(
     return files;
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
-    // `jobs rm` removes a job if it checked for runs just before this one began.
+    // Another command removed the job before this run began, or with --force.
     const fate = await deps.ledger.fateOf(job.id).catch(() => undefined);
     throw fate === 'removed' ? noSuchJob(job.id) : error;
   });

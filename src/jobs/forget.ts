@@ -1,4 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import type { Budget } from '../budget/budget.ts';
+import { exitCodes } from '../errors.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { abandonClaim, attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
@@ -14,7 +16,8 @@ export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 
 /**
  * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files stay. If the
- * job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed.
+ * job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed. If
+ * it was sent, a run that is about to begin waits until it is removed or left.
  * @param force removes it despite an obstacle
  * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
@@ -36,11 +39,18 @@ export async function forget(
     if (next === 'closed') closed = job;
     if (next === 'kept' || next === 'closed') break;
   }
+  let run: string | undefined;
+  const leave = async (): Promise<void> => {
+    if (closed !== undefined) await reopen(ledger, closed);
+    if (run !== undefined)
+      await ledger.append(given.id, { type: 'detached', run, exit_code: exitCodes.usage });
+  };
   try {
+    if (!force && closed === undefined) run = await announce(ledger, given.id);
     const last = force ? undefined : await ledger.read(given.id);
     const obstacle = last && (await obstacleOf(ledger, last));
     if (obstacle !== undefined) {
-      if (closed !== undefined) await reopen(ledger, closed);
+      await leave();
       return obstacle;
     }
     await settleRemoved(ledger, await budgetsOf(given.id), given.id, closed !== undefined);
@@ -48,7 +58,21 @@ export async function forget(
     return undefined;
   } catch (error) {
     // The first error is the one to report.
-    if (closed !== undefined) await reopen(ledger, closed).catch(() => undefined);
+    await leave().catch(() => undefined);
+    throw error;
+  }
+}
+
+// Records a run of this removal, for which other runs wait that begin after it. Those that began before it are seen in
+// the last look at the job. Undefined if the job is gone.
+async function announce(ledger: Ledger, id: string): Promise<string | undefined> {
+  const run = randomUUID().slice(0, 8);
+  const { owner } = await ledger.lease();
+  try {
+    await ledger.append(id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
+    return run;
+  } catch (error) {
+    if ((await ledger.fateOf(id)) === 'removed') return undefined;
     throw error;
   }
 }
@@ -64,7 +88,8 @@ async function reopen(ledger: Ledger, job: Job): Promise<void> {
 
 /** Returns the obstacle to removing a job; undefined if there is none. */
 export async function obstacleOf(ledger: Ledger, { state, record }: Job): Promise<Obstacle | undefined> {
-  for (const { owner } of record.runs) if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
+  for (const { command, owner } of record.runs)
+    if (command !== 'rm' && (await ledger.lifeOf(owner)) !== 'dead') return 'in_use';
   return (isFinal(state) || state === 'prepared') && record.damaged === 0 ? undefined : 'open';
 }
 

@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Budget } from '../budget/budget.ts';
-import type { Deadline } from '../clock.ts';
+import { deadlineIn, type Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './order.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { readOwner } from '../ledger/names.ts';
 import { attemptClaim, nextAttempt } from './charge-outcome.ts';
-import { afterRemoval, interruptedError, withoutHandle } from './errors.ts';
+import { afterRemoval, interruptedError, noSuchJob, withoutHandle } from './errors.ts';
 import { forget } from './forget.ts';
 import { shownState } from './reconcile.ts';
 
@@ -86,13 +86,22 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
   };
 }
 
-/** Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. */
+/**
+ * Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. Waits while another process is removing the
+ * job.
+ * @throws MgwError('usage') if it was removed.
+ */
 export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return async (began) => {
     await deps.ledger.append(job.id, began);
-    return orDetach(job, began.run, deps, async () => (await deps.ledger.read(job.id)) ?? job);
+    const deadline = deadlineIn(longestRemovalMs, deps.clock);
+    const last = await orDetach(job, began.run, deps, () => waitForRemover(job, deadline, deps));
+    return last ?? noSuchJob(job.id);
   };
 }
+
+/** How long a run waits for a process that is removing its job, and may be stopped, ms. */
+const longestRemovalMs = 5000;
 
 /**
  * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it to
@@ -133,21 +142,24 @@ async function waitForRemover(
 ): Promise<Job | undefined> {
   for (;;) {
     const last = await ledger.read(job.id);
-    if (last === undefined || last.handle !== undefined || deadline.remainingMs() <= 0) return last;
-    const next = await nextAttempt(ledger, last);
-    if (next === 'changed') continue;
-    if (next !== 'claimed' || (await isClaimedByRun(last, ledger))) return last;
+    if (last === undefined || deadline.remainingMs() <= 0) return last;
+    if (!(await isBeingRemoved(last, ledger))) return last;
     await clock.sleep(50, signals.soft).catch(() => {
-      throw interruptedError(signals.soft, last, 'maybe');
+      throw interruptedError(signals.soft, last, last.handle === undefined ? 'maybe' : 'yes');
     });
   }
 }
 
-// A process that removes a job claims its next attempt, and then looks for runs for the last time. It may not have seen
-// this run.
-async function isClaimedByRun(job: Job, ledger: Ledger): Promise<boolean> {
+// A process that removes a job claims its next attempt, or if it was sent, begins a run of its own. Then it looks for
+// runs for the last time, and may not have seen this one.
+async function isBeingRemoved(job: Job, ledger: Ledger): Promise<boolean> {
+  const { runs, lifeOf } = job.record;
+  if (job.handle !== undefined)
+    return runs.some(({ command, owner }) => command === 'rm' && lifeOf(owner) === 'alive');
+  const next = await nextAttempt(ledger, job);
+  if (next !== 'claimed') return next === 'changed';
   const claimant = readOwner((await ledger.claimed(attemptClaim(job))) ?? '');
-  return job.record.runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
+  return !runs.some(({ owner }) => isDeepStrictEqual(owner, claimant));
 }
 
 // A job that a budget refused leaves no record (design 14), unless an attempt to send it was made or another process

@@ -21,7 +21,7 @@ const event = (type: string, shape: z.ZodRawShape): z.ZodObject =>
   z.object({ type: z.literal(type), at, ...shape });
 
 const goal = {
-  command: z.enum(['submit', 'wait', 'fetch']).optional(),
+  command: z.enum(['submit', 'wait', 'fetch', 'rm']).optional(),
   ask: z.enum(['accept', 'finish', 'file']),
   output: text.optional(),
 };

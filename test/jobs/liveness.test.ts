@@ -1,6 +1,7 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent, Life, Owner } from '../../src/job.ts';
+import { forget } from '../../src/jobs/forget.ts';
 import { inRun, onExisting } from '../../src/jobs/run.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
@@ -104,4 +105,62 @@ it('a run on an existing job ends if the job cannot be read, and does not count 
   await expect(waiting).rejects.toThrow('the database is gone');
   const events = await ledger.events(job.id);
   expect(events.slice(-2).map((event) => event?.type)).toEqual(['began', 'detached']);
+});
+
+describe('a job that is removed while another command begins to run on it', () => {
+  type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
+
+  /** Removes a finished job, and begins to wait for it at a moment of that; returns how both ended. */
+  async function removedAndWaitedFor(moment: Moment): Promise<{ removed: unknown; waited: unknown }> {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const { job, delivered } = await run(await depsFor(server.url, state));
+    if (job === undefined) throw new Error('there is no job');
+    await delivered?.();
+    const deps = await depsFor(server.url, state, { owner: currentOwner() });
+    const { ledger } = deps;
+    await ledger.append(job.id, { type: 'finished', state: 'succeeded', native_status: 'completed' });
+    const found = await ledger.read(job.id);
+    let waited: Promise<unknown> | undefined;
+    const wait = (now: Moment): Promise<void> =>
+      new Promise((begun) => {
+        if (now !== moment) {
+          begun();
+          return;
+        }
+        const append = async (id: string, event: JobEvent): Promise<void> => {
+          await ledger.append(id, event);
+          begun();
+        };
+        const own = { ...deps, ledger: { ...ledger, append } };
+        waited = inRun({ command: 'wait', ask: 'finish' }, own, onExisting(job, own), () =>
+          Promise.resolve('worked'),
+        ).then(
+          ({ value }) => value,
+          (error: unknown) => error,
+        );
+      });
+    const append = async (id: string, event: JobEvent): Promise<void> => {
+      if (event.type === 'began') await wait('before the removal');
+      await ledger.append(id, event);
+      if (event.type === 'began') await wait('during the removal');
+    };
+    const removed = await forget({ ...ledger, append }, found ?? job, false, async () => {
+      await wait('after the last look at the job');
+      return [];
+    });
+    return { removed, waited: await waited };
+  }
+
+  it.each<Moment>(['before the removal', 'during the removal'])(
+    'is left to a run that begins %s',
+    async (moment) => {
+      expect(await removedAndWaitedFor(moment)).toEqual({ removed: 'in_use', waited: 'worked' });
+    },
+  );
+
+  it('is gone for a run that begins after the last look at the job', async () => {
+    const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
+    expect(removed).toBeUndefined();
+    expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });
+  });
 });

@@ -16,7 +16,11 @@ export const plants = {
   ],
   'hook-skipped': [['http/client.ts', 'await call.onConnected(socket);', '']],
   'rm-live': [
-    ['jobs/forget.ts', "if ((await ledger.lifeOf(owner)) !== 'dead') return 'in_use';", 'void owner;'],
+    [
+      'jobs/forget.ts',
+      "if (command !== 'rm' && (await ledger.lifeOf(owner)) !== 'dead') return 'in_use';",
+      'void owner;',
+    ],
     ['jobs/forget.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [

@@ -110,4 +110,17 @@ export const stories: Record<string, Plan> = {
         { request: 1, what: 'answer lost' },
       ],
     },
+  'a job was removed while another command began to fetch it, which lost it although it was alive': {
+    seed: 7_003_893,
+    commands: [
+      saved,
+      ['jobs', 'fetch', '@boat', '-o', '/home/copy.mp4', '--json'],
+      ['jobs', 'rm', '@boat', '--json'],
+    ],
+    incidents: [
+      { command: 2, what: 'starts last' },
+      { at: 342, what: 'switch' },
+      { at: 377, what: 'switch' },
+    ],
+  },
 };

@@ -115,6 +115,7 @@ const resolutionTexts = {
 const askTexts = { accept: 'accepted', finish: 'finished', file: 'saved' };
 
 function commandText({ command, ask, output }: Goal): string {
+  if (command === 'rm') return 'a command began to remove the job';
   const where = output === undefined ? '' : ` to ${output === '-' ? 'standard output' : output}`;
   return `a ${command} command began, to run until the job is ${askTexts[ask]}${where}`;
 }
