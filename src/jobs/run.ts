@@ -92,12 +92,8 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
  * @throws MgwError('usage') if it was removed.
  */
 export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
-  return async (began) => {
-    await deps.ledger.append(job.id, began);
-    const deadline = deadlineIn(longestRemovalMs, deps.clock);
-    const last = await orDetach(job, began.run, deps, () => waitForRemover(job, deadline, deps));
-    return last ?? noSuchJob(job.id);
-  };
+  return async (began) =>
+    (await continueRun(job, deadlineIn(longestRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
 }
 
 /** How long a run waits for a process that is removing its job, and may be stopped, ms. */
@@ -122,15 +118,11 @@ export async function continueRun(
     if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
     throw error;
   }
-  return orDetach(job, began.run, deps, () => waitForRemover(job, deadline, deps));
-}
-
-// If this fails, the run must not count as alive as long as its process lives.
-async function orDetach<T>(job: Job, run: string, deps: JobDeps, next: () => Promise<T>): Promise<T> {
   try {
-    return await next();
+    return await waitForRemover(job, deadline, deps);
   } catch (error) {
-    await detach(job, run, error, deps);
+    // This run must not count as alive as long as its process lives.
+    await detach(job, began.run, error, deps);
     throw error;
   }
 }
