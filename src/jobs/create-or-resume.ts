@@ -15,6 +15,7 @@ import {
   withReadReply,
   type UncertainRuns,
 } from './liveness.ts';
+import { recordAgain } from './charge-outcome.ts';
 import { type Began, continueRun } from './run.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
@@ -99,7 +100,8 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
 // How often to look before reporting a conflict: a process claims a name a moment before it creates the job.
 const maxLooks = 40;
 
-async function pause({ clock, signals }: JobDeps): Promise<void> {
+async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
+  await recordAgain(ledger);
   await clock.sleep(50, signals.soft).catch(() => {
     throw interruptedError(signals.soft, undefined, 'no');
   });

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import type { JobEvent, Life, Owner } from '../../src/job.ts';
+import { MgwError } from '../../src/errors.ts';
+import type { Job, JobEvent, Life, Owner } from '../../src/job.ts';
 import { forget } from '../../src/jobs/forget.ts';
 import { inRun, onExisting } from '../../src/jobs/run.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -106,6 +107,42 @@ it('a run on an existing job ends if the job cannot be read, and does not count 
   const events = await ledger.events(job.id);
   expect(events.slice(-2).map((event) => event?.type)).toEqual(['began', 'detached']);
 });
+
+it.each<[string, Answer, JobEvent['type'], object]>([
+  ['an acceptance', says({ task_id: 'task_1' }), 'accepted', { handle: 'task_1', state: 'queued' }],
+  ['a refusal', says({ error: { message: 'no' } }, 400), 'rejected', { state: 'rejected' }],
+  [
+    'a claim under which nothing was sent',
+    says({ task_id: 'task_1' }),
+    'sending',
+    { record: { attempts: 1 } },
+  ],
+])(
+  '%s that could not be recorded is recorded when the process begins another run, for which others wait',
+  async (_, answer, type, recorded) => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(answer);
+    const deps = await depsFor(server.url, state, { owner: currentOwner() });
+    const { ledger } = deps;
+    let [isFull, isFreed] = [false, false];
+    deps.ledger = {
+      ...ledger,
+      append: (id, event) => {
+        isFull ||= event.type === type;
+        return isFull && !isFreed
+          ? Promise.reject(new MgwError('local_io', 'the disk is full'))
+          : ledger.append(id, event);
+      },
+    };
+    const first = await run(deps, orderOf({ key: 'one' }));
+    expect(first.exit).not.toBe(0);
+    const read = (): Promise<Job | undefined> => ledger.read(first.job?.id ?? '');
+    expect(await read()).not.toMatchObject(recorded);
+    isFreed = true;
+    await run(deps, orderOf({ key: 'two' }));
+    expect(await read()).toMatchObject(recorded);
+  },
+);
 
 describe('a job that is removed while another command begins to run on it', () => {
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';

@@ -38,7 +38,8 @@ export const clips = {
     duration: 5,
   })),
 };
-const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--json'];
+/** Runs the batch. */
+export const batch = ['batch', 'run', clips.path, '-o', '/home/{id}.mp4', '--json'];
 /** Runs the batch under a budget for one of its rows. */
 export const budgetedBatch = [...batch, '--budget-name', 'little'];
 

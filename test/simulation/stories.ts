@@ -1,4 +1,4 @@
-import { budgetedBatch, type Plan } from './plan.ts';
+import { batch, budgetedBatch, type Plan } from './plan.ts';
 
 const boat = ['video', 'c', 'submit', 'a boat', '-m', 'vendor-h3-mini', '--duration', '5', '--json'];
 const keyed = [...boat, '--key', 'boat'];
@@ -121,6 +121,32 @@ export const stories: Record<string, Plan> = {
       { command: 2, what: 'starts last' },
       { at: 342, what: 'switch' },
       { at: 377, what: 'switch' },
+    ],
+  },
+  'a full disk kept two acceptances from being recorded, and two batches waited for each other': {
+    seed: 8_003_817,
+    commands: [batch, batch],
+    incidents: [
+      { at: 108, what: 'switch' },
+      { at: 528, what: 'switch' },
+      { after: 23, what: 'switch' },
+      { after: 7, what: 'switch' },
+      { after: 3, what: 'switch' },
+      { at: 197, what: 'switch' },
+      { at: 627, what: 'switch' },
+      { at: 79, what: 'switch' },
+      { at: 344, what: 'switch' },
+      { after: 9, what: 'switch' },
+      { after: 40, what: 'switch' },
+      { after: 5, what: 'switch' },
+      { after: 11, what: 'switch' },
+      { at: 227, what: 'switch' },
+      { after: 37, what: 'switch' },
+      { at: 756, what: 'switch' },
+      { after: 35, what: 'switch' },
+      { after: 27, what: 'switch' },
+      { after: 8, what: 'switch' },
+      { at: 912, what: 'disk full', room: 160, steps: 99 },
     ],
   },
 };

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import {
   chmodSync,
   createWriteStream,
@@ -117,6 +118,8 @@ async function runAllInside(
     const file = isLast && to !== undefined ? createWriteStream(resolve(home, to)) : undefined;
     const { code, stdout, stderr } = await runInside(command, home, env, input, file);
     file?.destroy();
+    // It may still be opening, and would appear in a home that is being removed.
+    if (file?.closed === false) await once(file, 'close');
     input = stdout;
     Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });
   }
