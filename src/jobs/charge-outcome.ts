@@ -85,10 +85,10 @@ export async function recordOutcome(ledger: Ledger, id: string, event: JobEvent)
  * them as long as this one lives; two such processes would wait for each other. Never throws.
  */
 export async function recordAgain(ledger: Ledger): Promise<void> {
-  for (const outcome of [...(unrecorded.get(ledger) ?? [])]) {
-    unrecorded.get(ledger)?.delete(outcome);
-    await recordOutcome(ledger, outcome.id, outcome.event).catch(() => undefined);
-  }
+  const outcomes = unrecorded.get(ledger) ?? new Set();
+  for (const outcome of [...outcomes])
+    if (outcomes.delete(outcome))
+      await recordOutcome(ledger, outcome.id, outcome.event).catch(() => undefined);
 }
 
 /** The claim of the next attempt to send a job. */

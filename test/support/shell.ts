@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import {
   chmodSync,
   createWriteStream,
@@ -119,7 +118,7 @@ async function runAllInside(
     const { code, stdout, stderr } = await runInside(command, home, env, input, file);
     file?.destroy();
     // It may still be opening, and would appear in a home that is being removed.
-    if (file?.closed === false) await once(file, 'close');
+    if (file?.closed === false) await new Promise<void>((closed) => file.once('close', closed));
     input = stdout;
     Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });
   }
