@@ -13,23 +13,21 @@ interface CsvRecord {
 
 /**
  * Reads CSV (RFC 4180) as spreadsheets write it. The first row names the fields; commas, semicolons or tabs separate
- * cells. An empty cell is an absent field. Up to `emptyRows` empty rows are ignored, and so are empty cells and columns
- * at the end.
+ * cells. An empty cell is an absent field. Empty rows, and empty cells and columns at the end, are ignored.
  * @throws Unreadable at a misplaced quote, after which cell boundaries are unknown.
  */
 export async function* readCsv(
   source: Source,
   report: (problem: Problem) => void,
-  emptyRows = maxEmptyRows,
 ): AsyncGenerator<ManifestRecord> {
   let header: Header | undefined;
   let empty = 0;
   for await (const record of records(source)) {
     const length = record.cells.findLastIndex((cell) => cell.trim() !== '') + 1;
-    if (length === 0 && (empty += 1) > emptyRows)
+    if (length === 0 && (empty += 1) > maxEmptyRows)
       throw new Unreadable({
         line: record.line,
-        message: `the file has more than ${emptyRows} empty rows: remove them. The rest was not read`,
+        message: `the file has more than ${maxEmptyRows} empty rows: remove them. The rest was not read`,
       });
     if (
       header === undefined &&

@@ -11,7 +11,7 @@ interface Read {
 }
 
 /** Reads CSV in chunks of the given size. */
-async function read(bytes: Buffer | string, chunk = 7, emptyRows?: number): Promise<Read> {
+async function read(bytes: Buffer | string, chunk = 7): Promise<Read> {
   const all = Buffer.from(bytes as string);
   const problems: Problem[] = [];
   const report = (problem: Problem): void => void problems.push(problem);
@@ -20,8 +20,7 @@ async function read(bytes: Buffer | string, chunk = 7, emptyRows?: number): Prom
   );
   const records: ManifestRecord[] = [];
   try {
-    const source = new Source(chunks as never, report);
-    for await (const record of readCsv(source, report, emptyRows)) records.push(record);
+    for await (const record of readCsv(new Source(chunks as never, report), report)) records.push(record);
   } catch (error) {
     if (!(error instanceof Unreadable)) throw error;
     problems.push(error.problem);
@@ -37,13 +36,6 @@ const shown = ({ records }: Read): [number, Record<string, unknown>][] =>
 const said = ({ problems }: Read): string[] => problems.map(({ line, message }) => `${line}: ${message}`);
 
 describe('the CSV reader', () => {
-  it('gives up after too many empty rows', async () => {
-    const text = `id\n${' \n'.repeat(99)}`;
-    expect(said(await read(text, 7, 99))).toEqual([]);
-    const found = said(await read(`${text} \na\n`, 7, 99));
-    expect(found).toEqual(['101: the file has more than 99 empty rows: remove them. The rest was not read']);
-  });
-
   it('counts lines as an editor does', async () => {
     const text =
       '\ufeffid,prompt,seed\r\n1,"two\r\nlines, ""and"" more",5\r\n\r\n2,plain,\r\n,,\r\n3,"\n\n",7';

@@ -206,6 +206,12 @@ describe('the size of a manifest', () => {
       /^m:1: prompt: the text with its 10001 placeholders is too long/,
     ],
     [
+      'more than a million empty rows',
+      'm.csv',
+      () => `id,prompt\n${',\n'.repeat(2 ** 20 + 2)}`,
+      /^m:1048578: .*empty rows/,
+    ],
+    [
       'a line of 2,000 members',
       'm.jsonl',
       () => JSON.stringify(Object.fromEntries(Array.from({ length: 2000 }, (_, n) => [`k${n}`, 1]))),
