@@ -68,11 +68,24 @@ export async function forget(
 async function announce(ledger: Ledger, id: string): Promise<string | undefined> {
   const run = randomUUID().slice(0, 8);
   const { owner } = await ledger.lease();
+  const isThere = await recordBegan(ledger, id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
+  return isThere ? run : undefined;
+}
+
+/**
+ * Records that a run of a job began. Returns false if the job was removed.
+ * @throws MgwError('local_io') if that cannot be recorded.
+ */
+export async function recordBegan(
+  ledger: Ledger,
+  id: string,
+  began: JobEvent & { type: 'began' },
+): Promise<boolean> {
   try {
-    await ledger.append(id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
-    return run;
+    await ledger.append(id, began);
+    return true;
   } catch (error) {
-    if ((await ledger.fateOf(id)) === 'removed') return undefined;
+    if ((await ledger.fateOf(id)) === 'removed') return false;
     throw error;
   }
 }

@@ -9,7 +9,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { readOwner } from '../ledger/names.ts';
 import { attemptClaim, nextAttempt, recordAgain } from './charge-outcome.ts';
 import { afterRemoval, interruptedError, noSuchJob, withoutHandle } from './errors.ts';
-import { forget } from './forget.ts';
+import { forget, recordBegan } from './forget.ts';
 import { shownState } from './reconcile.ts';
 
 /** The event with which a run begins. */
@@ -111,14 +111,8 @@ export async function continueRun(
   deps: JobDeps,
   began: Began,
 ): Promise<Job | undefined> {
-  const { ledger } = deps;
   if (shownState(job) === 'unknown') return job;
-  try {
-    await ledger.append(job.id, began);
-  } catch (error) {
-    if ((await ledger.fateOf(job.id)) === 'removed') return undefined;
-    throw error;
-  }
+  if (!(await recordBegan(deps.ledger, job.id, began))) return undefined;
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {
