@@ -1,7 +1,7 @@
 import { chargesOf } from '../budget/spend.ts';
 import type { Budget, ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { Job, JobEvent } from '../job.ts';
+import type { Job } from '../job.ts';
 import { names, readOwner } from '../ledger/names.ts';
 
 /**
@@ -63,32 +63,6 @@ const abandoned = new Set<string>();
 /** Notes that nothing was or will be sent under a claim of this process. */
 export function abandonClaim(claim: string): void {
   abandoned.add(claim);
-}
-
-/** Outcomes of attempts that this process could not record in a ledger. */
-const unrecorded = new WeakMap<Ledger, Set<{ id: string; event: JobEvent }>>();
-
-/**
- * Records the outcome of an attempt.
- * @throws MgwError('local_io') if the ledger cannot be written. {@link recordAgain} then tries it again.
- */
-export async function recordOutcome(ledger: Ledger, id: string, event: JobEvent): Promise<void> {
-  await ledger.append(id, event).catch((error: unknown) => {
-    const outcomes = unrecorded.get(ledger) ?? new Set();
-    unrecorded.set(ledger, outcomes.add({ id, event }));
-    throw error;
-  });
-}
-
-/**
- * Records the outcomes that could not be recorded before, for example because the disk was full. Other processes wait for
- * them as long as this one lives; two such processes would wait for each other. Never throws.
- */
-export async function recordAgain(ledger: Ledger): Promise<void> {
-  const outcomes = unrecorded.get(ledger) ?? new Set();
-  for (const outcome of [...outcomes])
-    if (outcomes.delete(outcome))
-      await recordOutcome(ledger, outcome.id, outcome.event).catch(() => undefined);
 }
 
 /** The claim of the next attempt to send a job. */

@@ -15,7 +15,6 @@ import {
   withReadReply,
   type UncertainRuns,
 } from './liveness.ts';
-import { recordAgain } from './charge-outcome.ts';
 import { type Began, continueRun } from './run.ts';
 import { keyConflict, lostClaim, lostRecord } from './ref.ts';
 import { shownState } from './reconcile.ts';
@@ -101,7 +100,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
 const maxLooks = 40;
 
 async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
-  await recordAgain(ledger);
+  await ledger.flush();
   await clock.sleep(50, signals.soft).catch(() => {
     throw interruptedError(signals.soft, undefined, 'no');
   });

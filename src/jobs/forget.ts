@@ -3,7 +3,7 @@ import type { Budget } from '../budget/budget.ts';
 import { exitCodes } from '../errors.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { abandonClaim, attemptClaim, nextAttempt, recordOutcome, settleRemoved } from './charge-outcome.ts';
+import { abandonClaim, attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
@@ -97,7 +97,7 @@ async function reopen(ledger: Ledger, job: Job): Promise<void> {
   const message = 'A process was about to remove the job, and did not send it';
   const attempt = job.record.attempts + 1;
   const error = { code: 'unreachable', message } as const;
-  await recordOutcome(ledger, job.id, { type: 'unavailable', attempt, error });
+  await ledger.append(job.id, { type: 'unavailable', attempt, error });
 }
 
 /** Returns the obstacle to removing a job; undefined if there is none. */

@@ -7,7 +7,7 @@ import type { Goal, Job, JobEvent } from '../job.ts';
 import type { JobDeps } from './order.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { readOwner } from '../ledger/names.ts';
-import { attemptClaim, nextAttempt, recordAgain } from './charge-outcome.ts';
+import { attemptClaim, nextAttempt } from './charge-outcome.ts';
 import { afterRemoval, interruptedError, noSuchJob, withoutHandle } from './errors.ts';
 import { forget, recordBegan } from './forget.ts';
 import { shownState } from './reconcile.ts';
@@ -41,7 +41,6 @@ export async function inRun<T, D extends JobDeps>(
   begin: (began: Began) => Promise<Job>,
   work: (job: Job, own: D, run: string) => Promise<T>,
 ): Promise<RunResult<T>> {
-  await recordAgain(deps.ledger);
   const run = randomUUID().slice(0, 8);
   const lease = await deps.lease();
   const job = await begin({ type: 'began', run, owner: lease.owner, ...goal });
@@ -131,7 +130,7 @@ async function waitForRemover(
     const last = await ledger.read(job.id);
     if (last === undefined || deadline.remainingMs() <= 0) return last;
     if (!(await isBeingRemoved(last, ledger))) return last;
-    await recordAgain(ledger);
+    await ledger.flush();
     await clock.sleep(50, signals.soft).catch(() => {
       throw interruptedError(signals.soft, last, last.handle === undefined ? 'maybe' : 'yes');
     });

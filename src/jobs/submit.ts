@@ -3,7 +3,7 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
-import { abandonClaim, attemptClaim, nextAttempt, recordAgain, recordOutcome } from './charge-outcome.ts';
+import { abandonClaim, attemptClaim, nextAttempt } from './charge-outcome.ts';
 import type { JobDeps, Order } from './order.ts';
 import {
   interruptedError,
@@ -75,7 +75,7 @@ async function waitForOther(
   ms = 100,
 ): Promise<void> {
   if (deadline.remainingMs() <= 0) throw pendingError(job, { charged: 'maybe' });
-  await recordAgain(ledger);
+  await ledger.flush();
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interruptedError(signals.soft, job, 'maybe');
   });
@@ -162,7 +162,7 @@ class Attempts implements PaymentRecord {
       attempt: this.#attempt,
       error: { code: 'local_io', message: 'The attempt could not be recorded, and nothing was sent' },
     };
-    await recordOutcome(this.#deps.ledger, this.job.id, event).catch(() => undefined);
+    await this.#deps.ledger.append(this.job.id, event).catch(() => undefined);
   }
 
   // A failure is only noted: the event of the verdict does not depend on this record, and may still fit on a full disk.
@@ -180,7 +180,7 @@ class Attempts implements PaymentRecord {
         ...redactTexts(verdict, this.#deps.redact),
         ...('handle' in verdict && { handle: verdict.handle }),
       };
-      await recordOutcome(this.#deps.ledger, this.job.id, eventOf(kept, this.#attempt));
+      await this.#deps.ledger.append(this.job.id, eventOf(kept, this.#attempt));
       await this.#reload();
       if (verdict.kind === 'accepted' && this.job.handle === undefined)
         throw new Error('the record cannot be read');

@@ -40,9 +40,16 @@ export interface Ledger {
   ): Promise<boolean>;
   /**
    * Adds an event to a job. Only `delivered` may be lost in a power cut, which does no harm.
-   * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed.
+   * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed. If the event is
+   * a fact, it is kept, and {@link flush} and later calls try to record it again.
    */
   append(id: string, event: JobEvent): Promise<void>;
+  /**
+   * Tries to record the facts that could not be recorded before, for example because the disk was full. Called by a
+   * process that waits for another: the other may be waiting for these facts. Facts that still cannot be recorded are kept.
+   * @throws MgwError('unreachable') if the ledger's database is gone.
+   */
+  flush(): Promise<void>;
   /** Reads a job as the fold of its events; undefined if there is no such job. A damaged record is `unknown`. */
   read(id: string): Promise<Job | undefined>;
   /** Reads the events of a job in their order, `undefined` for a line that cannot be read. */

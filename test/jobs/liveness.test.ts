@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
-import { MgwError } from '../../src/errors.ts';
-import type { Job, JobEvent, Life, Owner } from '../../src/job.ts';
+import type { JobEvent, Life, Owner } from '../../src/job.ts';
 import { forget } from '../../src/jobs/forget.ts';
 import { inRun, onExisting } from '../../src/jobs/run.ts';
+import type { Order } from '../../src/jobs/order.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { type Answer, freshFolder, httpServer, says } from '../support/servers.ts';
@@ -108,39 +108,23 @@ it('a run on an existing job ends if the job cannot be read, and does not count 
   expect(events.slice(-2).map((event) => event?.type)).toEqual(['began', 'detached']);
 });
 
-it.each<[string, Answer, JobEvent['type'], object]>([
-  ['an acceptance', says({ task_id: 'task_1' }), 'accepted', { handle: 'task_1', state: 'queued' }],
-  ['a refusal', says({ error: { message: 'no' } }, 400), 'rejected', { state: 'rejected' }],
-  [
-    'a claim under which nothing was sent',
-    says({ task_id: 'task_1' }),
-    'sending',
-    { record: { attempts: 1 } },
-  ],
+it.each<[string, keyof Ledger, Partial<Order>]>([
+  ['sends the same job', 'confirm', {}],
+  ['has claimed the key for another body', 'create', { body: { model: 'vendor-h3', prompt: 'a kite' } }],
 ])(
-  '%s that could not be recorded is recorded when the process begins another run, for which others wait',
-  async (_, answer, type, recorded) => {
-    const [server, state] = [await httpServer(), freshFolder()];
-    server.answers.push(answer);
-    const deps = await depsFor(server.url, state, { owner: currentOwner() });
+  'a process that waits for another that %s first records the facts for which the other may wait',
+  async (_, step, differing) => {
+    const server = await httpServer();
+    const deps = await depsFor(server.url, freshFolder(), { owner: currentOwner() });
     const { ledger } = deps;
-    let [isFull, isFreed] = [false, false];
-    deps.ledger = {
-      ...ledger,
-      append: (id, event) => {
-        isFull ||= event.type === type;
-        return isFull && !isFreed
-          ? Promise.reject(new MgwError('local_io', 'the disk is full'))
-          : ledger.append(id, event);
-      },
-    };
-    const first = await run(deps, orderOf({ key: 'one' }));
-    expect(first.exit).not.toBe(0);
-    const read = (): Promise<Job | undefined> => ledger.read(first.job?.id ?? '');
-    expect(await read()).not.toMatchObject(recorded);
-    isFreed = true;
-    await run(deps, orderOf({ key: 'two' }));
-    expect(await read()).toMatchObject(recorded);
+    await new Promise<void>((reached) => {
+      const stopped = (): Promise<never> => (reached(), new Promise(() => undefined));
+      void run({ ...deps, ledger: { ...ledger, [step]: stopped } }, orderOf({ key: 'boat' }));
+    });
+    const flush = (): Promise<never> => Promise.reject(new Error('flushed'));
+    const second = run({ ...deps, ledger: { ...ledger, flush } }, orderOf({ key: 'boat', ...differing }));
+    await expect(second).rejects.toThrow('flushed');
+    expect(server.requests).toHaveLength(0);
   },
 );
 

@@ -496,6 +496,57 @@ it('a name is not claimed while the lost claims cannot be created again', async 
   expect(readHolder((await ledger.claim('take.f1', 'mine')) ?? '')).toMatchObject({ fingerprint: 'f1' });
 });
 
+describe('on a full disk', () => {
+  /** Lets writes to a job's record fail until the returned function is called. */
+  async function full(path: string): Promise<() => Promise<void>> {
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path: written }, run) => {
+      if (name === 'write' && written === path) throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+      return run();
+    });
+    return () => watchDisk(undefined);
+  }
+
+  const typesIn = async (ledger: Ledger, id: string): Promise<(string | undefined)[]> =>
+    (await ledger.events(id)).map((event) => event?.type);
+
+  it.each<[string, (made: Made) => Promise<void>, string[]]>([
+    ['when the process waits for another', ({ ledger }) => ledger.flush(), []],
+    ['before the next event', ({ ledger, id }) => ledger.append(id, { type: 'rated', rating: 5 }), ['rated']],
+  ])('facts are kept, and recorded in their order, once, %s', async (_, retry, after) => {
+    const all = await made(sending());
+    const { ledger, id, path, state } = all;
+    const free = await full(path);
+    const reply: JobEvent = {
+      type: 'reply',
+      attempt: 1,
+      reply: { status: 200, headers: {}, text: '{}', complete: true },
+    };
+    for (const event of [reply, accepted, { type: 'rated', rating: 1 } as const])
+      await expect(ledger.append(id, event)).rejects.toMatchObject({ code: 'local_io' });
+    await ledger.flush();
+    expect(await typesIn(ledger, id)).toEqual(['prepared', 'sending']);
+    await free();
+    await retry(all);
+    await ledger.flush();
+    expect(await typesIn(ledger, id)).toEqual(['prepared', 'sending', 'reply', 'accepted', ...after]);
+    const other = await openFileLedger(state, () => now);
+    expect(await other.lookup('handle', 'task_1')).toEqual([id]);
+  });
+
+  it('a fact of a job that is removed in the meantime is dropped', async () => {
+    const { ledger, id, path } = await made(sending());
+    const free = await full(path);
+    await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
+    await free();
+    await ledger.remove(id);
+    await ledger.flush();
+    await ledger.create(id, [prepared], true);
+    await ledger.flush();
+    expect(await typesIn(ledger, id)).toEqual(['prepared']);
+  });
+});
+
 describe('ids', () => {
   it('sort by their time, and have the specified form', () => {
     const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];

@@ -37,11 +37,9 @@ export interface FleetState {
 }
 
 /** Returns the fleet's state if the ledger is shared; undefined if it belongs to this machine alone. */
-export function fleetStateOf(
-  ledger: Ledger & { database?: Database; flush?: FleetState['flush'] },
-): FleetState | undefined {
-  const { database, flush } = ledger;
-  if (database === undefined || flush === undefined) return undefined;
+export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetState | undefined {
+  const { database } = ledger;
+  if (database === undefined) return undefined;
   return {
     ask: (text, values, commit) =>
       database.query(
@@ -50,7 +48,7 @@ export function fleetStateOf(
         commit,
       ),
     combine: (ask) => database.combine(ask),
-    flush,
+    flush: () => ledger.flush(),
     lease: async () => {
       const { owner } = await ledger.lease();
       if (owner.lease === undefined) throw new MgwError('internal', 'The shared ledger granted no lease.');

@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto';
-import { MgwError, toMgwError } from '../../errors.ts';
+import { messageOf, MgwError, toMgwError } from '../../errors.ts';
 import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEvent } from '../../job.ts';
-import { decodeEvents, encodeEvent } from '../event-log.ts';
+import { decodeEvents, encodeEvent, isFact } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
 import { DatabaseLost, isDuplicate, type Database } from './database.ts';
@@ -103,8 +103,7 @@ export class EventWriter {
   }
 
   /**
-   * Adds an event to a job. If the database is gone, a fact is saved in a local file. If the event is `sending`, the
-   * fact that nothing was sent is saved.
+   * Adds an event to a job. If the database is gone, a fact is saved in a local file.
    * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its lease or
    * the database is gone; or the errors of {@link Database.query}.
    */
@@ -119,12 +118,9 @@ export class EventWriter {
     } catch (error) {
       // A refused event is not saved.
       if (owner !== undefined && !(error instanceof DatabaseLost)) throw error;
-      if (event.type === 'sending') await this.#keepUnsent(id, event.attempt);
       if (!isFact(event)) throw error;
-      await this.#keep(fact);
       const cause = toMgwError(error);
-      const text = `${cause.message} The event was saved in ${this.#facts.folder}. The next mgw command on this machine writes it to the ledger.`;
-      throw cause.with({}, text);
+      throw cause.with({}, `${cause.message} ${await this.#keep(fact)}`);
     }
     if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
     // Workers leave the row of a job in doubt as it is, so it must be handed out again.
@@ -159,16 +155,14 @@ export class EventWriter {
     );
   }
 
-  // Records that nothing was sent, since `sending` may have been written although the database did not answer.
-  async #keepUnsent(id: string, attempt: number): Promise<void> {
-    const message = 'The ledger did not answer, and nothing was sent';
-    const event: JobEvent = { type: 'unavailable', attempt, error: { code: 'unreachable', message } };
-    await this.#keep({ job: id, uid: randomUUID(), line: encodeEvent(event, this.#now()).trimEnd() });
-  }
-
-  async #keep(fact: UnwrittenEvent): Promise<void> {
-    await this.#facts.keep(fact);
+  // Returns what the user is told. Does not throw.
+  async #keep(fact: UnwrittenEvent): Promise<string> {
+    const { folder } = this.#facts;
     this.#kept += 1;
+    return this.#facts.keep(fact).then(
+      () => `The event was saved in ${folder}. The next mgw command on this machine writes it to the ledger.`,
+      (error: unknown) => `The event could not be saved in ${folder} either: ${messageOf(error)}`,
+    );
   }
 
   // Returns false if there is no such job.
@@ -267,23 +261,6 @@ function namesOf(job: Job | undefined): { kind: 'fingerprint' | 'handle'; value:
 function ownerIn(event: GivenEvent): Owner | undefined {
   if (event === undefined || 'at' in event) return undefined;
   return event.type === 'began' || event.type === 'sending' ? event.owner : undefined;
-}
-
-const factTypes = new Set([
-  'reply',
-  'accepted',
-  'rejected',
-  'unavailable',
-  'unknown',
-  'finished',
-  'file',
-  'delivered',
-  'detached',
-]);
-
-// Decisions of a person are not saved: the person sees the error, and can decide again.
-function isFact({ type }: JobEvent): boolean {
-  return factTypes.has(type);
 }
 
 /** Returns the hash by which jobs with a fingerprint or a handle are looked up. Values may have any length. */

@@ -20,6 +20,8 @@ export interface UnwrittenEvent {
 export class UnwrittenEvents {
   readonly folder: string;
   #count = 0;
+  /** Events that could not be saved either. */
+  readonly #unsaved = new Set<UnwrittenEvent>();
 
   /**
    * @param ledger identifies the ledger
@@ -29,12 +31,17 @@ export class UnwrittenEvents {
     this.folder = join(stateDir, 'unwritten', name);
   }
 
-  /** Saves an event, durable on return. @throws the errors of the file system */
+  /**
+   * Saves an event, durable on return.
+   * @throws the errors of the file system. The event is then kept in memory.
+   */
   async keep(fact: UnwrittenEvent): Promise<void> {
+    this.#unsaved.add(fact);
     await makeOwnFolder(this.folder, true);
     this.#count += 1;
     const order = `${String(Date.now()).padStart(14, '0')}-${String(this.#count).padStart(6, '0')}`;
     await createFile(join(this.folder, `${order}-${randomUUID().slice(0, 8)}.json`), JSON.stringify(fact));
+    this.#unsaved.delete(fact);
   }
 
   /** Names of the files, oldest first. */
@@ -48,7 +55,7 @@ export class UnwrittenEvents {
     }
   }
 
-  /** Passes each saved event to `write`, then removes its file. @throws the errors of `write` */
+  /** Passes each kept event to `write`, then forgets it. @throws the errors of `write` */
   async flush(write: (fact: UnwrittenEvent) => Promise<void>): Promise<void> {
     for (const name of this.files()) {
       const path = join(this.folder, name);
@@ -58,6 +65,10 @@ export class UnwrittenEvents {
       if (fact === undefined) continue;
       await write(fact);
       await unlink(path).catch(() => undefined);
+    }
+    for (const fact of this.#unsaved) {
+      await write(fact);
+      this.#unsaved.delete(fact);
     }
   }
 }

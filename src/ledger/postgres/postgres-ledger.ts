@@ -24,11 +24,6 @@ export interface PostgresLedgerOptions {
 /** A ledger on PostgreSQL, with the database behind it. */
 export interface PostgresLedger extends Ledger {
   readonly database: Database;
-  /**
-   * Writes the facts that this process kept while the database was gone.
-   * @throws the errors of {@link Database.query}
-   */
-  flush(): Promise<void>;
 }
 
 /**

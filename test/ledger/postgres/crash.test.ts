@@ -79,6 +79,10 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
         code: 'unreachable',
         exitCode: 6,
       });
+      // Every process that cannot record `sending` then records that nothing was sent.
+      const error = { code: 'local_io', message: 'nothing was sent' } as const;
+      const unsent = ledger.append(id, { type: 'unavailable', attempt: 1, error });
+      await expect(unsent).rejects.toThrow('The event was saved');
       await place.server.query('DELETE FROM mgw.leases', place.database);
       expect((await other.read(id))?.state).toBe(lose === 'answer' ? 'sending' : 'prepared');
       await openAt({ ...place }, stateDir);

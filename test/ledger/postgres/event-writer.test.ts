@@ -1,3 +1,5 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { MgwError } from '../../../src/errors.ts';
 import { lostFingerprint, type JobEvent, type Owner } from '../../../src/job.ts';
@@ -135,15 +137,28 @@ describe('while the database is gone', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('a process that was about to send keeps the fact that it sent nothing', async () => {
+  it('what a process is about to do is not kept', async () => {
     const { jobs, writer, facts, id } = open();
-    jobs.refusals.push(gone);
-    await expect(writer.append(id, sending)).rejects.toBe(gone);
-    expect(await keptIn(facts)).toMatchObject([{ type: 'unavailable', attempt: 2 }]);
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
+    for (const event of [sending, began]) {
+      jobs.refusals.push(gone);
+      await expect(writer.append(id, event)).rejects.toBe(gone);
+    }
+    expect(facts.files()).toEqual([]);
+  });
+
+  it('a fact that cannot be saved either is written before the next event', async () => {
+    const { jobs, writer, facts, id } = open();
+    mkdirSync(dirname(dirname(facts.folder)), { recursive: true });
+    writeFileSync(dirname(facts.folder), '');
     jobs.refusals.push(gone);
-    await expect(writer.append(id, began)).rejects.toBe(gone);
-    expect(facts.files()).toHaveLength(1);
+    await expect(writer.append(id, accepted)).rejects.toMatchObject({
+      code: gone.code,
+      message: expect.stringMatching(/could not be saved in .* either: ENOTDIR/) as string,
+    });
+    await writer.append(id, running);
+    const lines = jobs.inserts.flatMap((insert) => insert.lines);
+    expect(decodeEvents(`${lines.join('\n')}\n`)).toMatchObject([accepted, running]);
   });
 
   it('an event that was refused for another reason is kept only if it is a fact', async () => {

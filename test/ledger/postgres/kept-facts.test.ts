@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import {
@@ -28,6 +28,21 @@ it('kept facts are written in order, once each, and facts of another ledger are 
   written.push('again');
   await facts.flush(write);
   expect([written, facts.files(), countUnwritten(state)]).toEqual([['1', 'again', '2', '3'], [], 1]);
+});
+
+it('facts that cannot be saved are kept in memory, and written after those that were saved', async () => {
+  const facts = new UnwrittenEvents(freshFolder(), 'one');
+  await facts.keep(factOf('1'));
+  renameSync(facts.folder, `${facts.folder}.aside`);
+  writeFileSync(facts.folder, '');
+  await expect(facts.keep(factOf('2'))).rejects.toMatchObject({ code: 'EEXIST' });
+  rmSync(facts.folder);
+  renameSync(`${facts.folder}.aside`, facts.folder);
+  const written: string[] = [];
+  const write = ({ uid }: UnwrittenEvent): Promise<void> => Promise.resolve(void written.push(uid));
+  await facts.flush(write);
+  await facts.flush(write);
+  expect(written).toEqual(['1', '2']);
 });
 
 it('a file of kept facts that is torn or invalid is left alone', async () => {
