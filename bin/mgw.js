@@ -11,13 +11,14 @@ if ((first === '--version' || first === '-V') && rest.length === 0) {
   });
   process.stdout.write(`${version}\n`);
 } else {
-  // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
-  // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
-  if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const { Buffer } = require('node:buffer');
   const { join } = require('node:path');
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
+  // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
+  // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
+  if (use !== 'any' && process.versions.node.startsWith('20.'))
+    require('node:v8').setFlagsFromString('--liftoff-only');
   // The single executable carries the build as its assets.
   const sea = process.getBuiltinModule?.('node:sea');
   const { load, keep } = sea?.isSea()
