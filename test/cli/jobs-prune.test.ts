@@ -72,3 +72,15 @@ describe('jobs prune', () => {
     });
   });
 });
+
+it.each([
+  ['running', 'wait'],
+  ['unknown', 'resolve'],
+])('jobs rm leaves a job that is %s, and names the command that ends it', async (state, command) => {
+  if (state === 'unknown') gateway.script.submit.push(({ response }) => response.destroy());
+  await submit();
+  const { code, stdout } = await run(['jobs', 'rm', '@last', '--json']);
+  const { error } = JSON.parse(stdout) as { error: { message: string; next: string[] } };
+  expect([code, error.next.slice(0, 3)]).toEqual([2, ['mgw', 'jobs', command]]);
+  expect(error.message).toContain('may have been paid for');
+});

@@ -65,7 +65,7 @@ const scenes: readonly (readonly [string[][], number])[] = [
   [[budgeted('car'), budgeted('train')], 4],
   [[budgeted('car'), budgeted('car'), budgeted('train')], 2],
   [[budgeted('car'), budgeted('train'), ['jobs', 'rm', '@car', '--json']], 2],
-  [[plane, ['jobs', 'prune', '--older-than', '0s', '--json'], plane], 1],
+  [[plane, ['jobs', 'prune', '--older-than', '1ms', '--json'], plane], 1],
   [[batch, batch], 2],
   [[batch, ['jobs', 'rm', '@clips/car', '--json']], 1],
   [[batch, ['batch', 'retry', clips.path, '--id', 'car', '--json']], 1],

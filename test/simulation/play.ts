@@ -105,6 +105,8 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   const { error } = told(stdout);
   const shown = `mgw ${args.join(' ')} ended with ${code}: ${error?.message ?? stderr}`;
   if (!fitting.includes(code) && !(isBatch(args) && code === 11)) return [shown];
+  // A command that mgw refuses to read would simulate nothing.
+  if (error?.next?.at(-1) === '--help') return [shown];
   if (ms > longestMs) return [`after ${Math.round(ms / 60_000)} minutes, ${shown}`];
   if (/\b(is|was) (lost|damaged)\b/i.test(error?.message ?? '')) return [`a false loss: ${shown}`];
   return [];

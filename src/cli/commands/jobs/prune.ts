@@ -18,7 +18,7 @@ import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Job } from '../../../job.ts';
 import { findJob } from '../../../jobs/ref.ts';
-import { noSuchJob, waitCommand } from '../../../jobs/errors.ts';
+import { noSuchJob, resolveCommand, waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { readRefs } from '../../input.ts';
 
@@ -110,6 +110,7 @@ function notRemoved(job: Job, obstacle: Obstacle): MgwError {
       )
     : usageError(
         `${job.id} is ${shownState(job)}: it may have been paid for. --force removes its record anyway.`,
+        shownState(job) === 'unknown' ? resolveCommand(job) : waitCommand(job),
       );
 }
 
