@@ -165,11 +165,13 @@ describe('a job that is removed while another command begins to run on it', () =
       await ledger.append(id, event);
       if (event.type === 'began') await wait('during the removal');
     };
-    const removed = await forget({ ...ledger, append }, found ?? job, false, async () => {
+    const removal = forget({ ...ledger, append }, found ?? job, false, async () => {
       await wait('after the last look at the job');
       return [];
     });
-    return { removed, waited: await waited };
+    // The command waits for the removal by a clock that passes at once.
+    deps.clock.onSleep = () => removal.then(() => undefined);
+    return { removed: await removal, waited: await waited };
   }
 
   it.each<Moment>(['before the removal', 'during the removal'])(
