@@ -1,6 +1,11 @@
 import { createHash } from 'node:crypto';
+import { chmodSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { vi } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
 import { ffmpeg } from '../sandbox/media/ffmpeg.ts';
+import { onEnd } from '../support/clean-ups.ts';
+import { freshFolder } from '../support/fresh-folder.ts';
 import { openScene, type Scene } from './scene.ts';
 
 /** A hash of a frame's pixels, which do not depend on the compression of a PNG. */
@@ -12,9 +17,11 @@ export function pixels(media: Uint8Array, place: 'first' | 'last'): string {
 
 /** A scene whose gateway makes a different film for each task. */
 export interface Story extends Scene {
-  /** The pixels of the image that each submission of Protocol A sent, by prompt; undefined if it sent none. */
+  /** The image in Base64 that each submission of Protocol A sent, by prompt; undefined if it sent none. */
   frames(): Map<string, string | undefined>;
-  /** The last frame of the latest video of a prompt. */
+  /** The latest video of a prompt. */
+  film(prompt: string): Uint8Array;
+  /** Its last frame in Base64, as {@link installFrames} makes it. */
   lastFrame(prompt: string): string;
   /** The charges by prompt. */
   charges(): Record<string, number>;
@@ -33,10 +40,12 @@ export async function openStory(): Promise<Story> {
     films.set(id, film);
     return film;
   };
+  const filmOf = (prompt: string): Uint8Array => films.get(gateway.taskOf(prompt)) ?? Buffer.alloc(0);
   return {
     ...scene,
     frames: () => new Map(gateway.posts().map(({ body }) => frameIn(body))),
-    lastFrame: (prompt) => pixels(films.get(gateway.taskOf(prompt)) ?? Buffer.alloc(0), 'last'),
+    film: filmOf,
+    lastFrame: (prompt) => Buffer.concat([pixel, Buffer.from('last'), filmOf(prompt)]).toString('base64'),
     charges: () => Object.fromEntries([...gateway.charges].sort(([one], [other]) => (one < other ? -1 : 1))),
     killedAt: async (args, match, count = 1) => {
       const running = user.start(args);
@@ -60,7 +69,27 @@ function frameIn(body: string): [string, string | undefined] {
     instances: [{ prompt: string; image?: { bytesBase64Encoded: string } }];
   };
   const { prompt, image } = instances[0];
-  return [prompt, image && pixels(Buffer.from(image.bytesBase64Encoded, 'base64'), 'first')];
+  return [prompt, image?.bytesBase64Encoded];
+}
+
+const pixel = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
+
+/** Puts a program in the place of ffmpeg, for a test: its frame of a video is a PNG followed by the place and the video. */
+export function installFrames({ user }: Scene): void {
+  const folder = freshFolder();
+  writeFileSync(join(folder, 'pixel.png'), pixel);
+  const program = `#!/bin/sh
+for word; do case "$word" in file:*) path=\${word#file:} ;; reverse) place=last ;; esac; done
+[ -z "$path" ] || { cat '${folder}/pixel.png'; printf %s "\${place:-first}"; cat "$path"; }
+`;
+  writeFileSync(join(folder, 'ffmpeg'), program);
+  chmodSync(join(folder, 'ffmpeg'), 0o755);
+  user.env['PATH'] = `${folder}${delimiter}${process.env['PATH'] ?? ''}`;
+  vi.stubEnv('PATH', user.env['PATH']);
+  onEnd(() => void vi.unstubAllEnvs());
 }
 
 /** A CSV of clips of Protocol A: its id is the prompt, and an image may be a frame of another row. */
