@@ -1,19 +1,11 @@
-import { createHash } from 'node:crypto';
-import { chmodSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { delimiter } from 'node:path';
 import { vi } from 'vitest';
 import { renderVideo } from '../../src/sandbox/media/video.ts';
-import { ffmpeg } from '../sandbox/media/ffmpeg.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
+import { program } from '../support/shell.ts';
 import { openScene, type Scene } from './scene.ts';
-
-/** A hash of a frame's pixels, which do not depend on the compression of a PNG. */
-export function pixels(media: Uint8Array, place: 'first' | 'last'): string {
-  const filter = ['-vf', place === 'last' ? 'reverse' : 'null'];
-  const { output } = ffmpeg(media, [], [...filter, '-frames:v', '1', '-pix_fmt', 'rgb24', '-f', 'rawvideo']);
-  return createHash('sha256').update(output).digest('hex');
-}
 
 /** A scene whose gateway makes a different film for each task. */
 export interface Story extends Scene {
@@ -77,16 +69,19 @@ const pixel = Buffer.from(
   'base64',
 );
 
-/** Puts a program in the place of ffmpeg, for a test: its frame of a video is a PNG followed by the place and the video. */
-export function installFrames({ user }: Scene): void {
-  const folder = freshFolder();
-  writeFileSync(join(folder, 'pixel.png'), pixel);
-  const program = `#!/bin/sh
+/** Puts a script in the place of ffmpeg, for a test: its frame of a video is a PNG followed by the place and the video. */
+export function installFrames(scene: Scene): void {
+  writeFileSync(scene.at('pixel.png'), pixel);
+  const ffmpeg = `
 for word; do case "$word" in file:*) path=\${word#file:} ;; reverse) place=last ;; esac; done
-[ -z "$path" ] || { cat '${folder}/pixel.png'; printf %s "\${place:-first}"; cat "$path"; }
-`;
-  writeFileSync(join(folder, 'ffmpeg'), program);
-  chmodSync(join(folder, 'ffmpeg'), 0o755);
+[ -z "$path" ] || { cat '${scene.at('pixel.png')}'; printf %s "\${place:-first}"; cat "$path"; }`;
+  install(scene, { ffmpeg });
+}
+
+/** Puts scripts first on the PATH of a user and of this process, for a test. */
+export function install({ user }: Scene, scripts: Record<string, string>): void {
+  const folder = freshFolder();
+  for (const [name, script] of Object.entries(scripts)) program(folder, name, script);
   user.env['PATH'] = `${folder}${delimiter}${process.env['PATH'] ?? ''}`;
   vi.stubEnv('PATH', user.env['PATH']);
   onEnd(() => void vi.unstubAllEnvs());
