@@ -11,7 +11,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 import { httpServer, type HttpServer } from '../support/servers.ts';
 
-/** A process that submits thirty boats at a cost of 1, a few at a time, and reports how each ended. */
+/** A process that submits ten boats at a cost of 1, a few at a time, and reports how each ended. */
 const program = `
   import * as mgw from './mgw.mjs';
   const [, , url, state, name] = process.argv;
@@ -57,7 +57,7 @@ const program = `
   };
   let next = 0;
   const work = async () => {
-    while (next < 30) process.send(await buy(name + ' ' + next++));
+    while (next < 10) process.send(await buy(name + ' ' + next++));
   };
   await Promise.all([work(), work(), work()]);
   process.disconnect();
@@ -127,25 +127,25 @@ function buyer({ server, state }: Shop, name: string, isEnough = (): boolean => 
   return new Promise((resolve) => child.once('close', () => resolve(ends)));
 }
 
-it('five processes that each submit 30 jobs under a budget for 100 create exactly 100 tasks', async () => {
-  const own = await shop('100');
-  const names = Array.from({ length: 5 }, (_, index) => `calm ${index}`);
+it('three processes that each submit 10 jobs under a budget for 20 create exactly 20 tasks', async () => {
+  const own = await shop('20');
+  const names = Array.from({ length: 3 }, (_, index) => `calm ${index}`);
   const ends = (await Promise.all(names.map((name) => buyer(own, name)))).flat();
   const others = ends.filter((end) => end !== 0 && end !== 12);
-  expect([ends.length, ends.filter((end) => end === 0).length, others]).toEqual([150, 100, []]);
-  expect([own.server.created, own.server.requests.length]).toEqual([100, 100]);
-  expect(await own.standing()).toEqual({ spent: '100', reserved: '0' });
+  expect([ends.length, ends.filter((end) => end === 0).length, others]).toEqual([30, 20, []]);
+  expect([own.server.created, own.server.requests.length]).toEqual([20, 20]);
+  expect(await own.standing()).toEqual({ spent: '20', reserved: '0' });
 }, 120_000);
 
 it('a budget is never exceeded, and can be used up, by processes that are killed at any moment', async () => {
-  const own = await shop('60');
+  const own = await shop('20');
   let killed = 0;
-  for (let round = 0; own.server.created < 60 && round < 4; round += 1) {
-    const names = Array.from({ length: 4 }, (_, index) => `killed ${round} ${index}`);
+  for (let round = 0; own.server.created < 20 && round < 4; round += 1) {
+    const names = Array.from({ length: 3 }, (_, index) => `killed ${round} ${index}`);
     await Promise.all(
       names.map((name, index) => {
         let seen = 0;
-        const last = 1 + ((index * 7 + round * 3) % 11);
+        const last = 1 + ((index * 7 + round * 3) % 7);
         const isKilled = (): boolean => {
           const enough = (seen += 1) === last;
           if (enough) killed += 1;
@@ -154,13 +154,13 @@ it('a budget is never exceeded, and can be used up, by processes that are killed
         return buyer(own, name, index % 3 === 2 ? undefined : isKilled);
       }),
     );
-    expect(own.server.created).toBeLessThanOrEqual(60);
+    expect(own.server.created).toBeLessThanOrEqual(20);
   }
   await buyer(own, 'the last one');
-  expect(killed).toBeGreaterThan(3);
-  expect(own.server.created).toBeLessThanOrEqual(60);
+  expect(killed).toBeGreaterThan(1);
+  expect(own.server.created).toBeLessThanOrEqual(20);
   // Each creation is spent, or in doubt if its process died before it read the response. Nothing else is reserved.
   const { spent, reserved } = await own.standing();
-  expect(Number(spent) + Number(reserved)).toBe(60);
+  expect(Number(spent) + Number(reserved)).toBe(20);
   expect(Number(spent)).toBeLessThanOrEqual(own.server.created);
 }, 120_000);
