@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { onEnd } from '../support/clean-ups.ts';
 import { runHereAs } from '../support/one-process.ts';
@@ -143,6 +143,26 @@ describe('a row that starts with the last frame of another row', () => {
     expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 5, stale: 0 });
     expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0 });
     expect(scene.gateway.posts()).toHaveLength(8);
+  });
+
+  it('stays done if that row is to be made again first, and fails', async () => {
+    const file = scene.file('m.csv', story(...chain(2)));
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
+    scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);
+    const again = await scene.read('retry', file, '--id', 's1', '--id', 's2');
+    expect(again).toMatchObject({ exit_code: 11, batch: { states: { failed: 1, done: 1 } } });
+    expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
+  });
+
+  it('is fetched, and then is stale, if it was paid for before that row was made again', async () => {
+    const file = scene.file('m.csv', story(...chain(2)));
+    const run = ['batch', 'run', file, '-o', scene.at('{id}.{ext}'), '--poll-interval', '10ms'];
+    await scene.killedAt(run, /GET .*task-2/);
+    expect(await scene.batch('retry', file, '--id', 's1')).toMatchObject({ code: 0 });
+    await scene.batch('run', file);
+    expect(existsSync(scene.at('s2.mp4'))).toBe(true);
+    expect(await scene.read('status', file)).toMatchObject({ batch: { states: { done: 1, stale: 1 } } });
+    expect(scene.charges()).toEqual({ s1: 2, s2: 1 });
   });
 
   it('counts as changed, not stale, if the rest of its request differs too', async () => {
