@@ -119,7 +119,7 @@ function separatorOf(text: string): string {
   return [';', '\t'].reduce((best, each) => (count(each) > count(best) ? each : best), ',');
 }
 
-// A parser that keeps its records. Its stream loses those before an error, and `on_record` triples the time of a row.
+// Keeps the records itself: the stream would lose those before an error, and `on_record` would triple the time per row.
 class RecordParser extends Parser {
   readonly parsed: { record: string[]; raw: string }[] = [];
 
