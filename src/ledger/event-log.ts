@@ -31,27 +31,6 @@ export function decodeEvents(text: string): (RecordedEvent | undefined)[] {
   return whole.length > 0 ? whole : [undefined];
 }
 
-/** Events that are true whatever happens later, so that they may be recorded later. */
-const factTypes = new Set<JobEvent['type']>([
-  'reply',
-  'accepted',
-  'rejected',
-  'unavailable',
-  'unknown',
-  'finished',
-  'file',
-  'delivered',
-  'detached',
-]);
-
-/**
- * Whether an event that cannot be recorded is kept, to be recorded later. A decision of a person is not: the person sees the
- * error, and can decide again.
- */
-export function isFact({ type }: JobEvent): boolean {
-  return factTypes.has(type);
-}
-
 function tryParse(line: string): unknown {
   try {
     return JSON.parse(line);

@@ -7,7 +7,7 @@ import { MgwError, systemCode, toMgwError } from '../../errors.ts';
 import { makeFolder, folderFault } from '../../files/make-folder.ts';
 import { plainFile } from '../../files/whole-file.ts';
 import { installedForm } from '../../installation.ts';
-import { countUnwritten } from '../../ledger/postgres/kept-facts.ts';
+import { countUnwritten } from '../../ledger/kept-facts.ts';
 import type { Io } from '../io.ts';
 
 const [minMajor, minMinor] = [20, 18];

@@ -1,11 +1,11 @@
 import { hash, randomUUID } from 'node:crypto';
 import { messageOf, MgwError, toMgwError } from '../../errors.ts';
 import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEvent } from '../../job.ts';
-import { decodeEvents, encodeEvent, isFact } from '../event-log.ts';
+import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
 import { DatabaseLost, isDuplicate, type Database } from './database.ts';
-import type { UnwrittenEvent, UnwrittenEvents } from './kept-facts.ts';
+import { isFact, type UnwrittenEvent, type UnwrittenEvents } from '../kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
 import { createJobs, heldIn, isHeld, type Created, type NewJob } from './new-jobs.ts';
 

@@ -8,7 +8,7 @@ import { jobIdForm, newJobId, names as attemptNames, type Fate, claimName } from
 import type { Ledger } from '../ledger.ts';
 import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
-import { UnwrittenEvents } from './kept-facts.ts';
+import { UnwrittenEvents } from '../kept-facts.ts';
 import { LeaseKeeper } from './lease-keeper.ts';
 import { identityOf, makeTables } from './schema.ts';
 

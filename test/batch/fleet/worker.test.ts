@@ -13,7 +13,7 @@ import { account, s3Server } from '../../store/s3-server.ts';
 import { clips } from '../scene.ts';
 import { parseRow } from '../../../src/batch/fleet/queued-row.ts';
 import type { Machines } from './machines.ts';
-import { countUnwritten } from '../../../src/ledger/postgres/kept-facts.ts';
+import { countUnwritten } from '../../../src/ledger/kept-facts.ts';
 import { renderVideo } from '../../../src/sandbox/media/video.ts';
 import { describeFleet } from './place.ts';
 

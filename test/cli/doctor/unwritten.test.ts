@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { checkUnwritten } from '../../../src/cli/doctor/local.ts';
-import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
+import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
 
 it('mgw doctor lists events that are waiting for the database of a shared ledger', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'mgw-unwritten-'));

@@ -5,7 +5,7 @@ import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
 import { encodeEvent } from '../../../src/ledger/event-log.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
-import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
+import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
 import { identityOf } from '../../../src/ledger/postgres/schema.ts';
 import type { Ledger, Lease } from '../../../src/ledger/ledger.ts';
 import { CuttingProxy } from '../../support/cutting-proxy.ts';

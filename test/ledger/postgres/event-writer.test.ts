@@ -7,7 +7,7 @@ import { decodeEvents, encodeEvent } from '../../../src/ledger/event-log.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
 import { Database, DatabaseLost } from '../../../src/ledger/postgres/database.ts';
 import { EventWriter } from '../../../src/ledger/postgres/event-writer.ts';
-import { UnwrittenEvents } from '../../../src/ledger/postgres/kept-facts.ts';
+import { UnwrittenEvents } from '../../../src/ledger/kept-facts.ts';
 import { parseStateUrl } from '../../../src/state-url.ts';
 import { freshFolder } from '../../support/servers.ts';
 import { accepted, now, prepared } from '../conformance.ts';

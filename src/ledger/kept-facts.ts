@@ -2,8 +2,58 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { makeOwnFolder } from '../../files/make-folder.ts';
-import { createFile } from '../durable-file.ts';
+import { makeOwnFolder } from '../files/make-folder.ts';
+import type { JobEvent } from '../job.ts';
+import { createFile } from './durable-file.ts';
+import type { Ledger } from './ledger.ts';
+
+/** Events that are true whatever happens later, so that they may be recorded later. */
+const factTypes = new Set<JobEvent['type']>([
+  'reply',
+  'accepted',
+  'rejected',
+  'unavailable',
+  'unknown',
+  'finished',
+  'file',
+  'delivered',
+  'detached',
+]);
+
+/**
+ * Whether an event that cannot be recorded is kept, to be recorded later. A decision of a person is not: the person sees the
+ * error, and can decide again.
+ */
+export function isFact({ type }: JobEvent): boolean {
+  return factTypes.has(type);
+}
+
+/** Returns an `append` that keeps facts in memory if `write` cannot record them, and a `flush` that records them. */
+export function keepingFacts(
+  write: Ledger['append'],
+  isRemoved: (id: string) => Promise<boolean>,
+): Pick<Ledger, 'append' | 'flush'> {
+  const unwritten = new Set<[id: string, fact: JobEvent]>();
+  const tryToWrite = async (id: string, event: JobEvent): Promise<void> => {
+    try {
+      await write(id, event);
+    } catch (error) {
+      if (isFact(event) && !(await isRemoved(id).catch(() => false))) unwritten.add([id, event]);
+      throw error;
+    }
+  };
+  const flush = async (): Promise<void> => {
+    for (const fact of [...unwritten])
+      if (unwritten.delete(fact)) await tryToWrite(...fact).catch(() => undefined);
+  };
+  return {
+    append: async (id, event) => {
+      await flush();
+      await tryToWrite(id, event);
+    },
+    flush,
+  };
+}
 
 /** An event that could not be written to the ledger. */
 export interface UnwrittenEvent {

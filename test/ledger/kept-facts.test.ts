@@ -1,12 +1,8 @@
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import {
-  countUnwritten,
-  UnwrittenEvents,
-  type UnwrittenEvent,
-} from '../../../src/ledger/postgres/kept-facts.ts';
-import { freshFolder } from '../../support/servers.ts';
+import { countUnwritten, UnwrittenEvents, type UnwrittenEvent } from '../../src/ledger/kept-facts.ts';
+import { freshFolder } from '../support/servers.ts';
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
