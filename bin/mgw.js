@@ -17,6 +17,7 @@ if ((first === '--version' || first === '-V') && rest.length === 0) {
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
   // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
   // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
+  // `mgw --help` uses no parser, and is spared the loading of node:v8.
   if (use !== 'any' && process.versions.node.startsWith('20.'))
     require('node:v8').setFlagsFromString('--liftoff-only');
   // The single executable carries the build as its assets.
