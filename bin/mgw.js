@@ -1,25 +1,21 @@
 #!/usr/bin/env node
 'use strict';
 
-// Scripts ask for the version most often, and it needs nothing else of mgw.
+// Scripts and agents ask for the version and the help most often. Both are known beforehand, and need nothing else of mgw.
+const { Buffer } = require('node:buffer');
+const { fstatSync, readFileSync, writeSync } = require('node:fs');
+const { join } = require('node:path');
 const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
-if ((first === '--version' || first === '-V') && rest.length === 0) {
-  process.stdout.on('error', () => {
-    process.exitCode = 10;
-    process.stderr.write('mgw: Cannot write standard output.\n');
-  });
-  process.stdout.write(`${version}\n`);
+const known = rest.length === 0 ? knownAnswer(first) : undefined;
+if (known !== undefined) {
+  print(known);
 } else {
-  const { Buffer } = require('node:buffer');
-  const { join } = require('node:path');
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
   // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
   // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
-  // `mgw --help` uses no parser, and is spared the loading of node:v8.
-  if (use !== 'any' && process.versions.node.startsWith('20.'))
-    require('node:v8').setFlagsFromString('--liftoff-only');
+  if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   // The single executable carries the build as its assets.
   const sea = process.getBuiltinModule?.('node:sea');
   const { load, keep } = sea?.isSea()
@@ -40,4 +36,32 @@ if ((first === '--version' || first === '-V') && rest.length === 0) {
     // eslint-disable-next-line no-restricted-properties
     if (isOut) process.exit();
   });
+}
+
+// The help depends on the width and the colours of a terminal; for everything else the build has written it to a file.
+function knownAnswer(flag) {
+  if (flag === '--version' || flag === '-V') return Buffer.from(`${version}\n`);
+  if (flag !== '--help' || fstatSync(1).isCharacterDevice()) return undefined;
+  try {
+    return readFileSync(join(__dirname, '..', 'dist', 'help.txt'));
+  } catch {
+    return undefined;
+  }
+}
+
+// Creating `process.stdout` for a pipe takes longer than everything else here, so it writes only what the system does not accept at
+// once, and reports errors.
+function print(bytes) {
+  let written = 0;
+  try {
+    written = writeSync(1, bytes);
+  } catch {
+    // The stream below meets the same error.
+  }
+  if (written === bytes.length) return;
+  process.stdout.on('error', () => {
+    process.exitCode = 10;
+    process.stderr.write('mgw: Cannot write standard output.\n');
+  });
+  process.stdout.write(bytes.subarray(written));
 }

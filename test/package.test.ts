@@ -80,7 +80,7 @@ describe('the tarball', () => {
       /^dist\/library\/library\.mjs$/,
       /^dist\/library\/types\/[\w/-]+\.d\.[cm]ts$/,
       /^dist\/THIRD-PARTY-LICENSES\.txt$/,
-      /^dist\/mgw\.1$/,
+      /^dist\/(mgw\.1|help\.txt)$/,
       /^dist\/sbom\.cdx\.json$/,
     ];
     expect(packed.filter((path) => !patterns.some((pattern) => pattern.test(path)))).toEqual([]);

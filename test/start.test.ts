@@ -13,6 +13,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { newUser } from './support/cli.ts';
 
 interface Loading {
   loader: (
@@ -55,10 +56,15 @@ describe('mgw loads from its build', () => {
     return Array.from(built, ([, name = '']) => name);
   }
 
-  it('nothing for the version', () => expect(loadedBy(['--version'])).toEqual([]));
+  it.each(['--version', '--help'])('nothing for %s', (flag) => expect(loadedBy([flag])).toEqual([]));
 
   it('no command for the complete help', () => {
-    expect(loadedBy(['--help'])).toEqual(['mgw', 'rolldown-runtime']);
+    expect(loadedBy(['--no-color', '--help'])).toEqual(['mgw', 'rolldown-runtime']);
+  });
+
+  it('a page of help that is what the program prints', async () => {
+    const { stdout } = await newUser().run(['--no-color', '--help']);
+    expect(spawnSync(process.execPath, ['bin/mgw.js', '--help'], { encoding: 'utf8' }).stdout).toBe(stdout);
   });
 
   it('one command for its help, and the names of its siblings', () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { defineConfig } from 'rolldown';
 import { minifySync } from 'rolldown/utils';
@@ -258,11 +258,13 @@ const output = {
   sourcemap: false,
 };
 
-// The program writes it from its commands and flags.
-const manPage = {
-  name: 'man-page',
+// The program writes them from its commands and flags.
+const pages = {
+  name: 'man-page-and-help',
   writeBundle() {
-    writeFileSync('dist/mgw.1', execFileSync(process.execPath, ['bin/mgw.js', '__man']));
+    rmSync('dist/help.txt', { force: true });
+    for (const [page, words] of Object.entries({ 'mgw.1': '__man', 'help.txt': '--help' }))
+      writeFileSync(`dist/${page}`, execFileSync(process.execPath, ['bin/mgw.js', words]));
   },
 };
 
@@ -287,7 +289,7 @@ const program = {
     shortNames,
     galleryPage(),
     thirdPartyLicences(),
-    manPage,
+    pages,
   ],
   output: { ...output, dir: 'dist', codeSplitting: together },
 };

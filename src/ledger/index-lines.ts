@@ -15,7 +15,8 @@ export interface IndexEntry {
   value: string;
 }
 
-// The form of a line is SUM KIND ID HASH\n. All lines have one length, a whole number of 32-bit words.
+// The form of a line is SUM KIND ID HASH\n without the spaces, and with the id without `job_`. All lines have one length, a whole
+// number of 32-bit words. A submission reads all lines, so they are short.
 const marks: Record<IndexKind, string> = {
   fingerprint: 'f',
   handle: 'h',
@@ -24,23 +25,25 @@ const marks: Record<IndexKind, string> = {
   filler: 'x',
 };
 const [fingerprintMark, removedMark, succeededMark] = [0x66, 0x72, 0x73];
-const kindAt = 5;
-const idAt = 7;
-const hashAt = 26;
-const lineLength = 44;
+const kindAt = 4;
+const idAt = 5;
+const hashAt = 19;
+const lineLength = 32;
+const prefix = 'job_';
 const newline = 0x0a;
+const newlineAt = lineLength - 1;
 /** After this many searches, a table is built. For 100,000 jobs a search takes 3 ms, and the table 100 ms. */
 const maxSearches = 16;
 
 /** Encodes an entry as a line. */
 export function indexLine({ kind, id, value }: IndexEntry): string {
-  const line = Buffer.from(`     ${marks[kind]} ${id} ${hashOf(value)}\n`, 'latin1');
+  const line = Buffer.from(`    ${marks[kind]}${id.slice(prefix.length)}${hashOf(value)}\n`, 'latin1');
   new DataView(line.buffer, line.byteOffset).setInt32(0, sumOf(viewOf(line), 0), true);
   return line.toString('latin1');
 }
 
 function hashOf(value: string): string {
-  return hash('sha256', value).slice(0, 17);
+  return hash('sha256', value, 'base64url').slice(0, newlineAt - hashAt);
 }
 
 function viewOf(bytes: Buffer): DataView {
@@ -59,11 +62,11 @@ function sumOf(view: DataView, at: number): number {
 }
 
 function isWhole(view: DataView, at: number): boolean {
-  return view.getUint8(at + lineLength - 1) === newline && view.getInt32(at, true) === sumOf(view, at);
+  return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
 function idsIn(bytes: Buffer): (start: number) => string {
-  return (start) => bytes.toString('latin1', start + idAt, start + hashAt - 1);
+  return (start) => prefix + bytes.toString('latin1', start + idAt, start + hashAt);
 }
 
 /** The valid lines of an index. Torn and damaged lines are skipped. */
@@ -207,15 +210,14 @@ export class IndexLines {
     return idsIn(this.#buffer)(start);
   }
 
-  // Whether the id of one line is lower than that of another. Compares from the fifth character on: the first four are
-  // always `job_`.
+  // Whether the id of one line is lower than that of another.
   #isBefore(one: number, other: number): boolean {
     const view = this.#view;
-    for (let at = idAt + 4; at < idAt + 16; at += 4) {
+    for (let at = idAt; at < idAt + 12; at += 4) {
       const difference = view.getUint32(one + at) - view.getUint32(other + at);
       if (difference !== 0) return difference < 0;
     }
-    return view.getUint16(one + idAt + 16) < view.getUint16(other + idAt + 16);
+    return view.getUint16(one + idAt + 12) < view.getUint16(other + idAt + 12);
   }
 
   #search(wantedHash: string): number[] {
@@ -231,19 +233,19 @@ export class IndexLines {
   #lookUp(wantedHash: string): number[] {
     for (; this.#entered < this.#count; this.#entered += 1) {
       const start = this.#offsets[this.#entered] ?? 0;
-      const key = keyOf(this.#buffer.toString('latin1', start + hashAt, start + hashAt + 12));
+      const key = keyIn(this.#buffer, start + hashAt);
       const others = this.#table.get(key);
       if (others === undefined) this.#table.set(key, [start]);
       else others.push(start);
     }
-    const starts = this.#table.get(keyOf(wantedHash)) ?? [];
+    const starts = this.#table.get(keyIn(Buffer.from(wantedHash), 0)) ?? [];
     return starts.filter(
-      (start) => this.#buffer.toString('latin1', start + hashAt, start + lineLength - 1) === wantedHash,
+      (start) => this.#buffer.toString('latin1', start + hashAt, start + newlineAt) === wantedHash,
     );
   }
 }
 
-// 48 bits, which a number holds exactly.
-function keyOf(hash: string): number {
-  return parseInt(hash.slice(0, 12), 16);
+// The first six characters of a hash as 48 bits, which a number holds exactly.
+function keyIn(bytes: Buffer, at: number): number {
+  return bytes.readUIntBE(at, 6);
 }
