@@ -34,7 +34,7 @@ export function multiply(state, url, count) {
     writeFileSync(join(claims, `send.${ownId}.1`), claim('{}'));
   }
   // The first command completes the index from the jobs.
-  for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
+  for (const name of ['index.log', 'index.count', 'handles.log', 'handles.count']) rmSync(join(state, name));
 }
 
 const nobody = { pid: 0, start: '', host: '' };

@@ -9,7 +9,7 @@ import { enrolAll } from './chain.ts';
 import { encodeEvent } from './event-log.ts';
 import { keepingFacts } from './kept-facts.ts';
 import type { IndexEntry } from './index-lines.ts';
-import { IndexLog, writeIndexed } from './index-log.ts';
+import { JobIndex, writeIndexed } from './index-log.ts';
 import { newJobId, names, claimName, isAttempt, type Fate } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
@@ -18,7 +18,7 @@ import { appendFile, createExclusively, createFile, readBytes } from './durable-
 
 /**
  * Opens a ledger of plain files: `jobs/<id>.jsonl` is the event log of a job, `claims/<name>` a claim (an exclusive
- * create), and `index.log` finds jobs. There are no lock files (design 4).
+ * create), and `index.log` and `handles.log` find jobs. There are no lock files (design 4).
  * @throws MgwError('local_io') if the folder cannot be created.
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
@@ -26,7 +26,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   const local = <T>(action: () => Promise<T> | T): Promise<T> => inFolder(action, stateDir);
   const durable = await openFolders(stateDir, Object.values(folders), local);
   const records = new JobRecords(folders.jobs);
-  const index = new IndexLog(join(stateDir, 'index.log'), join(stateDir, 'index.count'), {
+  const index = new JobIndex(stateDir, {
     folder: folders.jobs,
     ids: () => records.ids().reverse(),
     entriesOf: (id) => entriesOf(id, records.read(id)),
@@ -63,7 +63,7 @@ type Local = <T>(action: () => Promise<T> | T) => Promise<T>;
 
 interface Parts {
   records: JobRecords;
-  index: IndexLog;
+  index: JobIndex;
   claims: FileClaims;
   durable: () => Promise<void>;
   local: Local;

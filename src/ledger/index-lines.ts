@@ -153,19 +153,18 @@ export class IndexLines {
   }
 
   /**
-   * Ids of all jobs that were not removed, the highest first; optionally without the succeeded ones. An id is decoded
-   * only when it is read, because callers read few of 100,000.
+   * Ids of all jobs that were not removed, the highest first, without those in `excluded`. An id is decoded only when
+   * it is read, because callers read few of 100,000.
    */
-  ids(leaveOutSucceeded: boolean): Ids {
+  ids(excluded: ReadonlySet<string> = new Set()): Ids {
     const starts: number[] = [];
-    const excluded = new Set<string>();
+    const omitted = new Set(excluded);
     let isSorted = true;
     for (let n = this.#count - 1; n >= 0; n -= 1) {
       const start = this.#offsets[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
-      if (mark === removedMark || (mark === succeededMark && leaveOutSucceeded))
-        excluded.add(this.#idAt(start));
-      if (mark !== fingerprintMark || (excluded.size > 0 && excluded.has(this.#idAt(start)))) continue;
+      if (mark === removedMark) omitted.add(this.#idAt(start));
+      if (mark !== fingerprintMark || (omitted.size > 0 && omitted.has(this.#idAt(start)))) continue;
       isSorted &&= starts.length === 0 || this.#isBefore(start, starts.at(-1) ?? 0);
       starts.push(start);
     }
@@ -189,6 +188,14 @@ export class IndexLines {
       if (mark === removedMark) ids.add(this.#idAt(start));
       else if (mark === fingerprintMark && ids.size > 0) ids.delete(this.#idAt(start));
     }
+    return ids;
+  }
+
+  /** Ids of jobs that have succeeded. */
+  succeeded(): Set<string> {
+    const ids = new Set<string>();
+    for (const start of this.#starts)
+      if (this.#buffer[start + kindAt] === succeededMark) ids.add(this.#idAt(start));
     return ids;
   }
 

@@ -1,4 +1,5 @@
 import { readdirSync, statSync, type Stats } from 'node:fs';
+import { join } from 'node:path';
 import { systemCode } from '../errors.ts';
 import { coalesce } from '../files/make-folder.ts';
 import { appendFile, createFile, readTail, type AppendOptions } from './durable-file.ts';
@@ -18,11 +19,79 @@ export interface Indexed {
 const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: '' };
 
 /**
- * The index of a ledger: a log in which each line has one fact about a job. It only speeds up searches; payments depend
- * on claims. Before lines are appended, the same number of bytes is appended to a second file, the count. If there are
- * fewer valid lines than that, some were lost, and they are restored from the jobs (design 4).
+ * The index of a ledger. It only speeds up searches; payments depend on claims. It has two logs, so that a submission
+ * reads a third of it: `index.log` says which jobs there are, and `handles.log` what became of them.
  */
-export class IndexLog {
+export class JobIndex {
+  readonly #jobs: IndexLog;
+  readonly #handles: IndexLog;
+
+  constructor(stateDir: string, jobs: Indexed) {
+    const log = (name: string, isHandles: boolean): IndexLog =>
+      new IndexLog(join(stateDir, `${name}.log`), join(stateDir, `${name}.count`), {
+        ...jobs,
+        entriesOf: (id) => jobs.entriesOf(id).filter(({ kind }) => isInHandles(kind) === isHandles),
+      });
+    this.#jobs = log('index', false);
+    this.#handles = log('handles', true);
+  }
+
+  /**
+   * Adds entries, durable on return unless `isDurable` is false.
+   * @returns whether the files still contain them, when called
+   */
+  async add(entries: readonly IndexEntry[], isDurable = true): Promise<() => boolean> {
+    const added = await Promise.all(
+      [this.#jobs, this.#handles].map((log) => {
+        const own = entries.filter(({ kind }) => this.#logOf(kind) === log);
+        return own.length === 0 ? Promise.resolve(() => true) : log.add(own, isDurable);
+      }),
+    );
+    return () => added.every((isKept) => isKept());
+  }
+
+  /** Ids of the jobs with a value, newest line first. Their records may be gone. */
+  async find(kind: IndexKind, value: string): Promise<string[]> {
+    const lines = await this.#logOf(kind).whole();
+    return [...new Set(lines.find(kind, value).reverse())];
+  }
+
+  /** Ids of all jobs, newest first. Their records may be gone. */
+  async ids(leaveOutSucceeded: boolean): Promise<Ids> {
+    const lines = await this.#jobs.whole();
+    return lines.ids(leaveOutSucceeded ? (await this.#handles.whole()).succeeded() : undefined);
+  }
+
+  /** Ids of the jobs that are known to be removed. */
+  async removed(): Promise<Set<string>> {
+    return (await this.#jobs.whole()).removed();
+  }
+
+  /** Whether the index has a handle of a job. */
+  async isAccepted(id: string): Promise<boolean> {
+    return (await this.#handles.whole()).has('handle', id);
+  }
+
+  /** The highest id among recently added jobs; undefined if there are none. */
+  async highest(): Promise<string | undefined> {
+    return (await this.#jobs.whole()).highest;
+  }
+
+  #logOf(kind: IndexKind): IndexLog {
+    return isInHandles(kind) ? this.#handles : this.#jobs;
+  }
+}
+
+function isInHandles(kind: IndexKind): boolean {
+  return kind === 'handle' || kind === 'succeeded';
+}
+
+/**
+ * A log in which each line has one fact about a job. Before lines are appended, the same number of bytes is appended to
+ * a second file, the count. If there are fewer valid lines than that, some were lost, and they are restored from the
+ * jobs (design 4).
+ */
+class IndexLog {
   readonly #path: string;
   readonly #countPath: string;
   readonly #jobs: Indexed;
@@ -55,8 +124,9 @@ export class IndexLog {
     };
   }
 
+  // Reads no lines: if the log has lost some, it has fewer than its count afterwards too.
   async #writeQueued(): Promise<Stats> {
-    await this.#whole();
+    await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
     const lines = this.#queued.splice(0);
     const isDurable = this.#isDurable;
     this.#isDurable = false;
@@ -74,47 +144,21 @@ export class IndexLog {
     return (await appended).after;
   }
 
-  /** Ids of the jobs with a value, newest line first. Their records may be gone. */
-  async find(kind: IndexKind, value: string): Promise<string[]> {
-    await this.#whole();
-    return [...new Set(this.#lines.find(kind, value).reverse())];
+  /** Reads the log, completes it if lines were lost, and returns its lines. */
+  async whole(): Promise<IndexLines> {
+    await this.#completeUnless(() => {
+      const count = sizeOf(this.#countPath);
+      this.#refresh();
+      return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
+    });
+    return this.#lines;
   }
 
-  /** Ids of all jobs, newest first. Their records may be gone. */
-  async ids(leaveOutSucceeded: boolean): Promise<Ids> {
-    await this.#whole();
-    return this.#lines.ids(leaveOutSucceeded);
-  }
-
-  /** Ids of the jobs that are known to be removed. */
-  async removed(): Promise<Set<string>> {
-    await this.#whole();
-    return this.#lines.removed();
-  }
-
-  /** Whether the index has a handle of a job. */
-  async isAccepted(id: string): Promise<boolean> {
-    await this.#whole();
-    return this.#lines.has('handle', id);
-  }
-
-  /** The highest id among recently added jobs; undefined if there are none. */
-  async highest(): Promise<string | undefined> {
-    await this.#whole();
-    return this.#lines.highest;
-  }
-
-  async #whole(): Promise<void> {
+  async #completeUnless(isFine: () => boolean): Promise<void> {
     while (this.#completing !== undefined) await this.#completing;
-    if (this.#isWhole()) return;
+    if (isFine()) return;
     this.#completing = this.#complete().finally(() => (this.#completing = undefined));
     await this.#completing;
-  }
-
-  #isWhole(): boolean {
-    const count = sizeOf(this.#countPath);
-    this.#refresh();
-    return count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder);
   }
 
   // Synchronous, because each submission calls it several times, and the thread pool takes ten times as long.
@@ -145,6 +189,9 @@ export class IndexLog {
       .ids()
       .flatMap((id) => this.#jobs.entriesOf(id))
       .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
+    // A log without a count is taken for a lost one.
+    if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
+      missing.push(filler);
     // All lines are counted before the first is written. If the process dies in between, the index is known to be
     // incomplete.
     await appendFile(this.#countPath, '+'.repeat(missing.length), { tornEnd: '', isDurable: false });

@@ -219,7 +219,8 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
       const before = [...scene.gateway.dialect.command, '--key', 'before'];
       expect((await scene.here(before)).exit_code).toBe(0);
       scene.gateway.script.submit.push(({ gateway, response }) => {
-        lose(join(stateOf(scene), 'index.log'), join(stateOf(scene), 'index.count'));
+        for (const path of ['index', 'handles'].map((name) => join(stateOf(scene), name)))
+          lose(`${path}.log`, `${path}.count`);
         response.end(gateway.accept());
       });
       scene.gateway.script.query.push({ status: 401 });

@@ -67,7 +67,7 @@ describe('a ref', () => {
   it('is a handle even if the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
     await make(2, 'a', 'task_2');
-    rmSync(join(state, 'index.log'));
+    rmSync(join(state, 'handles.log'));
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(id);
   });
 

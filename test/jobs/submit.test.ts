@@ -509,7 +509,7 @@ describe('the same command again', () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     rmSync(join(state, 'claims'), { recursive: true });
-    rmSync(join(state, 'index.log'));
+    for (const name of ['index.log', 'handles.log']) rmSync(join(state, name));
     const again = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
     expect(again).toMatchObject({ exit: 0, isResumed: true, job: { id: job?.id } });
     const other = await run(await depsFor(server.url, state), orderOf({ key: 'k', body: { model: 'm' } }));

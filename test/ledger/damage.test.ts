@@ -90,7 +90,7 @@ async function leave(stage: Stage, order: Order): Promise<Left> {
   for (const folder of ['jobs', 'claims'])
     for (const name of readdirSync(join(state, folder)).filter((each) => each !== '.complete'))
       files.set(join(state, folder, name), readFileSync(join(state, folder, name)));
-  for (const name of ['index.log', 'index.count'])
+  for (const name of readdirSync(state).filter((each) => /\.(log|count)$/.test(each)))
     files.set(join(state, name), readFileSync(join(state, name)));
   const log = [...files.keys()].find(isLog) ?? '';
   const lines = (files.get(log)?.toString() ?? '').split(/(?<=\n)/);

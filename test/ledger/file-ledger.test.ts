@@ -24,7 +24,7 @@ import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
-import { IndexLog, writeIndexed } from '../../src/ledger/index-log.ts';
+import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
 import { jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
@@ -119,7 +119,7 @@ describe('a job', () => {
     await ledger.append(id, accepted);
     await ledger.claim('key.boat', `${id} f1`);
     const files = filesUnder(state);
-    expect(files).toHaveLength(6);
+    expect(files).toHaveLength(8);
     for (const file of files) expect(statSync(file).mode & 0o777, file).toBe(0o600);
     const folders = readdirSync(state, { recursive: true, withFileTypes: true }).filter((entry) =>
       entry.isDirectory(),
@@ -373,7 +373,7 @@ describe('an index', () => {
     ['empty', (log) => writeFileSync(log, '')],
     ['empty, and so is its count', (log, count) => [log, count].forEach((path) => writeFileSync(path, ''))],
     ['cut at a line', (log) => truncateSync(log, statSync(log).size - 32)],
-    ['cut inside a line', (log) => truncateSync(log, 100)],
+    ['cut inside a line', (log) => truncateSync(log, 50)],
     ['full of zeros', (log) => writeFileSync(log, Buffer.alloc(statSync(log).size))],
     [
       'begun by a process that died while it completed it',
@@ -386,14 +386,17 @@ describe('an index', () => {
     for (const adds of [false, true]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
-      damage(join(state, 'index.log'), join(state, 'index.count'));
+      const logs = ['index', 'handles'].map((name) => join(state, name));
+      for (const log of logs) damage(`${log}.log`, `${log}.count`);
       if (adds) ids.push(await make(ledger, 7));
       expect((await ledger.lookup('fingerprint', 'f9')).sort()).toEqual([...ids].sort());
       expect(await ledger.lookup('handle', handleOf(ids[0] ?? ''))).toEqual([ids[0]]);
       expect((await ledger.listed()).length).toBe(ids.length + 1);
-      const length = statSync(join(state, 'index.log')).size;
+      const sizes = (): number[] => logs.map((log) => statSync(`${log}.log`).size);
+      const before = sizes();
       await ledger.lookup('fingerprint', 'f9');
-      expect(statSync(join(state, 'index.log')).size).toBe(length);
+      await ledger.lookup('handle', 'task_9');
+      expect(sizes()).toEqual(before);
     }
   });
 
@@ -401,7 +404,7 @@ describe('an index', () => {
     const state = freshFolder();
     const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
     mkdirSync(jobs);
-    const index = new IndexLog(path, join(state, 'index.count'), {
+    const index = new JobIndex(state, {
       folder: jobs,
       ids: () => [],
       entriesOf: () => [],
@@ -424,6 +427,13 @@ describe('an index', () => {
     expect((await ledger.listed()).slice()).toEqual([id]);
   });
 
+  it('of jobs without a handle is completed once, not by each command', async () => {
+    const { ledger, state } = await made();
+    for (let asked = 0; asked < 2; asked += 1) expect(await ledger.lookup('handle', 'task_1')).toEqual([]);
+    const [log, count] = [join(state, 'handles.log'), join(state, 'handles.count')];
+    expect([statSync(log).size, statSync(count).size]).toEqual([32, 1]);
+  });
+
   it('is not needed to list the jobs', async () => {
     const { ledger, state, id } = await made();
     rmSync(join(state, 'index.log'));
@@ -435,31 +445,34 @@ describe('an index', () => {
   it('hides no job whichever bit of it flips', async () => {
     const { ledger, state } = await made();
     const id = await make(ledger, 5);
-    const path = join(state, 'index.log');
-    const bytes = readFileSync(path);
-    for (let bit = 0; bit < bytes.length * 8; bit += 3) {
-      const flipped = Buffer.from(bytes);
-      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
-      rmSync(path);
-      writeFileSync(path, flipped);
-      expect(await ledger.lookup('fingerprint', 'f9'), `bit ${bit}`).toEqual([id]);
+    for (const name of ['index.log', 'handles.log']) {
+      const path = join(state, name);
+      const bytes = readFileSync(path);
+      for (let bit = 0; bit < bytes.length * 8; bit += 3) {
+        const flipped = Buffer.from(bytes);
+        flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7));
+        rmSync(path);
+        writeFileSync(path, flipped);
+        expect(await ledger.lookup('fingerprint', 'f9'), `${name}, bit ${bit}`).toEqual([id]);
+        expect(await ledger.lookup('handle', handleOf(id)), `${name}, bit ${bit}`).toEqual([id]);
+      }
     }
   });
 
   it('finds every job however often it is read, even among torn or merged lines', async () => {
     const { ledger, state } = await made();
-    const path = join(state, 'index.log');
+    const logs = ['index.log', 'handles.log'].map((name) => join(state, name));
     const ids: string[] = [];
-    for (const rubbish of ['\n', '0123456789', '\n\n', `${'x'.repeat(43)}\n`, '']) {
+    for (const rubbish of ['\n', '0123456789', '\n\n', `${'x'.repeat(31)}\n`, '']) {
       ids.push(await make(ledger, 5 + ids.length));
-      appendFileSync(path, rubbish);
+      for (const log of logs) appendFileSync(log, rubbish);
     }
-    const length = statSync(path).size;
+    const sizes = logs.map((log) => statSync(log).size);
     for (let asked = 0; asked < 30; asked += 1) {
       expect(await ledger.lookup('fingerprint', 'f9')).toEqual([...ids].reverse());
       for (const id of ids) expect(await ledger.lookup('handle', handleOf(id))).toEqual([id]);
     }
-    expect(statSync(path).size).toBe(length);
+    expect(logs.map((log) => statSync(log).size)).toEqual(sizes);
   });
 });
 

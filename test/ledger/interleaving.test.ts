@@ -90,7 +90,7 @@ const submits =
 
 /** Looks for a job in an index that was lost. */
 const completes: Command = async ({ ledger }, { state }) => {
-  rmSync(join(state, 'index.log'), { force: true });
+  for (const name of ['index.log', 'handles.log']) rmSync(join(state, name), { force: true });
   await ledger.lookup('handle', 'task_1');
   return 0;
 };

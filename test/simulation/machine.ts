@@ -297,8 +297,10 @@ export class Machine {
   }
 
   #loseIndex(): void {
-    const path = `${this.env['MGW_STATE_DIR']}/index.log`;
-    if (this.disk.files().has(path)) this.disk.unlink(path);
+    for (const name of ['index.log', 'handles.log']) {
+      const path = `${this.env['MGW_STATE_DIR']}/${name}`;
+      if (this.disk.files().has(path)) this.disk.unlink(path);
+    }
   }
 
   #note(text: string): void {
