@@ -158,13 +158,15 @@ export class IndexLines {
    */
   ids(excluded: ReadonlySet<string> = new Set()): Ids {
     const starts: number[] = [];
-    const omitted = new Set(excluded);
+    const removed = new Set<string>();
+    const isIn = (ids: ReadonlySet<string>, start: number): boolean =>
+      ids.size > 0 && ids.has(this.#idAt(start));
     let isSorted = true;
     for (let n = this.#count - 1; n >= 0; n -= 1) {
       const start = this.#offsets[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
-      if (mark === removedMark) omitted.add(this.#idAt(start));
-      if (mark !== fingerprintMark || (omitted.size > 0 && omitted.has(this.#idAt(start)))) continue;
+      if (mark === removedMark) removed.add(this.#idAt(start));
+      if (mark !== fingerprintMark || isIn(removed, start) || isIn(excluded, start)) continue;
       isSorted &&= starts.length === 0 || this.#isBefore(start, starts.at(-1) ?? 0);
       starts.push(start);
     }
