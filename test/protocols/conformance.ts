@@ -125,6 +125,8 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           protocol.modelOf(body);
           expect(JSON.stringify(body)).toBe(before);
         }),
+        // A value that JavaScript cannot convert to a number or a text.
+        { examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]) },
       );
     });
   });

@@ -183,7 +183,7 @@ export function advise(body: JsonObject): string[] {
       'adaptive sends no aspect ratio to the upstream, which then decides.',
     ],
     [
-      seconds !== undefined && !Number.isInteger(Number(seconds)),
+      seconds !== undefined && !Number.isInteger(typeof seconds === 'string' ? Number(seconds) : seconds),
       `${shownValue(seconds)} seconds is not a whole number: the model may round it or refuse it.`,
     ],
     [
