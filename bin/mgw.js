@@ -7,6 +7,9 @@ const { fstatSync, readFileSync, writeSync } = require('node:fs');
 const { join } = require('node:path');
 const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
+// The single executable carries the build as its assets.
+const sea = process.getBuiltinModule?.('node:sea');
+const asset = sea?.isSea() ? (file) => Buffer.from(sea.getRawAsset(file)) : undefined;
 const known = rest.length === 0 ? knownAnswer(first) : undefined;
 if (known !== undefined) {
   print(known);
@@ -16,11 +19,8 @@ if (known !== undefined) {
   // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
   // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
-  // The single executable carries the build as its assets.
-  const sea = process.getBuiltinModule?.('node:sea');
-  const { load, keep } = sea?.isSea()
-    ? loader('dist', openCache(version), use, (file) => Buffer.from(sea.getRawAsset(file)))
-    : loader(join(__dirname, '..', 'dist'), openCache(version), use);
+  const dist = asset ? 'dist' : join(__dirname, '..', 'dist');
+  const { load, keep } = loader(dist, openCache(version), use, asset);
   const { main } = load('mgw.cjs');
   // Node exits if nothing is left to wait for. Without an outcome, that must not look like success.
   let exitCode = 1;
@@ -38,10 +38,11 @@ if (known !== undefined) {
   });
 }
 
-// The help depends on the width and the colours of a terminal; for everything else the build has written it to a file.
+// The help depends on the width and the colours of a terminal; for everything else the build has written it to a file, which an
+// executable does not have: a file of that name next to it belongs to somebody else.
 function knownAnswer(flag) {
   if (flag === '--version' || flag === '-V') return Buffer.from(`${version}\n`);
-  if (flag !== '--help' || fstatSync(1).isCharacterDevice()) return undefined;
+  if (asset || flag !== '--help' || fstatSync(1).isCharacterDevice()) return undefined;
   try {
     return readFileSync(join(__dirname, '..', 'dist', 'help.txt'));
   } catch {

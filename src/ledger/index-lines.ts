@@ -16,7 +16,7 @@ export interface IndexEntry {
 }
 
 // The form of a line is SUM KIND ID HASH\n without the spaces, and with the id without `job_`. All lines have one length, a whole
-// number of 32-bit words. A submission reads all lines, so they are short.
+// number of 32-bit words. They are short, since a submission reads a line for each job.
 const marks: Record<IndexKind, string> = {
   fingerprint: 'f',
   handle: 'h',
