@@ -1,6 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { commandsIn, openImage } from './root.mjs';
@@ -70,6 +78,9 @@ function useExecutable(image) {
   const root = rootOf(image, 'executable');
   mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
   copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
+  // Where the npm package has its help.
+  mkdirSync(join(root, 'usr/local/dist'));
+  writeFileSync(join(root, 'usr/local/dist/help.txt'), 'the help of another program\n');
   use(image, root, 'executable', '/usr/local/bin/mgw');
 }
 
@@ -117,6 +128,7 @@ function use({ config }, root, form, file) {
   expect(readFileSync(join(home, 'b.mp4')).toString('latin1', 4, 8) === 'ftyp', `${form}: an MP4`, home);
   mgw('speech', ['--sandbox', 'tts', 'Good morning', '-o', 'm.mp3'], /m\.mp3\n$/);
   mgw('gallery', ['--sandbox', 'jobs', 'gallery', '-o', 'page'], /page/);
+  mgw('help', ['--help'], /^Video and speech on a media gateway/);
   for (const topic of ['resuming', 'exit-codes', 'output']) mgw(`help ${topic}`, ['help', topic], /\S/);
   mgw('help kubernetes.yaml', ['help', 'kubernetes.yaml'], /^kind: Deployment$/m);
   mgw('without HOME', ['jobs', 'ls', '--json'], /"ok": ?true/, { HOME: undefined });
