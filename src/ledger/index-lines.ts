@@ -65,6 +65,15 @@ function isWhole(view: DataView, at: number): boolean {
   return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
+// Less than 0 if the id of the first line is the lower one, 0 if both are the same.
+function compareIds(one: DataView, oneAt: number, other: DataView, otherAt: number): number {
+  for (let at = idAt; at < idAt + 12; at += 4) {
+    const difference = one.getUint32(oneAt + at) - other.getUint32(otherAt + at);
+    if (difference !== 0) return difference;
+  }
+  return one.getUint16(oneAt + idAt + 12) - other.getUint16(otherAt + idAt + 12);
+}
+
 function idsIn(bytes: Buffer): (start: number) => string {
   return (start) => prefix + bytes.toString('latin1', start + idAt, start + hashAt);
 }
@@ -153,25 +162,22 @@ export class IndexLines {
   }
 
   /**
-   * Ids of all jobs that were not removed, the highest first, without those in `excluded`. An id is decoded only when
-   * it is read, because callers read few of 100,000.
+   * Ids of all jobs that were not removed, the highest first, without those that succeeded according to another index.
+   * An id is decoded only when it is read, because callers read few of 100,000.
    */
-  ids(excluded: ReadonlySet<string> = new Set()): Ids {
-    const starts: number[] = [];
+  ids(outcomes?: IndexLines): Ids {
+    const added: number[] = [];
     const removed = new Set<string>();
-    const isIn = (ids: ReadonlySet<string>, start: number): boolean =>
-      ids.size > 0 && ids.has(this.#idAt(start));
-    let isSorted = true;
     for (let n = this.#count - 1; n >= 0; n -= 1) {
       const start = this.#offsets[n] ?? 0;
       const mark = this.#buffer[start + kindAt];
       if (mark === removedMark) removed.add(this.#idAt(start));
-      if (mark !== fingerprintMark || isIn(removed, start) || isIn(excluded, start)) continue;
-      isSorted &&= starts.length === 0 || this.#isBefore(start, starts.at(-1) ?? 0);
-      starts.push(start);
+      if (mark !== fingerprintMark || (removed.size > 0 && removed.has(this.#idAt(start)))) continue;
+      added.push(start);
     }
+    const sorted = this.#sorted(added);
+    const starts = outcomes === undefined ? sorted : this.#without(outcomes, sorted);
     const idAt = idsIn(this.#buffer);
-    if (!isSorted) return [...new Set(starts.map(idAt))].sort().reverse();
     return {
       length: starts.length,
       at: (index) => {
@@ -193,14 +199,6 @@ export class IndexLines {
     return ids;
   }
 
-  /** Ids of jobs that have succeeded. */
-  succeeded(): Set<string> {
-    const ids = new Set<string>();
-    for (const start of this.#starts)
-      if (this.#buffer[start + kindAt] === succeededMark) ids.add(this.#idAt(start));
-    return ids;
-  }
-
   /** Whether a job has a line of this kind. */
   has(kind: IndexKind, id: string): boolean {
     const mark = marks[kind].charCodeAt(0);
@@ -211,7 +209,7 @@ export class IndexLines {
   get highest(): string | undefined {
     let highest: number | undefined;
     for (const start of this.#starts.subarray(-1000))
-      if (highest === undefined || this.#isBefore(highest, start)) highest = start;
+      if (highest === undefined || compareIds(this.#view, highest, this.#view, start) < 0) highest = start;
     return highest === undefined ? undefined : this.#idAt(highest);
   }
 
@@ -219,14 +217,28 @@ export class IndexLines {
     return idsIn(this.#buffer)(start);
   }
 
-  // Whether the id of one line is lower than that of another.
-  #isBefore(one: number, other: number): boolean {
+  // Lines with the highest id first, one for each id. Sorting takes little time, because most lines are in order already.
+  #sorted(starts: number[]): number[] {
     const view = this.#view;
-    for (let at = idAt; at < idAt + 12; at += 4) {
-      const difference = view.getUint32(one + at) - view.getUint32(other + at);
-      if (difference !== 0) return difference < 0;
+    return starts
+      .sort((one, other) => compareIds(view, other, view, one))
+      .filter((start, n) => n === 0 || compareIds(view, start, view, starts[n - 1] ?? 0) !== 0);
+  }
+
+  #without(outcomes: IndexLines, sorted: readonly number[]): number[] {
+    const lines: number[] = [];
+    for (let n = outcomes.#count - 1; n >= 0; n -= 1) {
+      const start = outcomes.#offsets[n] ?? 0;
+      if (outcomes.#buffer[start + kindAt] === succeededMark) lines.push(start);
     }
-    return view.getUint16(one + idAt + 12) < view.getUint16(other + idAt + 12);
+    const succeeded = outcomes.#sorted(lines);
+    let next = 0;
+    const orderOfNext = (start: number): number =>
+      compareIds(outcomes.#view, succeeded[next] ?? 0, this.#view, start);
+    return sorted.filter((start) => {
+      while (next < succeeded.length && orderOfNext(start) > 0) next += 1;
+      return next === succeeded.length || orderOfNext(start) !== 0;
+    });
   }
 
   #search(wantedHash: string): number[] {

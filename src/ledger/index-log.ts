@@ -59,7 +59,7 @@ export class JobIndex {
   /** Ids of all jobs, newest first. Their records may be gone. */
   async ids(leaveOutSucceeded: boolean): Promise<Ids> {
     const lines = await this.#jobs.whole();
-    return lines.ids(leaveOutSucceeded ? (await this.#handles.whole()).succeeded() : undefined);
+    return lines.ids(leaveOutSucceeded ? await this.#handles.whole() : undefined);
   }
 
   /** Ids of the jobs that are known to be removed. */

@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { IndexLines, indexLine, type IndexEntry, type IndexKind } from '../../src/ledger/index-lines.ts';
 import { newJobId } from '../../src/ledger/names.ts';
@@ -20,7 +21,7 @@ function linesOf(...entries: (IndexEntry | string)[]): IndexLines {
   return lines;
 }
 
-const listed = (lines: IndexLines, excluded?: Set<string>): string[] => [...lines.ids(excluded).slice()];
+const listed = (lines: IndexLines, outcomes?: IndexLines): string[] => [...lines.ids(outcomes).slice()];
 
 describe('index lines', () => {
   it('have one length, whatever their value', () => {
@@ -52,10 +53,8 @@ describe('index lines', () => {
   });
 
   it('list the jobs that were not removed, highest id first', () => {
-    const lines = linesOf(made(a), made(b), entry('removed', a), made(c), entry('succeeded', b));
+    const lines = linesOf(made(a), made(b), entry('removed', a), made(c));
     expect(listed(lines)).toEqual([c, b]);
-    expect([...lines.succeeded()]).toEqual([b]);
-    expect(listed(lines, lines.succeeded())).toEqual([c]);
     expect([...lines.removed()]).toEqual([a]);
     // A process noted a handle late.
     write(lines, indexLine(entry('handle', a, 't1')));
@@ -65,6 +64,19 @@ describe('index lines', () => {
     expect([...lines.removed()]).toEqual([]);
     expect(listed(linesOf(made(b), made(a), made(c), made(a)))).toEqual([c, b, a]);
     expect(listed(linesOf())).toEqual([]);
+  });
+
+  it('leave out the jobs that succeeded according to another index, whatever the order of its lines', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...ids)), fc.array(fc.constantFrom(...ids)), (all, succeeded) => {
+        const outcomes = linesOf(
+          ...succeeded.map((id) => entry('succeeded', id)),
+          ...all.map((id) => entry('handle', id, 't')),
+        );
+        const open = [...new Set(all)].filter((id) => !succeeded.includes(id));
+        expect(listed(linesOf(...all.map((id) => made(id))), outcomes)).toEqual(open.sort().reverse());
+      }),
+    );
   });
 
   it('decode an id only when it is read', () => {
