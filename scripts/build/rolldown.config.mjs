@@ -193,7 +193,7 @@ const always = [
   sources('http/failures', 'http/transport-error'),
 ];
 const network = [
-  sources('http/client', 'http/connections', 'http/wire-response', 'http/retry', 'http/deadline'),
+  sources('http/client', 'http/connections', 'http/send-request', 'http/retry', 'http/deadline'),
   sources('http/body', 'http/redacting-client', 'http/reach'),
   sources('media/buffers'),
   /ipaddr/,

@@ -5,7 +5,7 @@ import { planBatch, planRow, type Batch, type Plan, type PlanDeps } from './plan
 import { rememberRow } from './done-row-cache.ts';
 import { type PlannedRow, needsFrame, type RowState } from './planned-row.ts';
 import type { Chains } from './chains.ts';
-import { BatchRun, type RunOptions, type RunWatcher } from './run.ts';
+import { BatchRun, type RunOptions, type RunWatcher } from './row-runner.ts';
 import { tidyRow, stateAfter, Tally, type RowEnd } from './row-state.ts';
 import type { Row } from './manifest/row.ts';
 import type { RowGraph } from './row-graph.ts';

@@ -1,21 +1,18 @@
 import { formatDuration } from '../clock.ts';
 import { messageOf, usageError } from '../errors.ts';
 import { isObject, type JsonObject } from '../json.ts';
-import {
-  folderSetting,
-  resolveBaseUrl,
-  resolveCAuth,
-  resolveNoInput,
-  resolveOrigins,
-  resolvePollInterval,
-  resolveSandbox,
-  parseBaseUrl,
-  parseOrigin,
-} from './derived.ts';
+import { resolveBaseUrl, resolveOrigins, parseBaseUrl, parseOrigin } from './base-url.ts';
 import { findKey } from './key.ts';
 import { type Layers, type Origin, read, type Setting } from './layers.ts';
 import { configFolder, stateFolder, type Host } from './places.ts';
 import { shownUrl, hasPassword } from '../state-url.ts';
+import {
+  folderSetting,
+  resolveCAuth,
+  resolveNoInput,
+  resolvePollInterval,
+  resolveSandbox,
+} from './resolve.ts';
 import { rules } from './rules.ts';
 import type { FlagDefault, Profile } from './schema.ts';
 

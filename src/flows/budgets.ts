@@ -7,7 +7,7 @@ import type { Settings } from '../config/resolve.ts';
 import { add, type Decimal, excess, parseAmount, zero } from '../decimal.ts';
 import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
 import { chargeOutcome, jobOfReservation } from '../jobs/charge-outcome.ts';
-import type { BudgetsOf } from '../jobs/forget.ts';
+import type { BudgetsOf } from '../jobs/remove.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Database } from '../ledger/postgres/database.ts';
 import type { Allowance } from '../payment/reserve.ts';

@@ -1,5 +1,5 @@
 import type { AuthScheme, HttpRequest, Reply } from '../exchange.ts';
-import { sendRequest, type WireResponse } from './wire-response.ts';
+import { sendRequest, type WireResponse } from './send-request.ts';
 import { openConnections, type Connections, type Socket } from './connections.ts';
 import { decodeBody, readBounded } from './body.ts';
 import type { Deadline } from '../clock.ts';

@@ -3,12 +3,34 @@ import { backoffMs } from '../http/retry.ts';
 import { type Job, type JobKind, lostFingerprint } from '../job.ts';
 import { jobIdForm, type Ids } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
 import { type JobDeps, recordedBody } from './order.ts';
 import { query, recordSeen } from './observe.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
 import { noSuchJob, resolveCommand, showCommand } from './errors.ts';
+
+const keyForm = /^[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}$/;
+
+/** Describes what {@link isKeyName} allows. */
+export const keyNameForm =
+  '1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..';
+
+/** Whether a name can be a key: it is safe in a script, a file name and a log. */
+export function isKeyName(name: string): boolean {
+  return keyForm.test(name) && !name.includes('..');
+}
+
+/** Refuses an invalid key, and a key together with `--new`. @throws MgwError('usage'). */
+export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
+  if (key === undefined) return;
+  if (fresh)
+    throw usageError('--key and --new contradict each other: a key permanently names one submission.');
+  if (isKeyName(key)) return;
+  const shown = key === '' ? 'an empty name' : printableLine(key, 60);
+  throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);
+}
 
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is

@@ -9,7 +9,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { readOwner } from '../ledger/names.ts';
 import { attemptClaim, nextAttempt } from './charge-outcome.ts';
 import { afterRemoval, interruptedError, noSuchJob, withoutHandle } from './errors.ts';
-import { forget, recordBegan } from './forget.ts';
+import { removeJob, recordBegan } from './remove.ts';
 import { shownState } from './reconcile.ts';
 
 /** The event with which a run begins. */
@@ -156,7 +156,7 @@ async function isForgotten(job: Job, { ledger, allowances, note }: JobDeps): Pro
     const last = await ledger.read(job.id);
     if (last?.state !== 'prepared' || last.submitted_at !== undefined) return false;
     const budgetsOf = async (): Promise<Budget[]> => (await allowances()).map(({ budget }) => budget);
-    return (await forget(ledger, last, false, budgetsOf)) === undefined;
+    return (await removeJob(ledger, last, false, budgetsOf)) === undefined;
   } catch {
     note(`Could not remove the record of ${job.id}, which was never sent.`);
     return false;

@@ -12,10 +12,9 @@ import {
   unknownError as taskUnknownError,
   unrecordedHandle,
 } from './errors.ts';
-import { eventOfEndedProcess } from './forget.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
-import { eventOf, redactTexts, reconcile } from './reconcile.ts';
+import { eventOf, eventOfEndedProcess, redactTexts, reconcile } from './reconcile.ts';
 
 const longestRecordedReply = 64 * 1024;
 

@@ -1,7 +1,7 @@
 import { usageError, MgwError, systemCode } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
 import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
-import { checkKeyName } from '../jobs/order.ts';
+import { checkKeyName } from '../jobs/ref.ts';
 import {
   depsOf,
   shownJob,

@@ -8,7 +8,7 @@ import type { Job } from '../job.ts';
 import { namedJob } from '../jobs/ref.ts';
 import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
-import { checkKeyName, isKeyName } from '../jobs/order.ts';
+import { checkKeyName, isKeyName } from '../jobs/ref.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, type NextCall, type Outcome } from './result.ts';
 import type { Tools } from './tool.ts';

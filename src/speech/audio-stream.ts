@@ -12,7 +12,7 @@ import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { filledBuffer, releaseBuffer, acquireBuffer } from '../media/buffers.ts';
 import { TransportError } from '../http/transport-error.ts';
 import type { JsonObject } from '../json.ts';
-import { FrameSplitter } from './frames.ts';
+import { FrameSplitter } from './json-frames.ts';
 import { readFrame, type Frame } from './wire.ts';
 
 /** The dependencies of speech. */

@@ -300,8 +300,9 @@ describe('exec --verify', () => {
   });
 
   it('judges the polling of mgw if it is given a limit, and mgw then respects the limit', async () => {
-    const hasty = `${boat} -o a.mp4 --poll-interval 50ms`;
-    expect(kinds(await exec([...slow, '--verify', '--json', '--min-poll', '1m'], hasty))).toEqual([
+    const open = ['--fault', 'never-finishes'];
+    const hasty = [boat, 'mgw video c status @last', 'mgw video c status @last'].join(' && ');
+    expect(kinds(await exec(['--verify', '--json', '--min-poll', '1m', ...open], hasty))).toEqual([
       'polled-too-fast',
     ]);
     const careful = await exec(['--verify', '--json', '--min-poll', '700ms'], `${boat} -o b.mp4`);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseBaseUrl, parseOrigin } from '../../src/config/derived.ts';
+import { parseBaseUrl, parseOrigin } from '../../src/config/base-url.ts';
 
 describe('parseBaseUrl', () => {
   it.each([

@@ -10,7 +10,7 @@ import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { bearer } from '../../src/exchange.ts';
-import { sendRequest } from '../../src/http/wire-response.ts';
+import { sendRequest } from '../../src/http/send-request.ts';
 import { createClient } from '../../src/http/client.ts';
 import {
   openConnections,

@@ -8,7 +8,7 @@ import { formatDecimal, parseAmount } from '../../src/decimal.ts';
 import type { JobEvent, Owner } from '../../src/job.ts';
 import { chargeOutcome, nextAttempt } from '../../src/jobs/charge-outcome.ts';
 import type { JobDeps } from '../../src/jobs/order.ts';
-import { forget } from '../../src/jobs/forget.ts';
+import { removeJob } from '../../src/jobs/remove.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -302,7 +302,7 @@ describe('a job that is removed', () => {
     await budget.reserve({ id: other, amount: parseAmount('0.1'), owner }, limit);
     const found = await deps.ledger.read(jobId);
     if (found === undefined) throw new Error('no job');
-    expect(await forget(deps.ledger, found, true, () => Promise.resolve([budget]))).toBeUndefined();
+    expect(await removeJob(deps.ledger, found, true, () => Promise.resolve([budget]))).toBeUndefined();
     await budget.release(other);
     expect(shown(await budget.state())).toEqual(standing);
     expect(await deps.ledger.read(jobId)).toBeUndefined();
@@ -315,7 +315,7 @@ describe('a job that is removed', () => {
     await deps.ledger.claim(`send.${job.id}.1`, JSON.stringify(currentOwner()));
     const amount = parseAmount('0.4');
     await budget.reserve({ id: `${job.id}.here`, amount, owner: currentOwner() }, limit);
-    expect(await forget(deps.ledger, job, true, () => Promise.resolve([budget]))).toBeUndefined();
+    expect(await removeJob(deps.ledger, job, true, () => Promise.resolve([budget]))).toBeUndefined();
     expect(shown(await budget.state())).toEqual({ spent: '0.4', reserved: '0' });
   });
 });
@@ -326,7 +326,7 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const { job } = await run(deps);
   if (job === undefined) throw new Error('no job');
   const failing = (): Promise<never> => Promise.reject(new Error('the budget cannot be read'));
-  await expect(forget(deps.ledger, job, false, failing)).rejects.toThrow('the budget cannot be read');
+  await expect(removeJob(deps.ledger, job, false, failing)).rejects.toThrow('the budget cannot be read');
   const left = await deps.ledger.read(job.id);
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { JobEvent, Life, Owner } from '../../src/job.ts';
-import { forget } from '../../src/jobs/forget.ts';
+import { removeJob } from '../../src/jobs/remove.ts';
 import { inRun, onExisting } from '../../src/jobs/run.ts';
 import type { Order } from '../../src/jobs/order.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -165,7 +165,7 @@ describe('a job that is removed while another command begins to run on it', () =
       await ledger.append(id, event);
       if (event.type === 'began') await wait('during the removal');
     };
-    const removal = forget({ ...ledger, append }, found ?? job, false, async () => {
+    const removal = removeJob({ ...ledger, append }, found ?? job, false, async () => {
       await wait('after the last look at the job');
       return [];
     });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
 import { namedJob } from '../../src/jobs/ref.ts';
-import { prune, type KeepReason, type PruneResult } from '../../src/jobs/forget.ts';
+import { prune, type KeepReason, type PruneResult } from '../../src/jobs/remove.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';

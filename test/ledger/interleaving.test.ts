@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../src/clock.ts';
 import type { GatewayClient } from '../../src/http/client.ts';
-import { forget } from '../../src/jobs/forget.ts';
+import { removeJob } from '../../src/jobs/remove.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -96,7 +96,7 @@ const completes: Command = async ({ ledger }, { state }) => {
 };
 
 const removes: Command = async ({ ledger }) => {
-  for (const job of await jobsOf(ledger)) await forget(ledger, job, false, () => Promise.resolve([]));
+  for (const job of await jobsOf(ledger)) await removeJob(ledger, job, false, () => Promise.resolve([]));
   return 0;
 };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseBaseUrl, parseOrigin } from '../../src/config/derived.ts';
+import { parseBaseUrl, parseOrigin } from '../../src/config/base-url.ts';
 import { checkKey, keyOfFile } from '../../src/config/key.ts';
 import { checkConfig } from '../../src/config/schema.ts';
 import { parseDuration } from '../../src/clock.ts';
@@ -20,7 +20,7 @@ import { readResponse } from '../../src/responses/wire.ts';
 import { jsonDocument } from '../../src/cli/output/outcome.ts';
 import { table } from '../../src/cli/output/table.ts';
 import { speechFailure, speechHttpFailure, readFrame } from '../../src/speech/wire.ts';
-import { FrameSplitter } from '../../src/speech/frames.ts';
+import { FrameSplitter } from '../../src/speech/json-frames.ts';
 import { costOf, fill, growsWithText, type Unit } from './growth.ts';
 
 const pumps = [

@@ -17,11 +17,11 @@ export const plants = {
   'hook-skipped': [['http/client.ts', 'await call.onConnected(socket);', '']],
   'rm-live': [
     [
-      'jobs/forget.ts',
+      'jobs/remove.ts',
       "if (command !== 'rm' && (await ledger.lifeOf(owner)) !== 'dead') return 'in_use';",
       'void owner;',
     ],
-    ['jobs/forget.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
+    ['jobs/remove.ts', 'await keepFromSending(ledger, job, force)', "'kept' as string"],
   ],
   'index-lost': [
     ['ledger/index-log.ts', 'count > 0 ? this.#lines.count >= count : isEmpty(this.#jobs.folder)', 'true'],

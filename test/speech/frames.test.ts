@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { FrameSplitter } from '../../src/speech/frames.ts';
+import { FrameSplitter } from '../../src/speech/json-frames.ts';
 
 interface Split {
   frames: string[];

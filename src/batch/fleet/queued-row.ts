@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { parseDecimal } from '../../decimal.ts';
 import { MgwError, messageOf } from '../../errors.ts';
 import { isObject, tryParseJson, type JsonObject } from '../../json.ts';
-import { isKeyName } from '../../jobs/order.ts';
+import { isKeyName } from '../../jobs/ref.ts';
 import { printableLine } from '../../printable.ts';
 import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';

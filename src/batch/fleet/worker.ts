@@ -4,7 +4,7 @@ import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
 import type { PlannedRow, RowState } from '../planned-row.ts';
-import { BatchRun, isOwnPath, type RunOptions, type RunWatcher } from '../run.ts';
+import { BatchRun, isOwnPath, type RunOptions, type RunWatcher } from '../row-runner.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
 import { parseRow } from './queued-row.ts';

@@ -3,7 +3,7 @@ import { messageOf } from '../../errors.ts';
 import { parseDecimal } from '../../decimal.ts';
 import type { JobKind } from '../../job.ts';
 import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
-import { isKeyName, keyNameForm } from '../../jobs/order.ts';
+import { isKeyName, keyNameForm } from '../../jobs/ref.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';

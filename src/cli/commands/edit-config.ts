@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { delimiter, dirname, join } from 'node:path';
-import { resolveNoInput } from '../../config/derived.ts';
+import { resolveNoInput } from '../../config/resolve.ts';
 import { listSettings, type KeyPath } from '../../config/setting-names.ts';
 import { thisHost } from '../../config/places.ts';
 import { configBytes, configPath, parseConfig } from '../../config/read.ts';

@@ -2,7 +2,7 @@ import { MgwError } from '../../errors.ts';
 import { type AuthScheme, isLoopbackHost } from '../../exchange.ts';
 import { secretRedactor, shortestSecret } from '../../redact.ts';
 import type { GatewayClient } from '../client.ts';
-import { type WireResponse, sendRequest } from '../wire-response.ts';
+import { type WireResponse, sendRequest } from '../send-request.ts';
 import { printableLine } from '../../printable.ts';
 import { isAddress, isWithinReach } from '../reach.ts';
 import { openConnections, type Connections } from '../connections.ts';

@@ -2,7 +2,7 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { deadlineIn } from '../../../src/clock.ts';
-import { readBatches } from '../../../src/http/download/batches.ts';
+import { readBatches } from '../../../src/http/download/chunks.ts';
 import { watchIdle } from '../../../src/http/deadline.ts';
 import { speedometer } from '../../../src/http/download.ts';
 import { TestClock } from '../../support/test-clock.ts';

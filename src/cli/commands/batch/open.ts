@@ -20,7 +20,8 @@ import { ledgerFolder } from '../../../flows/settings.ts';
 import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output.ts';
 import { isObjectUrl } from '../../../store-url.ts';
-import { checkNoSecret, isKeyName, keyNameForm } from '../../../jobs/order.ts';
+import { checkNoSecret } from '../../../jobs/order.ts';
+import { isKeyName, keyNameForm } from '../../../jobs/ref.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../installation.ts';
 

@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import { type Format, formatNames } from '../../../batch/manifest/manifest.ts';
 import { LocalPace, type Pace, type PaceOptions } from '../../../batch/pace.ts';
-import type { RunOptions } from '../../../batch/run.ts';
+import type { RunOptions } from '../../../batch/row-runner.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, type BudgetOptions, repeatable, single, wholeNumber } from '../../options.ts';
 import {

@@ -8,10 +8,10 @@ import {
   prune,
   type KeepReason,
   type PruneResult,
-  forget,
+  removeJob,
   obstacleOf,
   type Obstacle,
-} from '../../../jobs/forget.ts';
+} from '../../../jobs/remove.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
@@ -126,7 +126,7 @@ async function rm(context: Context, refs: string[], options: { force?: boolean }
   }
   const budgetsOf = await budgetsWithReservations(context);
   for (const job of jobs) {
-    const obstacle = await forget(ledger, job, force, budgetsOf);
+    const obstacle = await removeJob(ledger, job, force, budgetsOf);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);
   }
   return { json: { removed: jobs.map((job) => job.id) }, text: jobs.map((job) => job.id).join('\n') };

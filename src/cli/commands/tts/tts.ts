@@ -20,7 +20,7 @@ import {
   timeoutOption,
 } from '../../wait-options.ts';
 import { xApiKey } from '../../../exchange.ts';
-import { checkKeyName } from '../../../jobs/order.ts';
+import { checkKeyName } from '../../../jobs/ref.ts';
 import { speechFlags } from '../../../speech/flags.ts';
 
 /** Adds the flags of `mgw tts`. */

@@ -39,7 +39,7 @@ import {
   type WaitOptions,
 } from '../../wait-options.ts';
 import { oneListing, type Listing } from '../../../flows/models.ts';
-import { checkKeyName } from '../../../jobs/order.ts';
+import { checkKeyName } from '../../../jobs/ref.ts';
 import type { Protocol, Flag } from '../../../protocols/protocol.ts';
 import { readLine } from '../../input.ts';
 import { protocolOfModel } from '../../../flows/model-protocol.ts';

@@ -4,6 +4,7 @@ import { exitCodes } from '../errors.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { abandonClaim, attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
+import { eventOfEndedProcess } from './reconcile.ts';
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';
@@ -22,7 +23,7 @@ export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
  * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
  */
-export async function forget(
+export async function removeJob(
   ledger: Ledger,
   given: Job,
   force: boolean,
@@ -129,22 +130,6 @@ async function keepFromSending(
   return undefined;
 }
 
-/** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
-export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
-  const attempt = record.attempts + 1;
-  return how === 'unsent'
-    ? {
-        type: 'unavailable',
-        attempt,
-        error: { code: 'unreachable', message: 'The process ended before it sent anything' },
-      }
-    : {
-        type: 'unknown',
-        attempt,
-        error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
-      };
-}
-
 /**
  * Why a job is kept; the first reason counts. It is not old enough; it has not ended, or its record is damaged; a
  * process is working on it; the command that paid for it did not deliver it, and resumes; without it, speech would be
@@ -189,7 +174,7 @@ export async function prune(
       kept[reason ?? 'newer'] += 1;
       continue;
     }
-    const obstacle = options.dryRun ? undefined : await forget(ledger, job, false, budgetsOf);
+    const obstacle = options.dryRun ? undefined : await removeJob(ledger, job, false, budgetsOf);
     if (obstacle === undefined) removed.push(id);
     else kept[obstacle] += 1;
   }

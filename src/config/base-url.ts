@@ -1,0 +1,84 @@
+import type { MgwError } from '../errors.ts';
+import { isLoopbackHost } from '../exchange.ts';
+import { badSetting, type Layers, lookUp, type Setting } from './layers.ts';
+
+/** A base URL in its normal form, or the reason why the configured one cannot be used. */
+interface BaseUrl {
+  baseUrl?: Setting<string>;
+  baseUrlProblem?: MgwError;
+}
+
+/** Returns the configured base URL, or the reason why it cannot be used; neither if none is configured. */
+export function resolveBaseUrl(layers: Layers, allowHttp: boolean): BaseUrl {
+  const found = lookUp(baseUrlRule, layers);
+  if (found === undefined) return {};
+  const text = String(found.value);
+  try {
+    return { baseUrl: { ...found, value: parseBaseUrl(text, allowHttp) } };
+  } catch (error) {
+    return { baseUrlProblem: badSetting('base_url', found, text, error) };
+  }
+}
+
+/** The sources of the base URL. */
+export const baseUrlRule = {
+  key: 'base_url',
+  flag: { name: '--base-url', field: 'baseUrl' },
+  env: 'MGW_BASE_URL',
+} as const;
+
+/**
+ * Returns the trusted origins: those from the flag, followed by those from the profile.
+ * @throws MgwError that names an invalid origin
+ */
+export function resolveOrigins(layers: Layers, allowHttp: boolean): Setting<string[]> {
+  const rule = { key: 'trusted_origins', flag: { name: '--trust-origin', field: 'trustOrigin' } } as const;
+  const given = lookUp(rule, { ...layers, profile: {} });
+  const kept = lookUp(rule, { ...layers, flags: {} });
+  const origins = [given, kept].flatMap((found) => {
+    if (found === undefined) return [];
+    return (found.value as string[]).map((origin) => {
+      try {
+        return parseOrigin(origin, allowHttp);
+      } catch (error) {
+        throw badSetting(rule.key, found, origin, error);
+      }
+    });
+  });
+  return { ...(given ?? kept ?? { source: 'default' }), value: [...new Set(origins)] };
+}
+
+// The paths that the specification appends to the base URL (4 and 9). A base URL must not contain them itself.
+const ownPath = /^\/?(.*\/)?(v1beta|v1|api\/v3)(\/|$)/;
+
+/**
+ * Normalizes a base URL: scheme, host, port, and an optional path prefix, without a slash at the end. Protocol B is
+ * served at the root (specification 4.2), so a prefix is only for a gateway behind a proxy.
+ * @throws Error whose message says what is allowed. It does not contain a URL with credentials.
+ */
+export function parseBaseUrl(text: string, allowHttp: boolean): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !/^https?:\/\/[^/\\]/i.test(text) || /[\s\\\p{Cc}]/u.test(text))
+    throw new Error('an address such as https://gateway.example.com');
+  if (url.username !== '' || url.password !== '' || /^[^?#]*\/\/[^/?#]*@/.test(text))
+    throw new Error('an address without user name and password (to set the key, use mgw auth login)');
+  if (/[?#]/.test(text)) throw new Error('an address without a query and without #');
+  const own = ownPath.exec(url.pathname)?.[2];
+  if (own !== undefined) throw new Error(`an address without /${own}, which mgw adds`);
+  if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
+    throw new Error(
+      'an https:// address, because http:// exposes the key to the network (to allow it: --allow-http)',
+    );
+  return url.origin + url.pathname.replace(/(?<!\/)\/+$/, '');
+}
+
+/** Normalizes an origin (`https://host:port`). @throws Error whose message says what is allowed. */
+export function parseOrigin(text: string, allowHttp: boolean): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const bare = /^https?:\/\/[^/\\?#@\s]+\/?$/i.test(text);
+  if (url === undefined || !bare)
+    throw new Error('an origin such as https://files.example.com, with no path');
+  if (url.protocol === 'http:' && !allowHttp && !isLoopbackHost(url.hostname))
+    throw new Error('an https:// origin, because the key is sent there (to allow http://: --allow-http)');
+  return url.origin;
+}
