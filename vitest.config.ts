@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { SlowestFirst } from './test/support/slowest-first.ts';
 
-// They replace a module of Node, which other tests in the same process would get too.
+// These tests replace a Node module, which other tests in the same process would get too.
 const alone = [
   'test/http/connections.test.ts',
   'test/http/download/part.test.ts',

@@ -1,6 +1,6 @@
-// Protocol A's inline results (design 12): a poll answer with a Base64 video becomes a file on disk. npx rolldown
+// Protocol A's inline results (design 12): a poll response with a Base64 video becomes a file on disk. npx rolldown
 // bench/inline.ts --platform node --file "$TMPDIR/inline.mjs" && node "$TMPDIR/inline.mjs" [FOLDER] FOLDER is the
-// output folder (default: the system's temporary folder). Each measurement is a process of its own, on one core if
+// output folder (default: the system's temporary folder). Each measurement is a separate process, on one core if
 // `taskset` is installed. Prints MB of JSON for each second of wall time and of CPU time, the peak of resident memory,
 // and at 256 MiB the ratio to reading the whole body, JSON.parse and Buffer.from.
 import { spawnSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-// The peers that mgw is compared with, installed if they are missing: npm packages into a folder of their own, programs as
+// The peers that mgw is compared with, installed if they are missing: npm packages in a separate folder, programs as
 // Debian packages. None is in package.json.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -21,8 +21,8 @@ import { cpus, release, totalmem } from 'node:os';
 const nearBound = 1.2;
 
 /**
- * Compares a row with its target; undefined if it has none. `bound` means that even the least program misses the target on this
- * machine, and mgw is close to that program.
+ * Compares a row with its target; undefined if it has none. `bound` means that even the minimal program misses the
+ * target on this machine, and mgw is close to that program.
  * @returns {'met' | 'bound' | 'MISSED' | undefined}
  */
 export function verdictOf({ value, ratio, target, bound, peerValue }) {

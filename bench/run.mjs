@@ -74,7 +74,7 @@ function open(name) {
         MGW_API_KEY: 'sk-bench-0123456789abcdef',
       };
     },
-    // Starts servers/NAME.mjs in a process of its own, which sends its address when it listens.
+    // Starts servers/NAME.mjs in a separate process, which sends its address when it listens.
     serve: async (server, ...args) => {
       const child = fork(join(import.meta.dirname, 'servers', `${server}.mjs`), args.map(String));
       servers.push(child);
@@ -103,7 +103,7 @@ function open(name) {
   return { bench, close };
 }
 
-// Measures bare Node again and again, which shows how busy the machine is.
+// Measures bare Node repeatedly, which shows how busy the machine is.
 async function lookAtNoise(when) {
   // Like in the cases, without NODE_EXTRA_CA_CERTS, which each Node would read.
   const env = { PATH: process.env.PATH };

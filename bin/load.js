@@ -1,10 +1,11 @@
 'use strict';
 
-// Loads the build, and caches the compiled code for the next start, since compiling is a third of a short command. (Node's own
-// compile cache exists since 22.8, and lacks the functions that are compiled when they are called, which are most.)
+// Loads the build, and caches the compiled code for the next start, because compiling takes a third of the time of a
+// short command. (Node has had its own compile cache since 22.8. It lacks functions that are compiled only when they
+// are called, which is most of them.)
 //
-// Cached code is executed, so no other user may be able to write it. Each file has a checksum, which V8 does not have. If the cache
-// cannot be read or written, everything is compiled again, without a message.
+// Cached code is executed, so no other user may be able to write it. Each file has a checksum, because V8 does not
+// verify one. If the cache cannot be read or written, everything is compiled again, without a message.
 
 const { Buffer } = require('node:buffer');
 const fs = require('node:fs');
@@ -20,11 +21,12 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
  * Returns a loader for the modules of a folder, which may require each other as `./NAME`, and modules of Node.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
- * @param {string} use the first file is cached once for each use, since it has the code of all commands, of which one
- * command needs little
- * @param {(name: string) => Buffer} [asset] returns an asset of the executable: a file of the folder, or its compiled code in
- * `compiled/`; throws if there is none
- * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes newly compiled code to the cache; call it at the end
+ * @param {string} use the first file is cached separately for each use, because it contains the code of all commands,
+ * and one command needs little of it
+ * @param {(name: string) => Buffer} [asset] returns an asset of the executable: a file of the folder, or its compiled
+ * code in `compiled/`; throws if there is none
+ * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes newly compiled code to the cache; call it
+ * at the end
  */
 exports.loader = (folder, cache, use, asset) => {
   const read = asset ?? fs.readFileSync;
@@ -53,7 +55,7 @@ exports.loader = (folder, cache, use, asset) => {
   return { load, keep };
 };
 
-// Joins bytes: V8 would copy a joined string, in the small heap that it starts with.
+// Joins bytes, because V8 would copy a joined string, and starts with a small heap.
 function wrapped(source) {
   return Buffer.concat([head, source, tail]);
 }
@@ -73,7 +75,7 @@ exports.compile = (filename, folder) => {
   const source = wrapped(fs.readFileSync(filename));
   setFlagsFromString('--no-lazy');
   const script = new Script(source.toString(), { filename, columnOffset: -head.length });
-  // The compiled code contains the current flags, and V8 refuses it under others.
+  // The compiled code contains the current flags, and V8 refuses it if the flags differ.
   setFlagsFromString('--lazy');
   writeEntry(path.join(folder, entryOf(path.basename(filename), source)), script.createCachedData());
 };
@@ -96,7 +98,7 @@ function writeEntry(entry, data) {
     fs.writeFileSync(own, bytes, { flag: 'wx', mode: 0o600 });
     fs.renameSync(own, entry);
   } catch {
-    // A full disk, for example.
+    // The disk may be full, for example.
   }
 }
 

@@ -7,7 +7,7 @@ const { fstatSync, readFileSync, writeSync } = require('node:fs');
 const { join } = require('node:path');
 const { version } = require('../package.json');
 const [, , first = '', ...rest] = process.argv;
-// The single executable carries the build as its assets.
+// The single executable contains the build as its assets.
 const sea = process.getBuiltinModule?.('node:sea');
 const asset = sea?.isSea() ? (file) => Buffer.from(sea.getRawAsset(file)) : undefined;
 const known = rest.length === 0 ? knownAnswer(first) : undefined;
@@ -38,8 +38,8 @@ if (known !== undefined) {
   });
 }
 
-// The help depends on the width and the colours of a terminal; for everything else the build has written it to a file, which an
-// executable does not have: a file of that name next to it belongs to somebody else.
+// On a terminal, the help depends on the width and the colours. For all other streams, the build has written it to a
+// file. An executable does not have that file: one of the same name next to it is not mgw's.
 function knownAnswer(flag) {
   if (flag === '--version' || flag === '-V') return Buffer.from(`${version}\n`);
   if (asset || flag !== '--help' || fstatSync(1).isCharacterDevice()) return undefined;
@@ -50,14 +50,14 @@ function knownAnswer(flag) {
   }
 }
 
-// Creating `process.stdout` for a pipe takes longer than everything else here, so it writes only what the system does not accept at
-// once, and reports errors.
+// Writes directly, because creating `process.stdout` for a pipe takes longer than everything else here. That stream
+// only writes what the system does not accept at once, and reports errors.
 function print(bytes) {
   let written = 0;
   try {
     written = writeSync(1, bytes);
   } catch {
-    // The stream below meets the same error.
+    // The stream below reports the same error.
   }
   if (written === bytes.length) return;
   process.stdout.on('error', () => {

@@ -28,7 +28,7 @@ export const longestTimer = 2 ** 31 - 1;
 /** The clock of this machine. A sleep lasts at most {@link longestTimer}. */
 export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
 
-// Uses `process.hrtime`, because `performance` would load a module of Node at every start.
+// Uses `process.hrtime`, because `performance` would load a Node module at every start.
 function monotonic(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1e3 + nanoseconds / 1e6;

@@ -24,7 +24,7 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
   return printable(bounded.replace(/[\s\u{85}]+/gu, ' ').trim(), limit);
 }
 
-/** The maximum length of a key's encoding in a text that arrives in pieces, in UTF-16 code units. */
+/** The maximum length of a key's encoding in text that arrives in pieces, in UTF-16 code units. */
 const longestSecret = 64 * 1024;
 
 /**
@@ -47,7 +47,7 @@ function lastWordStart(text: string): number {
   return start;
 }
 
-/** Whether a text contains a line break, a tab, or a character that {@link printable} escapes. */
+/** Whether a string contains a line break, a tab, or a character that {@link printable} escapes. */
 export function hasUnsafe(text: string): boolean {
   return /[\t\n\r\u{85}]/u.test(text) || text.search(unsafe) >= 0;
 }

@@ -218,7 +218,7 @@ function withoutEscapes(text: string, found?: (escape: Escape) => void): string 
   });
 }
 
-// A cache, because a text may consist of a few escapes, repeated.
+// A cache, because a string may consist of a few escapes, repeated.
 const known = new Map<string, string>();
 const maxKnown = 1000;
 

@@ -47,7 +47,7 @@ const defaultPatienceMs = 10_000;
 const allowed =
   'postgres://USER@HOST/DATABASE, with ?schema=NAME, lease=30s and connect_timeout=10 as parameters';
 
-/** Whether a text is the URL of a ledger on PostgreSQL; false for a folder. */
+/** Whether a string is the URL of a ledger on PostgreSQL; false for a folder. */
 export function isStateUrl(text: string): boolean {
   return /^postgres(ql)?:\/\//i.test(text);
 }
@@ -102,7 +102,7 @@ function tlsIn(sslmode: string, [ca, cert, key]: readonly string[]): StateTls {
   return { ...(mode && { mode }), ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** Returns a URL without its password. A text that is not a URL is not shown at all. */
+/** Returns a URL without its password. A string that is not a URL is not shown at all. */
 export function shownUrl(text: string): string {
   if (!URL.canParse(text)) return 'postgres://…';
   const url = new URL(text);

@@ -24,7 +24,7 @@ let packed: string[];
 /** The stderr of npm during the installation. */
 let install: string;
 
-// As on a machine without a network: no registry is contacted, and no setting of this user counts.
+// Works as on a machine without a network: contacts no registry, and ignores this user's settings.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 beforeAll(() => {

@@ -36,7 +36,7 @@ beforeEach(() => {
 afterEach(() => rmSync(home, { recursive: true, force: true }));
 
 describe('mgw loads from its build', () => {
-  // By the names of the files, without their hashes.
+  // Returns the names of the loaded files, without their hashes.
   function loadedBy(words: string[], exitCode = 0): string[] {
     const list = join(home, 'list');
     const script = join(home, 'trace.cjs');
@@ -62,7 +62,7 @@ describe('mgw loads from its build', () => {
     expect(loadedBy(['--no-color', '--help'])).toEqual(['mgw', 'rolldown-runtime']);
   });
 
-  it('a page of help that is what the program prints', async () => {
+  it('a page of help that matches what the program prints', async () => {
     const { stdout } = await newUser().run(['--no-color', '--help']);
     expect(spawnSync(process.execPath, ['bin/mgw.js', '--help'], { encoding: 'utf8' }).stdout).toBe(stdout);
   });
@@ -71,7 +71,7 @@ describe('mgw loads from its build', () => {
     expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
   });
 
-  // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and what carries jobs out.
+  // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and the code that runs jobs.
   const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
 
   it('the ledger for the list of jobs, but no network and no schema', () => {
@@ -86,7 +86,7 @@ describe('mgw loads from its build', () => {
     expect(heavy.filter((name) => loaded.includes(name)).sort()).toEqual(['gateway', 'undici']);
   });
 
-  it('compiled code for a command that calls the gateway too', () => {
+  it('compiled code also for a command that calls the gateway', () => {
     const models = ['models', '--base-url', 'http://127.0.0.1:9', '--retries', '0'];
     const compiled = join(home, '.cache', 'mgw', 'compiled');
     const kept = (): string[] =>

@@ -25,7 +25,8 @@ export default async function* agents(bench) {
     target: { ratio: 4 },
   };
   const calls = bench.rounds(1000, 300);
-  // V8 leaves garbage as long as there is room. In a small heap, growth is memory that is still in use.
+  // V8 does not collect garbage as long as there is room. In a small heap, growth is therefore memory that is still in
+  // use.
   const small = { ...env, NODE_OPTIONS: '--max-semi-space-size=1 --max-old-space-size=40' };
   const server = await serve(bench, small);
   await callOften(server, 700);
@@ -75,7 +76,7 @@ async function serve(bench, env) {
   return { pid: child.pid, request, end: () => child.stdin.end(), ended: once(child, 'close') };
 }
 
-// Submits with one key again and again, and queries the job. Only the first call pays.
+// Submits repeatedly with one key, and queries the job. Only the first call pays.
 async function callOften({ request }, times) {
   const video = { key: 'boat', protocol: 'c', model: 'vendor-h3-mini', prompt: 'a boat', duration: 5 };
   for (let done = 0; done < times; done += 2) {

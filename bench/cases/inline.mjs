@@ -1,4 +1,5 @@
-// Protocol A's inline results: a whole `submit -o`, with a gateway that streams the video inside its poll answer, as Base64.
+// Protocol A's inline results: a whole `submit -o`, with a gateway that streams the video as Base64 inside the response
+// to a poll.
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,5 +1,5 @@
-// How late the end of a task is noticed, compared with an empty ledger. Tasks and intervals are a tenth of the usual ones; the
-// time of the process itself is not.
+// How late mgw notices the end of a task, compared with an empty ledger. Tasks and intervals are a tenth of the usual
+// ones; the time of the process itself is not.
 import { get } from 'node:http';
 import { json } from 'node:stream/consumers';
 
@@ -30,7 +30,7 @@ async function* seen(bench, how, peer, more) {
     const all = await latenessOf(url);
     return all.reduce((sum, ms) => sum + ms, 0) / all.length;
   };
-  // Jobs from which mgw learns how long the others will take.
+  // Runs jobs from which mgw learns how long the others will take.
   for (let round = 0; round < 3; round += 1) await late(() => env);
   const rounds = bench.rounds(4, 1);
   let [known, blind] = [0, 0];

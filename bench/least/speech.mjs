@@ -1,4 +1,4 @@
-// The least program in Node that saves streamed speech: it receives, parses each frame, decodes, writes and syncs.
+// The minimal Node program that saves streamed speech: it receives, parses each frame, decodes, writes and syncs.
 //   node speech.mjs URL PATH
 import { Buffer } from 'node:buffer';
 import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';

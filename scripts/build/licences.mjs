@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 const fileName = 'THIRD-PARTY-LICENSES.txt';
 
 /**
- * Writes the licences of all packages whose code is in the bundle beside it, since they must be passed on with it.
+ * Writes the licences of all packages whose code is in the bundle beside it, because they must be distributed with it.
  * A package without one ends the build. The list of packages is also written as an SBOM (CycloneDX).
  */
 export function thirdPartyLicences() {
@@ -40,7 +40,7 @@ function component(type, { name, version, license }) {
   return { type, 'bom-ref': purl, name, version, purl, licenses: [{ expression: license }] };
 }
 
-// Looks for a package.json with a name, since some packages have others without one in their folders.
+// Looks for a package.json with a name, because some packages contain others without a name.
 function packageFolder(file) {
   let folder = dirname(file.split('?')[0]);
   while (manifestIn(folder)?.name === undefined) folder = dirname(folder);

@@ -61,7 +61,7 @@ const loadWhenUsed = {
 function whenUsed(code, [declaration, name, load]) {
   const uses = code.match(new RegExp(`\\b${name}\\b`, 'g')).length;
   const members = new RegExp(`\\b${name}\\.`, 'g');
-  // The module itself is passed on somewhere, so its name must remain a value.
+  // The code also uses the module as a value, so its name must not become a function.
   if (code.match(members)?.length !== uses - 1) return code;
   return code
     .replace(new RegExp(`\\bnew ${name}\\.(\\w+)`, 'g'), `new (${name}().$1)`)

@@ -105,11 +105,11 @@ export function instrument(path, text, first = 0) {
   return { text: runtime + apply(text, edits), mutants };
 }
 
-// Added to the first line, so that the lines of the source keep their numbers.
+// It is added to the first line, so that the lines of the source keep their numbers.
 const runtime = `${[
   'const _M = (globalThis.__mgwMutants ??= (() => {',
   "const [, active = '-1', reached = ''] = /mgw-mutant=(-?\\d+)=([^:]*)/.exec(process.env.PATH ?? '') ?? [];",
-  // Not through functions that a test may have replaced since.
+  // Gets the original functions, because a test may have replaced the imported ones.
   "const { closeSync, openSync, writeSync } = process.getBuiltinModule('node:fs');",
   "const append = (path, text) => { const file = openSync(path, 'a'); writeSync(file, text); closeSync(file); };",
   'const is = (n) => (is.reach(n), n === is.active);',
@@ -138,7 +138,7 @@ function isText(node) {
   return ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
 }
 
-// A text for people. No test should depend on its words, nor on the conditions that choose them.
+// A message for people. No test should depend on its words, nor on the conditions that choose them.
 function isMessage(node) {
   if (ts.isParenthesizedExpression(node)) return isMessage(node.expression);
   if (ts.isConditionalExpression(node)) {

@@ -1,4 +1,4 @@
-// Runs tests of the copy for tests.mjs: one vitest for many mutants, since a start of vitest takes seconds.
+// Runs tests of the copy for tests.mjs: one vitest for many mutants, because starting vitest takes seconds.
 import { join, relative } from 'node:path';
 import { createVitest } from 'vitest/node';
 

@@ -61,17 +61,20 @@ export class Runner {
     try {
       process.kill(-this.#child.pid, 'SIGKILL');
     } catch {
-      // It has ended.
+      // The process has already ended.
     }
   }
 }
 
-/** Which tests reach which mutants, also in the processes that they start, and whether one notices a mutant. */
+/**
+ * Finds out which tests reach which mutants, including in the processes that they start, and whether a test notices a
+ * mutant.
+ */
 export class Tests {
   #tree;
-  /** By the number of a mutant: the tests that reach it, the quickest first. One of a whole file has its path as id. */
+  /** The tests that reach a mutant, by its number, the quickest first. A whole file has its path as id. */
   #reaching = new Map();
-  /** Whether a test passes without a mutant and without the others of its file, by its id. */
+  /** Whether a test passes without a mutant when it runs alone, by its id. */
   #passes = new Map();
 
   constructor(tree) {
@@ -89,7 +92,7 @@ export class Tests {
     const answer = await runner.run([[file, 'all']], 600_000, { reached: logs });
     const isFit = answer?.failed.length === 0;
     const ms = answer?.ran.reduce((sum, each) => sum + each.ms, 0);
-    // What is reached outside a single test may matter to all of the file.
+    // A mutant that is reached outside a single test may affect the whole file.
     const tests = isFit
       ? [...answer.ran.map((each) => ({ ...each, log: each.id })), { id: file, ms, log: 'all' }]
       : [];

@@ -13,11 +13,11 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { instrument } from './instrument.mjs';
 
-/** The source that decides about money, with the claims. */
+/** Matches the source files that decide about money, including the claims. */
 export const moneyPath =
   /^src\/((flows|payment|budget|ledger)\/.*|jobs\/(submit|create-or-resume|charge-outcome|forget))\.ts$/;
 
-/** The file, in the copy, with what the tests of a file reach. */
+/** Returns the path, in the copy, of the record of what the tests of a file reach. */
 export function recordOf(file) {
   return `reached/${file.replaceAll('/', '+')}.json`;
 }

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { crc32, deflateRawSync } from 'node:zlib';
 
-// Archives without times and owners, so that the same files give the same bytes.
+// Makes archives without timestamps and owners, so that the same files give the same bytes.
 
 /**
  * Returns a tar archive (ustar).
@@ -37,7 +37,7 @@ export function tar(entries) {
   return Buffer.concat([...blocks, Buffer.alloc(1024)]);
 }
 
-/** Returns an ar archive, of which a .deb consists. */
+/** Returns an ar archive, the format of a .deb. */
 export function ar(members) {
   const parts = members.flatMap(({ name, body }) => {
     const bytes = Buffer.from(body);

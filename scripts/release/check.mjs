@@ -42,7 +42,7 @@ function checkSums() {
   }
 }
 
-// Every address in them is a file of the release, followed by its checksum.
+// Checks that every address in the manifests is a file of the release, followed by its checksum.
 function checkManifests() {
   const sums = readFileSync(join(release, 'SHA256SUMS'), 'utf8');
   for (const [name, count] of Object.entries({ 'mgw.rb': 3, 'mgw.json': 1, 'mgw.yaml': 1 })) {
@@ -53,7 +53,7 @@ function checkManifests() {
   }
 }
 
-// What a user unpacks is the executable that was tried.
+// Checks that the compressed files contain the executable that was tested.
 function checkPacked() {
   for (const { name, suffix = '' } of targets) {
     const base = join(release, `mgw-${version}-${name}`);
@@ -78,7 +78,7 @@ function useExecutable(image) {
   const root = rootOf(image, 'executable');
   mkdirSync(join(root, 'usr/local/bin'), { recursive: true });
   copyFileSync(join(release, `mgw-${version}-linux-${process.arch}`), join(root, 'usr/local/bin/mgw'));
-  // Where the npm package has its help.
+  // The npm package has its help there. The executable must not print this file.
   mkdirSync(join(root, 'usr/local/dist'));
   writeFileSync(join(root, 'usr/local/dist/help.txt'), 'the help of another program\n');
   use(image, root, 'executable', '/usr/local/bin/mgw');
@@ -103,7 +103,7 @@ function useImage(image) {
   use(image, root, 'image', command);
 }
 
-// A root without Node, and without another mgw.
+// Returns a root without Node, and without another mgw.
 function rootOf(image, form) {
   const root = join(work, form);
   image.unpack(root, 1);

@@ -24,7 +24,11 @@ export function debData(executable, licences) {
   return tar([...[...new Set(folders)].sort().map((path) => ({ path })), ...files]);
 }
 
-/** Returns a Debian package. @param data what {@link debData} returns, as zstd; @param size of the unpacked data in bytes */
+/**
+ * Returns a Debian package.
+ * @param data the result of {@link debData}, compressed with zstd
+ * @param size the size of the unpacked data in bytes
+ */
 export function deb({ version, architecture, data, size }) {
   const control = `Package: mgw
 Version: ${version}

@@ -12,8 +12,8 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 
-// What the executable needs of an operating system, and a shell for `sandbox exec` and for probes. The checksums pin the packages,
-// so that the same commit gives the same image.
+// The parts of an operating system that the executable needs, and a shell for `sandbox exec` and for probes. The
+// checksums pin the packages, so that the same commit gives the same image.
 const suite = 'bookworm';
 const packages = [
   [
@@ -65,7 +65,7 @@ const packages = [
     '26e138c677a985775331373828a6c286c551ff397cb735d00e2383cb273d1cb2',
   ],
 ].map(([name, version, amd64, arm64]) => ({ name, version, sums: { amd64, arm64 } }));
-// No character sets, no documentation but the licences.
+// Leaves out character sets, and all documentation except the licences.
 const wanted =
   /^(lib|lib64|usr\/lib)\/([^/]+\/)?[^/]+$|^bin\/busybox$|^etc\/(os-release|debian_version)$|^usr\/share\/(common-licenses|doc)\/([^/]+|[^/]+\/copyright)$/;
 const certificate = /^usr\/share\/ca-certificates\/mozilla\/.+\.crt$/;
@@ -109,7 +109,7 @@ function entry(root, path) {
   return stats.isFile() ? [{ path, body: readFileSync(file), mode: stats.mode & 0o777 }] : [];
 }
 
-// By apt with a state of its own, so that the packages need not be those of this machine.
+// Downloads with apt and a separate state, so that the packages need not be those of this machine.
 function download(architecture, own) {
   const debs = join(own, 'debs');
   const fileOf = ({ name, version }) =>

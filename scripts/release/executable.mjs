@@ -4,7 +4,7 @@ import { join, relative, resolve } from 'node:path';
 import { rolldown } from 'rolldown';
 import { stripped } from './strip.mjs';
 
-/** Bundles the start script, since the main script of an executable can require Node's own modules only. */
+/** Bundles the start script, because the main script of an executable can require only Node's own modules. */
 export async function bundleMain(file) {
   const bundle = await rolldown({ input: 'bin/mgw.js', platform: 'node', external: [/^node:/] });
   await bundle.write({ file, format: 'cjs', minify: { mangle: false, compress: true } });
@@ -23,7 +23,7 @@ export function writeExecutable({ name, maxBytes }, { builder, node, main, folde
   const base = join(own, 'node');
   const isElf = name.startsWith('linux-');
   writeFileSync(base, isElf ? stripped(readFileSync(node)) : readFileSync(node), { mode: 0o755 });
-  // V8 may crash on what it has compiled for another processor or system.
+  // V8 may crash on code that was compiled for another processor or system.
   const compiled = name === `${process.platform}-${process.arch}` ? compiledChunks(builder, own) : {};
   const config = {
     // Relative to the working directory of the builder: the path becomes part of the executable.
@@ -51,7 +51,7 @@ function chunks() {
   return readdirSync('dist').filter((name) => name.endsWith('.cjs'));
 }
 
-// Under their paths in the package. Sorted, since the order decides the bytes.
+// Returns the assets by their paths in the package, sorted because their order affects the bytes.
 function assets() {
   const pages = readdirSync('docs', { recursive: true }).filter((name) => /\.(md|yaml)$/.test(name));
   const files = [...chunks().map((name) => `dist/${name}`), ...pages.map((name) => `docs/${name}`)];

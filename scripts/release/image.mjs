@@ -8,7 +8,7 @@ const user = 65_532;
 const oci = (kind) => `application/vnd.oci.image.${kind}`;
 
 /**
- * Returns an image for several platforms, as an OCI layout in a tar archive. `docker load` takes it too.
+ * Returns an image for several platforms, as an OCI layout in a tar archive. `docker load` accepts it too.
  * @param platforms `architecture`; `base`, the entries of the operating system; `executable`, its bytes
  * @throws if the layers of a platform exceed the limit
  */
@@ -58,7 +58,7 @@ export function image({ version, license, platforms, licences }) {
     },
   };
   const pathOf = ({ digest }) => `blobs/${digest.replace(':', '/')}`;
-  // For docker without containerd's store, which does not read the index.
+  // Docker without containerd's store does not read the index.
   const forDocker = manifests.map(({ manifest, platform }) => ({
     Config: pathOf(manifest.config),
     RepoTags: [`mgw:${version}${platform.architecture === 'amd64' ? '' : `-${platform.architecture}`}`],
@@ -93,7 +93,7 @@ function own(executable, licences) {
   ]);
 }
 
-// With the folders above the files, sorted, so that each precedes what is in it.
+// Adds the parent folders of the files, and sorts the entries, so that each folder precedes its contents.
 function layer(entries) {
   const paths = new Map(entries.map((entry) => [entry.path, entry]));
   for (const { path } of entries)

@@ -17,7 +17,7 @@ import { nodeVersion, targets } from './targets.mjs';
 if (process.version !== `v${nodeVersion}`) throw new Error('start it by npm run release');
 process.umask(0o022);
 const { version, description, license } = JSON.parse(readFileSync('package.json', 'utf8'));
-// Where the files will be: the manifests of package managers name it.
+// The address of the published files, which the manifests of package managers contain.
 const { MGW_REPOSITORY: homepage = 'https://github.com/OWNER/mgw' } = process.env;
 const address = `${homepage}/releases/download/v${version}`;
 const release = resolve('release');

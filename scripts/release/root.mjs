@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-// Roots with nothing but what a form needs. They are used by chroot, with a /proc and a /dev that end with the command.
+// Runs commands by chroot in roots that contain only what a form needs. /proc and /dev are mounted for one command.
 const script =
   'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec /usr/sbin/chroot --groups= "--userspec=$1" "$0" "${@:2}"';
 

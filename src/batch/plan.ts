@@ -23,7 +23,7 @@ import { rowStatusOf } from './row-state.ts';
 
 /** The dependencies of a plan. */
 export interface PlanDeps extends ChainDeps {
-  /** Removes the API key from a text. */
+  /** Removes the API key from a string. */
   redact: (text: string) => string;
   /** Returns the maximum cost of a row; undefined if it is unknown. */
   costOf: (work: Work) => Decimal | undefined;

@@ -43,7 +43,7 @@ export class BatchRun {
   /** Rows in progress. */
   #open = 0;
   #onEnd: (() => void) | undefined;
-  /** The number of rows that have ended. A refused row may be tried again once it has grown. */
+  /** The number of rows that have ended. A refused row may be tried again once this number has grown. */
   #moves = 0;
   #unreachable = 0;
   #stop: MgwError | undefined;

@@ -32,7 +32,7 @@ export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): 
 }
 
 /**
- * Writes a text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
+ * Writes text, and resolves when the system has accepted it. A closed pipe (`mgw … | head`) is not an error.
  * @throws MgwError('local_io') with `charged` if the stream cannot be written (a full disk).
  */
 export function write(stream: Writable, text: string | Uint8Array, charged: Charged = 'no'): Promise<void> {

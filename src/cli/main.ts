@@ -68,7 +68,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
   return exitCode;
 }
 
-// `performance.timeOrigin` would load a module of Node at every start.
+// `performance.timeOrigin` would load a Node module at every start.
 function processStart(): number {
   return Date.now() - 1000 * process.uptime();
 }
@@ -174,7 +174,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
   if (globals.json && !silent) {
     await write(io.stdout, redact(`${jsonDocument({ ...outcome, error }, globals.fields)}\n`));
     if (error === undefined && !globals.quiet) await warnOfFields(outcome, io, globals, redact);
-    // The only reference to a paid task must not depend on one stream.
+    // Prints the handle on stderr too, because it is the only reference to a paid task.
     if (error?.handle === undefined) return;
     const { errorText } = await import('./output/human.ts');
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);

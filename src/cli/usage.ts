@@ -78,7 +78,7 @@ function below(command: Command): Command[] {
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
   const [flag = ''] = word.split('=', 1);
   if (/\s/.test(flag))
-    return complaint(command, `${shown(word)} looks like a flag. Put a text that begins with - after --.`);
+    return complaint(command, `${shown(word)} looks like a flag. Put text that begins with - after --.`);
   const other = otherFlags.get(flag);
   const isOwn = command.options.some(({ long }) => long === other);
   const meant = other !== undefined && isOwn ? `${other}?` : hint;

@@ -17,7 +17,7 @@ const modelPrices = z.record(z.string(), z.string());
 const protocolName = z.string().check(z.regex(/^[a-z][a-z0-9-]*$/));
 
 /**
- * One profile of the config file (design 3). Durations are texts with a unit (`20m`). Only the shape is checked here.
+ * One profile of the config file (design 3). Durations are strings with a unit (`20m`). Only the shape is checked here.
  * The code that uses a value checks it, so that the message can name its source.
  */
 export const profileSchema = z.strictObject({

@@ -13,7 +13,7 @@ import path from 'node:path';
 import { MgwError, systemCode } from '../errors.ts';
 
 /**
- * Creates a folder and its missing parents, durable, with mode 0700 by default. An existing folder is not changed. Does
+ * Durably creates a folder and its missing parents, with mode 0700 by default. An existing folder is not changed. Does
  * not use Node's `recursive`, which never ends if the system refuses a name under an existing folder (/proc).
  * @throws the system's error (`EACCES`, `ENOTDIR`, `EROFS`, `ENOENT`, …)
  */

@@ -161,7 +161,7 @@ async function completed(
   } catch (error) {
     if (check)
       throw isQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
-    session.note(`The request was not completed from the model list: ${messageOf(error)}`);
+    session.note(`Could not complete the request from the model list: ${messageOf(error)}`);
     return body;
   }
 }

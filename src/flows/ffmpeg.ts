@@ -112,6 +112,6 @@ async function output(
 
 function noFfmpeg(): MgwError {
   return usageError(
-    'mgw needs ffmpeg for frames of videos and for joining them, but it is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
+    'mgw needs ffmpeg to extract frames and to join videos, but ffmpeg is not on the PATH. Install the package ffmpeg (apt install ffmpeg, brew install ffmpeg), then run the command again.',
   );
 }

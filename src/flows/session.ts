@@ -27,7 +27,7 @@ export interface Session {
   readonly clock: Clock;
   /** Shows a note to the user, with the key removed. */
   note(text: string): void;
-  /** Removes the key from a text once the key is known: gateways quote a key that they refuse. */
+  /** Removes the key from a string once the key is known: gateways quote a key that they refuse. */
   redact(text: string): string;
   /** Reads the key, even from a file, so that {@link redact} removes it. For commands that use no gateway. */
   hideKey(): Promise<void>;

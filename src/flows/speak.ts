@@ -60,8 +60,8 @@ export interface SpeechSubmission {
 }
 
 /**
- * Speaks a text with one paid call, or delivers the audio that an earlier or a concurrent run of the same order paid
- * for (design 8).
+ * Speaks text with one paid call, or delivers the audio that an earlier or a concurrent run of the same order paid for
+ * (design 8).
  * @throws MgwError as `submitVideo` does; exit 5 for an error frame, 9 for a stream without its end frame.
  */
 export async function speak(

@@ -13,7 +13,7 @@ import type { GalleryFile, GalleryItem, ShownState } from './data.ts';
 
 /** The dependencies for building the items of a page. */
 export interface CollectDeps {
-  /** Removes secrets from a text: the key, and the signatures of URLs. */
+  /** Removes secrets from a string: the key, and the signatures of URLs. */
   redact: (text: string) => string;
   /** Returns the URL of a job's file; undefined if the page cannot link to it. */
   hrefOf: (job: Job, index: number) => string | undefined;

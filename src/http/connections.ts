@@ -55,8 +55,8 @@ export class Connections {
   /** Sends requests, without pipelining, retries or redirects. */
   readonly dispatcher: Dispatcher;
   /**
-   * The first connection, once it was started. Rejected with TransportError `unsent` (no byte of a request was sent),
-   * `sent` if a plain connection was accepted and then reset, or the error of `onConnected`.
+   * The first connection, once it has been started. Rejected with TransportError `unsent` (no byte of a request was
+   * sent), `sent` if a plain connection was accepted and then reset, or the error of `onConnected`.
    */
   first: Promise<Socket> | undefined;
   /** The proxy, or '' for none; set when the first connection is started. */

@@ -198,7 +198,7 @@ export function withAdvice(message: string, advice: string | undefined): string 
   return advice === undefined ? message : `${asSentence(message)} ${advice}`;
 }
 
-/** Ends a text like a sentence, so that another one can follow. */
+/** Ends a string like a sentence, so that another one can follow. */
 export function asSentence(text: string): string {
   const end = text.trimEnd();
   return /[.!?。！？]$/.test(end) ? end : `${end}.`;

@@ -47,7 +47,7 @@ function reachOfAddress(address: ipaddr.IPv4 | ipaddr.IPv6): Reach {
   return reachOfRange[address.range()] ?? 'never';
 }
 
-// Returns an IPv4 address that is mapped or translated to an IPv6 one (NAT64, 6to4).
+// Returns the IPv4 address inside an IPv6 address that maps or translates one (NAT64, 6to4).
 function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefined {
   if (!(address instanceof ipaddr.IPv6)) return undefined;
   if (address.isIPv4MappedAddress()) return address.toIPv4Address();

@@ -66,7 +66,7 @@ async function hashingSink(
 }
 
 /**
- * Returns the MIME type of a decoded file, or why it is not a video: a text is not media, and an MP4 must be complete
+ * Returns the MIME type of a decoded file, or why it is not a video: text is not media, and an MP4 must be complete
  * (design 6).
  */
 export function kindOf(path: string): { flaw?: string; mime?: string } {
@@ -77,7 +77,7 @@ export function kindOf(path: string): { flaw?: string; mime?: string } {
       return mp4.flaw === undefined ? { mime: 'video/mp4' } : { flaw: `broken: ${mp4.flaw}` };
     const head = Buffer.alloc(headBytes);
     const isWords = isText(head.subarray(0, readSync(file, head, 0, headBytes, 0)), undefined);
-    return isWords ? { flaw: 'a text and not a video' } : {};
+    return isWords ? { flaw: 'text, not a video' } : {};
   } finally {
     closeSync(file);
   }

@@ -33,8 +33,9 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
 }
 
 /**
- * Waits for the lock of an output: of two processes that make it, the second finds the output of the first.
- * @throws MgwError: exit 8 if another process still holds the lock at the deadline, 10, 130/143 interrupted.
+ * Waits for the lock of an output. If two processes make the same output, the second finds that of the first.
+ * @throws MgwError: exit 8 if another process still holds the lock at the deadline; exit 10; exit 130 or 143 after a
+ * signal.
  */
 export async function lockOutput(path: string, deps: JobDeps, holding: LockRequest): Promise<OutputLock> {
   const { identity, deadline, job } = holding;

@@ -62,7 +62,7 @@ export interface Order {
   beforeSending?: () => Promise<void>;
 }
 
-// Above this size, long texts of a body (such as an image in Base64) are recorded as hashes, so that the record stays
+// Above this size, long strings in a body (such as an image in Base64) are recorded as hashes, so that the record stays
 // readable.
 const largestRecordedBody = 256 * 1024;
 const longestRecordedText = 16 * 1024;
@@ -109,9 +109,9 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long text, or
- * of the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
- * @param redact removes the API key from a text
+ * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long string,
+ * or of the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
+ * @param redact removes the API key from a string
  */
 export function recordedBody(
   given: Json,
@@ -154,7 +154,7 @@ export interface JobDeps extends PayDeps {
   gateway: string;
   /** Keyed hash of the API key (design 4). */
   account: string;
-  /** Removes the key from a text before it is recorded. */
+  /** Removes the key from a string before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
   /** When the command began, ms since 1970. If absent, it began when it first searched for its job. */

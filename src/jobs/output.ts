@@ -215,7 +215,7 @@ export function checkLinks(root: string, folder: string): void {
   );
 }
 
-/** Turns a text into a file name: `A boat, at sea!` becomes `a-boat-at-sea`. */
+/** Turns text into a file name: `A boat, at sea!` becomes `a-boat-at-sea`. */
 export function slugOf(text: string): string {
   const words =
     text

@@ -18,7 +18,7 @@ export type BudgetsOf = (jobId: string) => Promise<readonly Budget[]>;
 /**
  * Removes a job from the ledger once its reservations are settled. Its `--key` becomes free; saved files stay. If the
  * job could still be sent, its next attempt is claimed first: a process that was about to send it finds it removed. If
- * it was sent, a run that is about to begin waits until it is removed or left.
+ * it was sent, a run that is about to begin waits until the job is removed or kept.
  * @param force removes it despite an obstacle
  * @returns the obstacle; undefined if the job was removed
  * @throws MgwError('local_io') if that cannot be recorded.
@@ -64,8 +64,8 @@ export async function removeJob(
   }
 }
 
-// Records a run of this removal, for which other runs wait that begin after it. Those that began before it are seen in
-// the last look at the job. Undefined if the job is gone.
+// Records a run of this removal. Runs that begin after it wait for it, and the last look at the job finds those that
+// began before it. Returns undefined if the job is gone.
 async function announce(ledger: Ledger, id: string): Promise<string | undefined> {
   const run = randomUUID().slice(0, 8);
   const { owner } = await ledger.lease();

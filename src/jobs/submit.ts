@@ -141,7 +141,8 @@ class Attempts implements PaymentRecord {
     if ((await ledger.claim(claim, JSON.stringify(owner))) !== undefined) throw new SentElsewhere();
     this.#attempt = record.attempts + 1;
     try {
-      // If another process reads an acceptance and finds no later claim, it relies on nothing more being sent.
+      // Reads the job after claiming the attempt: a process that sees an accepted job without a later claim assumes
+      // that nothing more is sent.
       await this.#reload();
       if (this.job.handle !== undefined) throw new SentElsewhere();
       await ledger.append(this.job.id, { type: 'sending', attempt: this.#attempt, owner, ...money });

@@ -45,7 +45,8 @@ export async function watch(
   let current = job;
   let troubles = 0;
   const begun = deps.clock.monotonic();
-  // The time of day may be changed during the wait. It counts only for a job that was submitted before the wait.
+  // The monotonic clock decides, because the time of day may be changed during the wait. The time of day is used only
+  // for a job that was submitted before the wait.
   const isNew = (): boolean =>
     deps.clock.monotonic() - begun <= notFoundGraceMs &&
     (!options.atOnce || isTooNew(current, deps.clock.now()));

@@ -189,7 +189,7 @@ class IndexLog {
       .ids()
       .flatMap((id) => this.#jobs.entriesOf(id))
       .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
-    // A log without a count is taken for a lost one.
+    // A log without a count counts as lost.
     if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
       missing.push(filler);
     // All lines are counted before the first is written. If the process dies in between, the index is known to be

@@ -87,7 +87,7 @@ export class JobRecords {
     return [...(this.#find(id)?.lines ?? decodeEvents(''))];
   }
 
-  /** A text that changes whenever the record changes; undefined if there is no record. */
+  /** A string that changes whenever the record changes; undefined if there is no record. */
   version(id: string): string | undefined {
     const stat = lstatSync(this.pathOf(id), { throwIfNoEntry: false });
     return stat === undefined || this.#isTombstone(id, stat) ? undefined : versionOf(stat);

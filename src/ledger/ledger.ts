@@ -54,7 +54,7 @@ export interface Ledger {
   read(id: string): Promise<Job | undefined>;
   /** Reads the events of a job in their order, `undefined` for a line that cannot be read. */
   events(id: string): Promise<(RecordedEvent | undefined)[]>;
-  /** A text that changes whenever the job's record changes; undefined if there is none. Faster than {@link read}. */
+  /** A string that changes whenever the job's record changes; undefined if there is none. Faster than {@link read}. */
   version(id: string): Promise<string | undefined>;
   /** Ids of all jobs, newest first. */
   ids(): Promise<string[]>;

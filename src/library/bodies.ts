@@ -37,7 +37,7 @@ export type BodyA = {
 
 /** The body of Protocol B (specification 2.3). */
 export type BodyB = {
-  /** The model as mgw models --protocol b lists it; letter case counts. */
+  /** The model as mgw models --protocol b lists it; case-sensitive. */
   ModelName: string;
   /** One of the model's versions; may be omitted if the listing has just one. */
   ModelVersion?: string;
@@ -54,7 +54,7 @@ export type BodyB = {
   OutputConfig?: {
     /** Where the result is kept: Temporary. */
     StorageMode?: 'Temporary';
-    /** Such as 720P; letter case counts. */
+    /** Such as 720P; case-sensitive. */
     Resolution?: string;
     /** Length, in whole seconds. */
     Duration?: number;
@@ -75,7 +75,7 @@ export type BodyC = {
   duration?: number;
   /** Same as duration. */
   seconds?: number | string;
-  /** T2v, i2v or r2v; left out, the assets decide. */
+  /** T2v, i2v or r2v; by default the assets decide. */
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';

@@ -59,10 +59,10 @@ export interface Client {
   watch(ref: string, options?: WaitOptions): AsyncGenerator<Job, void, void>;
   /** Waits for a job, and saves its files, each complete and verified. */
   fetch(ref: string, options?: FetchOptions): Promise<Fetched>;
-  /** Speaks a text into a file. */
+  /** Speaks text into a file. */
   speak(order: SpeechOrder): Promise<Spoken>;
   /**
-   * Speaks a text, yields the audio as it arrives, and returns the job. Nothing is sent before the first piece is
+   * Speaks text, yields the audio as it arrives, and returns the job. Nothing is sent before the first piece is
    * requested. Leaving the loop early gives up audio that was paid for.
    */
   speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;

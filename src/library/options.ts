@@ -1,7 +1,7 @@
 import type { Job, JobFile } from '../job.ts';
 import type { BodyA, BodyB, BodyC } from './bodies.ts';
 
-/** A duration: a text with its unit (`5s`, `20m`, `1h30m`), or a number of milliseconds. */
+/** A duration: a string with its unit (`5s`, `20m`, `1h30m`), or a number of milliseconds. */
 export type Duration = string | number;
 
 /**
@@ -102,7 +102,7 @@ export interface UncheckedVideo extends Omit<VideoOf<ProtocolName, object>, 'che
 /** A video whose body is checked before it is sent. */
 export type VideoOrder = VideoOf<'a', BodyA> | VideoOf<'b', BodyB> | VideoOf<'c', BodyC>;
 
-/** A text to speak as a stream. */
+/** Text to speak as a stream. */
 export interface SpeechStreamOrder extends PayingOptions {
   text: string;
   /** The voice; by default the one of the settings, else the gateway's. */
@@ -120,7 +120,7 @@ export interface SpeechStreamOrder extends PayingOptions {
   check?: boolean | undefined;
 }
 
-/** A text to speak into a file. */
+/** Text to speak into a file. */
 export interface SpeechOrder extends SpeechStreamOrder, OutputOptions {
   /** A file, or an object: `s3://BUCKET/{id}.mp3`. */
   output: string;

@@ -49,7 +49,7 @@ export const batchTools = [
         z
           .boolean()
           .describe(
-            'pays again for rows that a batch of another name has paid for; only if they are wanted twice',
+            'pays again for rows that a batch of another name has paid for; use it only to make them twice',
           ),
       ),
     }),
@@ -67,7 +67,9 @@ export const batchTools = [
       strict: z.optional(
         z
           .boolean()
-          .describe('ends in an error if a video differs from its row; it is kept, and never paid for again'),
+          .describe(
+            'ends in an error if a video differs from its row; the video is kept, and never paid for again',
+          ),
       ),
     }),
     run: ({ strict = false, ...asked }, _call, tools) => status(asked, strict, tools),

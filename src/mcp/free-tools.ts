@@ -88,7 +88,7 @@ export const freeTools = [
     effect: 'look',
     fields: () => ({
       ref: z.optional(z.string().describe(refText)),
-      refs: z.optional(z.array(z.string()).min(1).max(100).describe('several of them')),
+      refs: z.optional(z.array(z.string()).min(1).max(100).describe('several refs')),
     }),
     run: ({ ref, refs = [] }, call) => {
       const all = [...refs, ...(ref === undefined ? [] : [ref])];

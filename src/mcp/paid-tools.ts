@@ -46,7 +46,7 @@ export const paidTools = [
   tool({
     name: 'submit_video',
     title: 'Submit a video',
-    description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; an argument belongs to the protocols that its description begins with. Then call wait, then fetch.`,
+    description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; the description of an argument begins with the protocols that accept it. Then call wait, then fetch.`,
     effect: 'pay',
     fields: () => ({ key: keyField(), ...videoFields() }),
     run: async (...asked) => (await import('./videos.ts')).submitted(...asked),
@@ -55,15 +55,15 @@ export const paidTools = [
     name: 'price',
     title: 'What a request may cost',
     description:
-      'Shows the maximum cost of a video (the arguments of submit_video without key) or of speech (text), and what is left of the budgets. Nothing is sent.',
+      'Shows the maximum cost of a video (takes the arguments of submit_video except key) or of speech (text), and what is left of the budgets. Nothing is sent.',
     effect: 'look',
     fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text of speech')) }),
     run: async (...asked) => (await import('./videos.ts')).priced(...asked),
   }),
   tool({
     name: 'speak',
-    title: 'Speak a text',
-    description: `Speaks a text into a file: this costs money. ${sameKey}`,
+    title: 'Speak text',
+    description: `Speaks text into a file: this costs money. ${sameKey}`,
     effect: 'pay',
     fields: () => ({
       key: keyField(),

@@ -54,7 +54,7 @@ export const answerSchema = z.looseObject({
   ),
 });
 
-/** Returns the result of a tool. Removes control characters of foreign texts, secrets, and signatures in URLs. */
+/** Returns the result of a tool. Removes control characters of foreign text, secrets, and signatures in URLs. */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
   const structuredContent = shown(answer, redact) as Record<string, unknown>;
   return {

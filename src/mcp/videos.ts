@@ -21,7 +21,7 @@ import type { ReadFile, Tools } from './tool.ts';
 // How long a refused submission is retried, ms. The call is answered before that.
 const longestSubmissionMs = 10 * 60_000;
 
-/** `submit_video`. */
+/** Carries out the tool `submit_video`. */
 export async function submitted(
   { key, ...given }: Given & { key: string },
   call: Call,
@@ -50,7 +50,7 @@ export async function submitted(
   return pay(asked, call, tools);
 }
 
-/** `price`. */
+/** Carries out the tool `price`. */
 export async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<Outcome> {
   const settings = await tools.session.settings();
   let asked: PriceQuery;

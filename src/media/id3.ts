@@ -9,7 +9,9 @@ export interface Id3Tag {
   growsAt: number;
   end: number;
   hasFooter: boolean;
-  /** Names of version 2 are converted to later ones. A text is without the zero bytes of UTF-16, and cut at 4 KiB. */
+  /**
+   * Names of version 2 are converted to those of later versions. Text has no zero bytes of UTF-16, and is cut at 4 KiB.
+   */
   frames: { id: string; text: string }[];
   /** False if a part of it cannot be read, or a checksum or a restriction forbids another frame. */
   canGrow: boolean;
@@ -96,7 +98,7 @@ function framesIn(
   }
 }
 
-// Unsynchronisation puts a zero behind each byte 0xff.
+// Unsynchronisation inserts a zero after each 0xff byte.
 function synchronised(body: Buffer): Buffer {
   return Buffer.from(body.toString('latin1').replaceAll('\xff\0', '\xff'), 'latin1');
 }

@@ -33,7 +33,7 @@ class Track {
   height = 0;
   codedWidth = 0;
   codedHeight = 0;
-  /** Width of a pixel by its height. */
+  /** The width of a pixel divided by its height. */
   pixelRatio = 1;
   /** The fragments on the timeline of the track, in ticks. The sum of their samples may be smaller. */
   fragmentStart = Infinity;

@@ -43,7 +43,7 @@ export class MediaSpool {
   readonly #spooled: SpooledMedia[] = [];
   #buffers: SpoolBuffers | undefined;
   #current: SpooledString | undefined;
-  /** The offset in the text of a watched string that may still be short. */
+  /** The offset in the text of an incomplete watched string that is not longer than the threshold so far. */
   #heldFrom: number | undefined;
   #escaped = false;
   #overflow = false;

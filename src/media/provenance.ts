@@ -8,7 +8,7 @@ const c2paId = 'd8fec3d61b0e483c92975828877ec481';
 export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
 /** The maximum length of XMP that is read, bytes. */
 export const maxXmpBytes = 1024 * 1024;
-// This many bytes of a text or frame identify it. BoxWalk reads no more at a time.
+// This many bytes of a packet or frame identify it. BoxWalk reads no more at a time.
 const headBytes = 4096;
 // A video has one or two packets, in boxes of at most `moov/udta/meta`.
 const [maxPackets, maxDepth] = [8, 4];

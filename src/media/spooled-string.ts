@@ -8,7 +8,7 @@ const [minus, underscore, equals] = [0x2d, 0x5f, 0x3d];
 const strict = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /**
- * Whether a text is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
+ * Whether a string is strict Base64 (specification 2.1, 4.1): the standard alphabet, padded to a multiple of four, no
  * white space, no Data URL prefix. The empty string is valid.
  */
 export function isBase64(text: string): boolean {

@@ -12,12 +12,12 @@ import { reachOf } from '../http/reach.ts';
  */
 export type BodySchema = z.ZodMiniObject;
 
-/** A text that is not blank. */
-export function text(allowed = 'a text that is not empty'): z.ZodMiniString {
+/** Returns a schema for text that is not blank. */
+export function text(allowed = 'non-empty text'): z.ZodMiniString {
   return z.string({ error: allowed }).check(z.regex(/\S/, { error: allowed, abort: true }));
 }
 
-/** A whole number within limits. */
+/** Returns a schema for a whole number within limits. */
 export function wholeNumber(allowed: string, least?: number, most?: number): z.ZodMiniNumberFormat {
   const limits = [
     ...(least === undefined ? [] : [z.minimum(least, { error: allowed })]),
@@ -26,17 +26,17 @@ export function wholeNumber(allowed: string, least?: number, most?: number): z.Z
   return z.int({ error: allowed }).check(...limits);
 }
 
-/** True or false. */
+/** Returns a schema for true or false. */
 export function trueOrFalse(): z.ZodMiniBoolean {
   return z.boolean({ error: 'true or false' });
 }
 
-/** One of a list of words, with exact spelling. */
+/** Returns a schema for one of a list of words, with exact spelling. */
 export function oneOfWords(words: readonly string[], allowed = words.join(', ')): z.ZodMiniType<string> {
   return z.enum(words as [string], { error: allowed });
 }
 
-/** The address of an asset, which the provider must be able to reach (specification 2.3, 8). */
+/** Returns a schema for the address of an asset, which the provider must be able to reach (specification 2.3, 8). */
 export function assetUrl(): z.ZodMiniString {
   const allowed = 'an http(s) URL that the public internet can reach';
   const judge = (url: string): string | undefined => {
@@ -46,7 +46,9 @@ export function assetUrl(): z.ZodMiniString {
   return z.string({ error: allowed }).check(validated(judge));
 }
 
-/** A check of a value that returns what is allowed, or undefined if the value is valid. */
+/**
+ * Returns a schema that checks values with `judge`, which returns what is allowed, or undefined if the value is valid.
+ */
 export function validated<T>(judge: (value: T) => string | undefined): z.core.CheckFn<T> {
   return ({ value, issues }) => {
     const message = judge(value);
@@ -54,7 +56,7 @@ export function validated<T>(judge: (value: T) => string | undefined): z.core.Ch
   };
 }
 
-/** A schema whose fields have the descriptions of the flags that set them. */
+/** Returns a schema whose fields have the descriptions of the flags that set them. */
 export function withDescriptions<T extends BodySchema>(schema: T, flags: readonly Flag[]): T {
   for (const { field, description } of flags) {
     const steps = field.split('.');
@@ -85,7 +87,7 @@ export function checkShape(schema: BodySchema, body: JsonObject, flags: readonly
   });
   const withNul = pathOfNul(body);
   if (withNul !== undefined)
-    found.unshift(violation(flags, withNul, 'a text with a NUL character', 'a text without one'));
+    found.unshift(violation(flags, withNul, 'text with a NUL character', 'text without one'));
   const names = new Set<string>();
   return found.filter(({ field }) => !names.has(field) && names.add(field));
 }

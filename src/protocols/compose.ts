@@ -189,7 +189,7 @@ function applyDefaults(body: JsonObject, protocol: Protocol, defaults: Record<st
   }
 }
 
-// The config may have a number instead of its digits in a text.
+// The config may contain a number in place of a string with its digits.
 function asGiven(value: unknown, flag: Flag): unknown {
   if (flag.kind === 'list' && Array.isArray(value))
     return value.map((entry) => asGiven(entry, { ...flag, kind: 'text' }));

@@ -41,7 +41,7 @@ export function decimalNumber(value: string | boolean): number {
 
 /** Any text that is not blank, unchanged. */
 export function text(value: string | boolean): string {
-  if (typeof value !== 'string' || value.trim() === '') throw new Error('a text that is not empty');
+  if (typeof value !== 'string' || value.trim() === '') throw new Error('non-empty text');
   return value;
 }
 

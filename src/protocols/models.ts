@@ -166,7 +166,7 @@ function protocolsIn(mark: string): string[] {
 }
 
 /**
- * Returns the non-empty texts in a text, a number, an object that has one under a key of `keys` (the first such key
+ * Returns the non-empty strings in a string, a number, an object that has one under a key of `keys` (the first such key
  * counts), or an array of these. Looks no deeper, so that no nesting can exhaust the stack.
  */
 function textsIn(value: Json | undefined, keys: string[]): string[] {

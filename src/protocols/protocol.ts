@@ -24,7 +24,7 @@ export interface Flag {
   parse?: (value: string | boolean) => Json;
   /** Turns a file's bytes into the field's value (kind `file`). Throws like `parse`. */
   fromFile?: (bytes: Uint8Array) => Json;
-  /** Returns the field's value with the name of a frame in the place of its bytes (kind `file`). */
+  /** Returns the field's value with the name of a frame in place of its bytes (kind `file`). */
   fromFrame?: (name: string) => Json;
   /** Whether `@FILE` on the command line means the text of that file (kind `text`). */
   atFile?: true;
@@ -218,7 +218,7 @@ export interface Protocol {
 const storedForm = /^sha256:[\da-f]{64}(?:\.[a-z\d]{1,8})?(?:#(?:first|last))?$/;
 
 /**
- * Whether a text names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it
+ * Whether a string names a file by its content: `sha256:`, the SHA-256, and its extension; `#first` or `#last` after it
  * is a frame of that video. It replaces the URL in fingerprints and in the ledger, because the signature of a URL
  * changes, and the bytes of a frame depend on the version of ffmpeg (design 17).
  */
@@ -236,7 +236,9 @@ export function isEarlierJob(value: string): boolean {
   return /^@./.test(value) && !/\p{Cc}/u.test(value);
 }
 
-/** Returns a copy of a body with each text at the places of the protocol's assets replaced by what `change` returns. */
+/**
+ * Returns a copy of a body with each string at the places of the protocol's assets replaced by what `change` returns.
+ */
 export function withAssets(
   { assetFields = [] }: Protocol,
   body: JsonObject,

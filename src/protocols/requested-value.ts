@@ -6,7 +6,8 @@ import { findProtocol } from './registry.ts';
 type Request = Pick<Job, 'protocol' | 'request'>;
 
 /**
- * Returns the value in a job's request of a flag, by its long name such as `seed`; the text of speech is its `prompt`.
+ * Returns the value of a flag in a job's request, by its long name, such as `seed`. The text of speech counts as
+ * `prompt`.
  */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
   if (protocol === 'tts' && name === 'prompt') return at(request as Json, 'req_params.text');
@@ -34,7 +35,7 @@ const sidesOfK = new Map<string, readonly [number, number]>([
 ]);
 
 /**
- * Returns the width by the height that an aspect ratio such as `16:9` names; undefined for words such as `adaptive`.
+ * Returns the width divided by the height for an aspect ratio such as `16:9`; undefined for words such as `adaptive`.
  */
 export function ratioOf(text: string): number | undefined {
   const [, across, down] = /^\s*(\d{1,4})\s*:\s*(\d{1,4})\s*$/.exec(text) ?? [];
@@ -42,7 +43,7 @@ export function ratioOf(text: string): number | undefined {
   return Number.isFinite(ratio) && ratio > 0 ? ratio : undefined;
 }
 
-/** Returns a text that is the same for all jobs with the same duration, resolution and number of videos. */
+/** Returns a string that is the same for all jobs with the same duration, resolution and number of videos. */
 export function sizeOf(job: Request): string {
   const parts = ['duration', 'resolution', 'sample-count'].map((name) => requestedValue(job, name) ?? '');
   return parts.map((part) => JSON.stringify(part)).join(' ');

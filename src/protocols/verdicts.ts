@@ -125,7 +125,8 @@ const idPaths = [
   'video_id',
   'job_id',
 ];
-// An id of the call rather than of the task, if another field could hold the task's id.
+// The paths that are tried last. They contain the id of the call, not of the task, if the response has another field
+// for a task's id.
 const lastIdPaths = ['requestId', 'request_id'];
 const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 

@@ -7,9 +7,9 @@ const limit = 60;
 const longText = 10_000;
 
 /**
- * Returns a value as error messages show it: at most 60 characters, control and format characters escaped, the
- * password of a URL masked, a text quoted only if it would be mistaken for something else, a very long one named
- * by its length. '' for undefined.
+ * Returns a value as error messages show it: at most 60 characters, control and format characters escaped, the password
+ * of a URL masked, a string quoted only if it would be mistaken for something else, a very long one named by its
+ * length. '' for undefined.
  */
 export function shownValue(value: unknown): string {
   if (value === undefined) return '';
@@ -18,12 +18,12 @@ export function shownValue(value: unknown): string {
   if (typeof value === 'object') return 'an object';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value !== 'string') return `a ${typeof value}`;
-  if (value.length > longText) return `a text of ${charactersIn(value)} characters`;
+  if (value.length > longText) return `text of ${charactersIn(value)} characters`;
   const shown = printable(value);
   return looksLikeText(value) ? shorten(shown, limit) : `"${shorten(shown, limit - 2)}"`;
 }
 
-/** Returns the number of characters of a text in code points, the unit of the limits of prompts. */
+/** Returns the number of characters of a string in code points, the unit of the limits of prompts. */
 export function charactersIn(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0);
 }

@@ -155,7 +155,7 @@ export class FaultSyntaxError extends Error {
 const MOST_TIMES = 10_000;
 
 /**
- * Parses faults: `name`, `namexN` or `name@P%`, with several in one text separated by commas.
+ * Parses faults: `name`, `namexN` or `name@P%`, with several in one string separated by commas.
  * @throws FaultSyntaxError naming similar faults
  */
 export function parseFaults(texts: readonly string[]): Fault[] {

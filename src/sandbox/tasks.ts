@@ -199,7 +199,7 @@ export const MAGIC_WORDS = [
   { word: '[speech-error]', areas: 'tts', does: 'An error frame in place of all audio.' },
   { word: '[speech-breaks]', areas: 'tts', does: 'An error frame in place of the second half.' },
   { word: '[speech-cut]', areas: 'tts', does: 'The stream ends half way, without its end frame.' },
-  { word: '[no-audio]', areas: 'tts', does: 'The end frame comes without any audio.' },
+  { word: '[no-audio]', areas: 'tts', does: 'The end frame arrives without any audio.' },
   { word: '[voice-denied]', areas: 'tts', does: 'HTTP 403: the voice is not authorised.' },
   { word: '[no-balance]', areas: 'tts, responses', does: 'HTTP 403, insufficient balance.' },
   { word: '[response-fails]', areas: 'responses', does: 'The response fails.' },

@@ -74,7 +74,7 @@ function withAdditions(body: JsonObject): JsonObject {
   return { ...body, req_params: { ...params, additions: JSON.stringify(params['additions']) } };
 }
 
-const words = 'a text with something that can be spoken';
+const words = 'text with something that can be spoken';
 const formats =
   'mp3, pcm, ogg_opus or another format of the gateway; --format wav asks for PCM and writes WAV';
 // The service's own WAV has a header in every fragment and does not play, so it is never requested.
@@ -101,7 +101,7 @@ export const schema: BodySchema = withDescriptions(
           ),
         ),
       },
-      { error: 'an object with a text' },
+      { error: 'an object with text' },
     ),
     model: z.optional(z.never({ error: 'nothing: a header chooses the model of speech' })),
   }),

@@ -45,7 +45,7 @@ interface Frame {
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
-  const start = behindTags(bytes);
+  const start = tagsEnd(bytes);
   const end =
     bytes.length - start >= 128 && bytes.toString('latin1', bytes.length - 128, bytes.length - 125) === 'TAG'
       ? 128
@@ -56,7 +56,7 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
 }
 
 // ID3v2 precedes the audio. Its length is four bytes of seven bits each.
-function behindTags(bytes: Buffer): number {
+function tagsEnd(bytes: Buffer): number {
   let at = 0;
   while (bytes.toString('latin1', at, at + 3) === 'ID3' && at + 10 <= bytes.length) {
     const size = [6, 7, 8, 9].reduce((sum, offset) => sum * 128 + ((bytes[at + offset] ?? 0) & 0x7f), 0);

@@ -24,7 +24,7 @@ export interface FileSinkOptions {
   /** Replaces an existing file. */
   force: boolean;
   mime: string;
-  /** Writes a WAV header before the PCM. The sample rate in hertz. */
+  /** If given, a WAV header with this sample rate, in hertz, is written before the PCM. */
   wavRate?: number;
   /**
    * The path of the temporary file if it is not next to the target: a name unique to this order, in a folder that is

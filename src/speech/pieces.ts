@@ -41,7 +41,7 @@ export interface SpokenPieces {
   file?: JobFile;
   /** The number of pieces from earlier runs, which cost nothing now. */
   reused: number;
-  /** Call it once the user was told. Until then the same command recognises the output as its own. */
+  /** Call it once the user has been told. Until then the same command recognises the output as its own. */
   delivered: () => Promise<void>;
 }
 
@@ -261,7 +261,7 @@ class PiecesFolder {
     this.path = path;
   }
 
-  /** Creates the folder, durable because it will contain paid audio. @throws MgwError('local_io'), charged 'no'. */
+  /** Creates the folder durably, because it will contain paid audio. @throws MgwError('local_io'), charged 'no'. */
   async open(): Promise<void> {
     await makeOwnFolder(this.path).catch((error: unknown) => {
       throw localError(error, this.path, 'no');

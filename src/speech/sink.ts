@@ -67,7 +67,7 @@ export class ClosedPipe extends Error {
 
 /**
  * Writes speech to a stream such as standard output, each piece as soon as it arrives. Stores nothing.
- * @param wavRate writes a WAV header of unknown length before the PCM; the sample rate in hertz
+ * @param wavRate the sample rate in hertz; if given, a WAV header without a length is written before the PCM
  */
 export class StreamSink implements AudioSink {
   readonly #stream: Writable;

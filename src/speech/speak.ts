@@ -16,7 +16,7 @@ import type { AudioSink } from './sink.ts';
 import { defaultIdleMs, finishStream, saveUnrecorded, type SpeechDeps } from './audio-stream.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';
 
-/** A text to speak. */
+/** Text to speak. */
 export interface SpeechOrder {
   /** The body of specification 2.6 as it is sent. */
   body: JsonObject;
@@ -49,7 +49,7 @@ export interface SpeechResult {
 }
 
 /**
- * Speaks a text by one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
+ * Speaks text with one paid call (specification 4.4, design 8). Records it like every submission, writes the audio as
  * it arrives, and never repeats the call once the stream has begun. If an earlier run of the same order has paid, or a
  * concurrent run with the same output is about to, delivers its audio or throws its error.
  * @throws MgwError as `submit` does; exit 5 for an error frame, 9 for a stream without its end frame, 10 if the audio
@@ -57,7 +57,8 @@ export interface SpeechResult {
  */
 export async function speak(order: SpeechOrder, deps: SpeechDeps, sink: AudioSink): Promise<SpeechResult> {
   const { deadline } = order;
-  // The output is locked only after the job was found: a live run of the job holds the lock, and this run joins it.
+  // The output is locked only after the job has been found: a live run of the job holds the lock, and this run joins
+  // it.
   const lockSink = async (): Promise<void> => {
     if (sink.target !== undefined && sink.lock === undefined)
       sink.lock = await lockOutput(sink.target, deps, { identity: speechIdentity, deadline });

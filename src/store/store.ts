@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
 export interface Store {
   /**
    * Uploads a file unless the store has it, and returns a URL by which anyone can read it for a limited time.
-   * @param name the name by {@link storedName}
+   * @param name the name that {@link storedName} gives it
    * @param read returns the file's content; not called if the store has the file; absent if the content is not
    * available.
    * @throws MgwError('store'): exit 6 if the store may respond later, else 10; MgwError('usage') if the store does not
@@ -37,7 +37,7 @@ export interface Uploads {
 
 /** An input file in the store. */
 export interface UploadedInput {
-  /** The name by {@link storedName}. */
+  /** The name that {@link storedName} gives it. */
   name: string;
   /** `s3://BUCKET/KEY` */
   url: string;

@@ -130,7 +130,7 @@ describe.skipIf(!hasFfmpeg)('the film of mgw batch join', () => {
 });
 
 describe('mgw batch join', () => {
-  // The length of a file is its number of bytes, and ffmpeg only puts the clips together.
+  // These scripts report the number of bytes as the duration, and only concatenate the clips.
   beforeEach(() =>
     install(scene, {
       ffmpeg: `for out; do :; done

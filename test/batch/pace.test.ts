@@ -76,13 +76,14 @@ describe('submissions', () => {
   it('stay within the configured number per minute', async () => {
     const { pace: one, clock } = pace({ perMinute: 30 });
     for (let at = 0; at < 4; at += 1) await one.submission(never);
-    // Each may be two seconds late, and still no minute has more.
+    // Even if each is sent two seconds late, no minute has more than 30.
     expect(clock.monotonic()).toBeCloseTo((3 * 62_000) / 30);
   });
 });
 
 describe('a submission that is ready to send late', () => {
-  // A minute has 60 turns; this one takes so long to be connected, and so long to be recorded, ms.
+  // Makes a submission at a pace of 60 a minute, which takes `connecting` ms to connect and `recording` ms to be
+  // recorded.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {

@@ -128,7 +128,7 @@ describe('a batch of 100 rows whose processes are killed and whose responses are
   });
 });
 
-// The tasks of lost responses exist: their ids are those of the gateway.
+// Lost responses belong to tasks that exist. Resolves them with the ids that the gateway gave them.
 async function resolveAll({ rows: told }: BatchJson): Promise<void> {
   for (const { id, state } of told) {
     if (state !== 'unknown') continue;

@@ -69,7 +69,9 @@ const pixel = Buffer.from(
   'base64',
 );
 
-/** Puts a script in the place of ffmpeg, for a test: its frame of a video is a PNG followed by the place and the video. */
+/**
+ * Replaces ffmpeg with a script for a test. The frame that it extracts is a PNG followed by the position and the video.
+ */
 export function installFrames(scene: Scene): void {
   writeFileSync(scene.at('pixel.png'), pixel);
   const ffmpeg = `
@@ -87,7 +89,7 @@ export function install({ user }: Scene, scripts: Record<string, string>): void 
   onEnd(() => void vi.unstubAllEnvs());
 }
 
-/** A CSV of clips of Protocol A: its id is the prompt, and an image may be a frame of another row. */
+/** A CSV of clips of Protocol A. The id of a row is its prompt, and its image may be a frame of another row. */
 export function story(...rows: [id: string, image?: string, prompt?: string][]): string {
   const lines = rows.map(([id, image = '', prompt = id]) => `${id},a,veo-3,4,720p,true,${prompt},${image}`);
   return ['id,protocol,model,duration,resolution,audio,prompt,image', ...lines, ''].join('\n');

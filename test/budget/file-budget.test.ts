@@ -356,7 +356,7 @@ describe('a budget', () => {
     expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
   });
 
-  // The answer takes a read of the ledger for each reservation, which may be thousands.
+  // Each outcome is a read of the ledger, and there may be thousands of reservations.
   it('asks for no outcome while there is room', async () => {
     const { budget, file } = alone('', { dead: 'none' });
     await budget.setLimit({ amount: decimalOf(9) });
@@ -406,7 +406,7 @@ describe('a budget', () => {
       const changed = String.fromCharCode(file.text.charCodeAt(at) ^ 1);
       const damaged = alone(file.text.slice(0, at) + changed + file.text.slice(at + 1)).budget;
       await expect(ask(damaged, 'b', 1), String(at)).rejects.toThrow('damaged');
-      // Not the second time either, although the line has been read by then.
+      // It fails the second time too, although the line has been read by then.
       await expect(ask(damaged, 'b', 1)).rejects.toThrow('damaged');
     }
   });

@@ -44,7 +44,7 @@ function limitOf(given: Given): Limit {
   return { amount: decimalOf(given.amount), ...(given.per && { per: given.per }) };
 }
 
-/** Waits until so many statements wait for a lock. */
+/** Waits until `count` statements wait for a lock. */
 function waitingIn(place: PostgresPlace, count: number): Promise<void> {
   const text =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";

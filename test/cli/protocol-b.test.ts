@@ -13,7 +13,7 @@ const save = [...submit, '-o', 'out.mp4', ...fast, '--json'];
 const task = dialects.b.handle(1);
 
 let gateway: FaultGateway;
-/** The members of `AigcVideoTask` of a finished task that differ from the default ones. */
+/** The members of a finished task's `AigcVideoTask` that differ from the defaults. */
 let shown: object;
 let user: User;
 

@@ -23,7 +23,7 @@ function stepsOf(text: string): Step[] {
   });
 }
 
-// Parts that differ between runs, and lines about states that a quick task may skip.
+// Removes what differs between runs, and lines about states that a quick task may skip.
 function comparable(lines: readonly string[]): string[] {
   return lines
     .filter((line) => line.trim() !== '' && !/^job_\w+ (queued|running)/.test(line))

@@ -278,7 +278,7 @@ it('kill -9 during marking and publishing leaves a complete file or none, and th
   onEnd(() => workers.close());
   const video = ['video', 'a', 'submit', '-m', 'video-a', '-d', '4', '--resolution', '720p', '--mark'];
   let kills = 0;
-  // Operations on the disk: the first forty come before the download.
+  // Stops at every seventh disk operation. The first forty come before the download.
   for (let at = 40; ; at += 7) {
     const name = `boat-${at}`;
     const args = [...video, name, '--key', name, '-o', join(user.cwd, `${name}.mp4`)];

@@ -120,7 +120,7 @@ describe('a command whose wait ended', () => {
 
 describe('standard output that is closed early', () => {
   it('does not receive the video, and the same command resumes', async () => {
-    // More than a pipe holds.
+    // Larger than the buffer of a pipe.
     gateway.served.content = film(1_000_000);
     const bin = resolve('bin/mgw.js');
     const line = `"${process.execPath}" "${bin}" ${submit.map((word) => `'${word}'`).join(' ')} -o - ${fast.join(' ')} | head -c 10; exit \${PIPESTATUS[0]}`;
@@ -184,7 +184,7 @@ describe('jobs export and import', () => {
     writeFileSync(join(other.cwd, 'jobs.jsonl'), exported.stdout);
     const taken = await other.run(['jobs', 'import', 'jobs.jsonl', '--json']);
     expect(taken.json, taken.stderr).toMatchObject({ ok: true, imported: { length: 3 } });
-    // All folders except that of the file, which is on the other machine.
+    // Removes the folders from a path, because the file is on the other machine.
     const withoutFolders = (text: string): string => text.replace(/"[^"]*boat\.mp4"/g, '"boat.mp4"');
     const again = await other.run(['jobs', 'export']);
     expect(withoutFolders(again.stdout)).toBe(withoutFolders(exported.stdout));

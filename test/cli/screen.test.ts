@@ -45,7 +45,7 @@ function pathOf(command: NonNullable<Node>): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-// One example of each kind of output: tables, lines, and errors of every kind that needs no network.
+// One example of each kind of output: tables, lines, and each kind of error that needs no network.
 const others = [
   [],
   ...topics.map(({ name }) => ['help', name]),

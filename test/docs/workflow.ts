@@ -40,7 +40,7 @@ export interface WorkflowRun {
   workspace: string;
 }
 
-/** A job, or an action within it: what its steps see. */
+/** The variables and values that the steps of a job, or of an action within it, can read. */
 interface Scope {
   env: NodeJS.ProcessEnv;
   values: Values;
@@ -159,14 +159,14 @@ export class Runners {
     const [artifacts, caches] = [join(this.folder, 'artifacts', artifact), join(this.folder, 'caches')];
     if (name === 'actions/cache/save') cpSync(here, join(caches, key), { recursive: true, errorOnExist: true });
     else if (name === 'actions/upload-artifact') {
-      // A second path of the recipes may be missing.
+      // The recipes list a second path, which may be missing.
       const [first = ''] = here.split('\n');
       if (existsSync(first))
         cpSync(first, extname(path) === '' ? artifacts : join(artifacts, basename(path)), { recursive: true });
     } else if (name === 'actions/download-artifact') cpSync(artifacts, workspace, { recursive: true });
     else if (name === 'actions/cache/restore') {
       const prefix = rest['restore-keys'] ?? '';
-      // The attempt is the end of a key, so that the last one is the newest.
+      // A key ends with the number of the attempt, so the newest key is the last in order.
       const keys = existsSync(caches) ? readdirSync(caches).sort() : [];
       const newest = keys.filter((each) => each.startsWith(prefix)).at(-1);
       if (newest !== undefined) cpSync(join(caches, newest), here, { recursive: true });

@@ -157,13 +157,14 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  // A hundred of them, in one process: test/jobs/submit-together.test.ts.
+  // test/jobs/submit-together.test.ts runs a hundred of them in one process.
   it('eight with two keys that submit at the same moment: all succeed with two creations', async ({
     open,
   }) => {
     const scene = await open('c');
     const count = 8;
-    // For a model that mgw does not know, it reads the list before it claims the key: here all processes meet.
+    // For an unknown model, mgw reads the model list before it claims the key. The gateway holds these reads back until
+    // all processes have sent theirs.
     const model = 'vendor-h4';
     const waiting: Call[] = [];
     scene.gateway.always.other = (call) => {
@@ -174,7 +175,7 @@ describe('parallel processes', () => {
     const words = (index: number): string[] => [
       ...scene.gateway.dialect.command.map((word) => (word === 'vendor-h3-mini' ? model : word)),
       ...['--key', `boat-${index < 6 ? 'one' : 'other'}`],
-      // Three of the six with one key save the video as one file.
+      // Of the six processes with one key, three save the video to the same file.
       ...(index < 3 ? ['-o', scene.out, ...fast] : []),
     ];
     const runs = await Promise.all(Array.from({ length: count }, (_, index) => scene.run(words(index))));

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 
 /** A small file system for one test. */
 export interface Disk {
-  /** Fills it up to the last byte. */
+  /** Fills the disk up to the last byte. */
   fill(): void;
   /** Frees space again. */
   clear(): void;
-  /** Sets its total size in kilobytes. */
+  /** Sets the total size of the disk in kilobytes. */
   resize(kilobytes: number): void;
   readOnly(): void;
   writable(): void;

@@ -6,7 +6,7 @@ export function frame(code: unknown, data: unknown, more: object = {}): string {
 /** The frame that ends a stream successfully. */
 export const endFrame = frame(20_000_000, null, { usage: { text_words: 3 } });
 
-/** Audio as frames, without the end frame. */
+/** Returns audio as frames, without the end frame. */
 export function audioFrames(audio: Buffer, bytes = 700): string[] {
   const count = Math.ceil(audio.length / bytes);
   return Array.from({ length: count }, (_, index) =>

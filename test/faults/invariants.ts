@@ -18,7 +18,7 @@ export interface Evidence {
   keyFiles: readonly string[];
   /** The paths of results. */
   outputs: readonly string[];
-  /** The result at its source, or another allowed content of an output. */
+  /** What an output may contain: the result at its source, or another permitted content. */
   sources: readonly Buffer[];
   key: string;
   /** The requests to servers that must never see the key. */

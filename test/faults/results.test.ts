@@ -326,7 +326,7 @@ describe.concurrent('a slow download', () => {
       socket.write(head('200 OK', { 'content-type': 'video/mp4', 'content-length': video.length }));
       for (let at = 0; at < 90; at += 1) {
         socket.write(video.subarray(at, at + 1));
-        // The client runs in this event loop: after a few turns the byte has arrived.
+        // The client runs in this event loop, so the byte has arrived after a few turns of it.
         for (let turns = 0; turns < 4; turns += 1) await new Promise((resolve) => setImmediate(resolve));
         clock.advance(1000);
       }
@@ -368,7 +368,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
   it('leaves the output absent or complete, and the rerun ends with exit 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
-    // Some of the twentieths; every operation on the disk: npm run storm -- --power-cut.
+    // Tries some twentieths of the file. `npm run storm -- --power-cut` tries every disk operation.
     for (const part of [1, 11, 17]) {
       const running = scene.start(scene.command());
       scene.gateway.script.content.push((call) => {

@@ -97,7 +97,7 @@ describe.concurrent('every field of a speech frame removed, nulled and retyped',
       expect(existsSync(out), what).toBe(json.exit_code === 0);
       if (json.exit_code !== 0) return;
       zeros += 1;
-      // A frame may come without audio (specification 2.6), and a word may be valid Base64 by chance.
+      // A frame may have no audio (specification 2.6), and a word may happen to be valid Base64.
       const told = change === 'a text' ? Buffer.from('text', 'base64') : Buffer.alloc(0);
       const kept = of === 'data' && path === 'data' ? first : audio;
       const expected = path === 'data' ? Buffer.concat([kept, told]) : audio;

@@ -19,7 +19,7 @@ function opened(maxHashedHere: number): HashedFile {
   return new HashedFile(path, openSync(path, 'wx+'), 0, maxHashedHere);
 }
 
-/** The number of threads that have been ended since. */
+/** Counts the threads that end from now on. */
 function endedThreads(): () => number {
   const end = vi.spyOn(HashThread.prototype, 'end');
   onTestFinished(() => end.mockRestore());
@@ -37,7 +37,7 @@ describe.each([Infinity, 4 * mib])(
       const pieces = Array.from({ length: 10 }, (_, index) => noise(mib, index));
       for (const piece of pieces) {
         await file.write([piece]);
-        // One at a time, so that the thread was notified of the first eight only.
+        // Waits for one write at a time, so that the thread is notified of the first eight only.
         await file.settle();
       }
       expect(await file.seal()).toMatchObject({ bytes: 10 * mib, sha256: sha256(...pieces) });

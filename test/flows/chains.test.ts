@@ -66,7 +66,7 @@ async function scene(): Promise<Scene> {
   return { user, images, gateway, state };
 }
 
-// As raw pixels, which do not depend on how a PNG is compressed.
+// Returns raw pixels, which do not depend on how a PNG is compressed.
 function pixels(media: Uint8Array, filter: string): string {
   const { output } = ffmpeg(
     media,

@@ -21,7 +21,7 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
   ];
 }
 
-/** A job whose key named a removed job first. */
+/** Adds a job whose key first named a job that was then removed. */
 async function fill(ledger: Ledger): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });

@@ -146,8 +146,8 @@ it('the reserved amount of any price equals the bill to the last digit, or excee
   expect(same).toBeGreaterThan(20);
 });
 
-// The specification does not say what the gateway makes of two modes, or of a resolution that a model lacks. The bill
-// drops fractions of a millionth.
+// The specification does not say how the gateway treats two modes, or a resolution that a model lacks. The bill drops
+// fractions of a millionth.
 function isExact({
   model,
   duration = 5,

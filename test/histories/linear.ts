@@ -1,4 +1,4 @@
-/** An operation of a process: the times of its call and its response, in ms of one clock, and both contents. */
+/** An operation of a process: its call and its response, with the time of each in ms of one shared clock. */
 export interface Operation<Input, Output> {
   asked: number;
   answered: number;
@@ -39,10 +39,10 @@ export function isLinearizable<State, Input, Output>(
   return search(history, initial);
 }
 
-/** A call to a budget, to reserve an amount or read the amount that is taken, and the responses. */
+/** A call to a budget, which reserves an amount or reads the reserved sum, and its responses. */
 export type BudgetInput = { reserve: number } | 'read';
 
-/** A budget with a limit: an amount is granted exactly if it fits. */
+/** A budget with a limit, which grants an amount if and only if it fits. */
 export function budgetOf(limit: number) {
   return (taken: number, input: BudgetInput, output: boolean | number): number | undefined => {
     if (input === 'read') return output === taken ? taken : undefined;
@@ -51,7 +51,10 @@ export function budgetOf(limit: number) {
   };
 }
 
-/** A key: '' if it names no job, else the handle of its job; a removal answers whether there was one to remove. */
+/**
+ * A key. Its state is the handle of its job, or '' if it names none. A removal returns whether there was a job to
+ * remove.
+ */
 export function keyed(handle: string, input: 'submit' | 'remove', output: string): string | undefined {
   if (input === 'remove')
     return output === '' || output === handle ? (output === '' ? handle : '') : undefined;

@@ -59,7 +59,7 @@ describe('the API key', () => {
 });
 
 describe('checkTarget', () => {
-  // An address, since a name is asked of DNS.
+  // An IP address, because a name would be looked up by DNS.
   const cloud = gateway('https://93.184.216.34');
 
   async function why(address: string, to = cloud, from?: string): Promise<string> {

@@ -11,7 +11,7 @@ import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/fresh-folder.ts';
 import { httpServer, type HttpServer } from '../support/servers.ts';
 
-/** A process that submits ten boats at a cost of 1, a few at a time, and reports how each ended. */
+/** A process that submits ten videos at a cost of 1 each, a few at a time, and reports how each ended. */
 const program = `
   import * as mgw from './mgw.mjs';
   const [, , url, state, name] = process.argv;
@@ -95,7 +95,7 @@ beforeAll(async () => {
 interface Shop {
   server: HttpServer;
   state: string;
-  /** The spent and reserved amounts, as the ledger proves them. */
+  /** The spent and reserved amounts according to the ledger. */
   standing: () => Promise<{ spent: string; reserved: string }>;
 }
 

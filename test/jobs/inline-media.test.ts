@@ -101,8 +101,8 @@ describe('kindOf', () => {
       fakeMp4().subarray(0, 24),
       { flaw: expect.stringContaining('nothing to play') as string },
     ],
-    ['JSON', Buffer.from('{"error":{}}'), { flaw: 'a text and not a video' }],
-    ['HTML', Buffer.from('<!doctype html>'), { flaw: 'a text and not a video' }],
+    ['JSON', Buffer.from('{"error":{}}'), { flaw: 'text, not a video' }],
+    ['HTML', Buffer.from('<!doctype html>'), { flaw: 'text, not a video' }],
     ['another kind of media', Buffer.from('1a45dfa3a34286810142f7', 'hex'), {}],
   ])('recognises %s', (_, bytes, kind) => {
     const path = join(folder, 'file');

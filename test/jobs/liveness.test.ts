@@ -169,7 +169,7 @@ describe('a job that is removed while another command begins to run on it', () =
       await wait('after the last look at the job');
       return [];
     });
-    // The command waits for the removal by a clock that passes at once.
+    // The clock does not wait, so its sleeps last until the removal instead.
     deps.clock.onSleep = () => removal.then(() => undefined);
     return { removed: await removal, waited: await waited };
   }

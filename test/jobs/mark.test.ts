@@ -32,7 +32,7 @@ const tool = packet(
 );
 const ftypEnd = clip.readUInt32BE(0);
 
-// The boxes come before the index, which makes its offsets wrong. For decoders, they come at the end.
+// Boxes before the index make its offsets wrong, so a copy for decoders has them at the end.
 const withFirst = (first: Buffer): Buffer =>
   Buffer.concat([clip.subarray(0, ftypEnd), first, clip.subarray(ftypEnd)]);
 
@@ -62,7 +62,7 @@ function tag(version: number, content: Buffer, flags = 0): Buffer {
 
 const title = (version: number): Buffer => frame(version < 3 ? 'TT2' : 'TIT2', '\0a boat');
 const manifest = frame('GEOB', `\0application/x-c2pa-manifest-store\0\0c2pa\0${'.'.repeat(200)}`);
-// Frames of version 3 have the sizes before zeros are put behind each 0xff.
+// The size of a version 3 frame does not count the zero that is inserted after each 0xff.
 const privately = frame('PRIV', `boat\0${'\xff\0'.repeat(50)}`);
 const padded = Buffer.from(
   Buffer.concat([privately, title(3), manifest])

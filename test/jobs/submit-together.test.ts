@@ -17,7 +17,7 @@ import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from './harne
 
 const alive = { owner: currentOwner() };
 
-/** No run is recorded before all have found their job, because a run that sees a running one makes a second take. */
+/** Records no run until all have found their job, because a run that sees another one running makes a second take. */
 function meetBeforeBeginning(runs: readonly TestDeps[]): void {
   let missing = runs.length;
   let open = (): void => undefined;
@@ -98,7 +98,7 @@ describe('one key', () => {
     );
   });
 
-  // The pauses last until the other run has created its job, because the tests' clock skips pauses.
+  // Makes the pauses last until the other run has created its job, because the clock of the tests skips them.
   function patient(deps: TestDeps): TestDeps {
     const sleep = async (): Promise<void> => {
       while ((await deps.ledger.ids()).length === 0) await new Promise((resolve) => setImmediate(resolve));

@@ -393,7 +393,7 @@ describe('Protocol A', () => {
   const video = Buffer.alloc(60_000, 'v').toString('base64');
   const inline = JSON.stringify(finishedA([{ video: { encodedVideo: video } }]));
 
-  /** Sends a text in so many pieces, one every few milliseconds. */
+  /** Sends a text in this many pieces, at the given interval. */
   function inPieces(text: string, pieces: number, everyMs: number, response: ServerResponse): void {
     const size = Math.ceil(text.length / pieces);
     const next = (at: number): void => {

@@ -91,7 +91,7 @@ describe('a job', () => {
     expect(await read()).toEqual([undefined, undefined, undefined, 0]);
     await other.append(id, accepted);
     expect(await read()).toEqual(['task_1', undefined, undefined, 0]);
-    // Its additions come after lines that it has not seen.
+    // Each process now appends after a line of the other that it has not read.
     await other.append(id, { type: 'observed', state: 'running', native_status: 'run' });
     await ledger.append(id, { type: 'rated', rating: 3 });
     const text = readFileSync(path, 'utf8');
@@ -149,7 +149,7 @@ describe('a job', () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
-    // However often it is read.
+    // The result is the same however often it is read.
     for (let reads = 0; reads < 2; reads += 1)
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });

@@ -56,7 +56,7 @@ describe('index lines', () => {
     const lines = linesOf(made(a), made(b), entry('removed', a), made(c));
     expect(listed(lines)).toEqual([c, b]);
     expect([...lines.removed()]).toEqual([a]);
-    // A process noted a handle late.
+    // A process indexed a handle late.
     write(lines, indexLine(entry('handle', a, 't1')));
     expect([...lines.removed()]).toEqual([a]);
     write(lines, indexLine(made(a)));

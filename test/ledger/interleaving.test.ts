@@ -17,9 +17,9 @@ class Killed extends Error {}
 
 interface Actor {
   steps: number;
-  /** Before its step of this number … */
+  /** The number of the process's step before which `act` runs. */
   at: number;
-  /** … this happens. */
+  /** What happens before that step. */
   act: () => Promise<void> | void;
 }
 

@@ -25,9 +25,9 @@ const creates = (day: Day): boolean => day === 'accepts' || day.startsWith('made
 interface Model {
   key: string | undefined;
   state: 'none' | 'prepared' | 'unknown' | 'accepted' | 'succeeded' | 'failed' | 'rejected';
-  /** Some run got its result. */
+  /** Whether a run has got the job's result. */
   isSettled: boolean;
-  /** A process claimed the next attempt and died before it sent anything: the next process records that. */
+  /** Whether a process claimed the next attempt and died before it sent anything. The next process records that. */
   isClaimed: boolean;
 }
 
@@ -261,7 +261,7 @@ class Poll implements Command {
   }
 }
 
-/** A write that a power cut tore, before it was confirmed to anyone. */
+/** A write that a power cut tore before the caller was told that it succeeded. */
 class Tear implements Command {
   check = (model: Readonly<Model>): boolean => model.state !== 'none';
   toString = (): string => 'Tear';
@@ -305,7 +305,7 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
   );
 });
 
-// Random walks rarely reach this: a claim without its event remains at three calls of fourteen.
+// Random walks rarely reach this: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
   'wherever a process that resends a refused job dies, the next process continues (%s)',
   async (then) => {

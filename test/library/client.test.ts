@@ -65,7 +65,7 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
 /** A text that holds another. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
-/** Resolves as soon as a condition is true that another process or a server brings about. */
+/** Resolves as soon as a condition is true, which another process or a server makes true. */
 async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }

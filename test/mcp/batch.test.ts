@@ -53,7 +53,7 @@ test('an agent plans a batch, starts it, repeats the call, and pays once for eac
 
 test("rows paid for by a batch of another name are paid for again only at the agent's explicit request", async () => {
   const { agent } = await agentWith(['--budget', '1000']);
-  // Both names at once: one is refused before a row of the other has a job.
+  // Both names run at the same time. One is refused, even if no row of the other has a job yet.
   const [first, second] = await Promise.all(
     ['a', 'b'].map((name) => agent.call('batch_run', { ...batch, name, output: `${name}/{id}.{ext}` })),
   );

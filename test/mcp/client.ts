@@ -15,7 +15,7 @@ import type { User } from '../support/cli.ts';
 
 const bin = resolve('bin/mgw.js');
 
-/** A tool's answer. */
+/** The result of a tool. */
 export interface Answered {
   ok: boolean;
   charged: string;

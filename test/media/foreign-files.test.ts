@@ -12,7 +12,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const run = promisify(execFile);
 
-// `npm run foreign` makes 1,000 of them.
+// The number of files. `npm run foreign` makes 1,000.
 const count = Number(process.env['FOREIGN_FILES'] ?? 4);
 const [atOnce, maxSeconds] = [2, 4];
 
@@ -46,7 +46,10 @@ const available = Object.keys(codecs).filter((name) =>
 interface Recipe {
   name: string;
   encode: string[];
-  /** Seconds of a second run, which cuts the file without encoding it again; absent if there is none. */
+  /**
+   * The position in seconds at which a second run of ffmpeg cuts the file without encoding it again; absent if there is
+   * no second run.
+   */
   cut?: number;
 }
 
@@ -152,13 +155,13 @@ const quotient = (text: string): number => {
 };
 
 interface Probed extends Delivered {
-  /** The longest frame, seconds. */
+  /** The duration of the longest frame, in seconds. */
   frame: number;
-  /** All frames, by the time between the first and the end of the last. */
+  /** The average frame rate: all frames, divided by the time from the first to the end of the last. */
   average: number;
 }
 
-/** Returns what ffprobe says of a file. */
+/** Returns ffprobe's findings about a file. */
 async function probe(path: string): Promise<Probed> {
   const shown = 'stream:stream_side_data=rotation:packet=pts_time,duration_time,flags';
   const ask = ['-v', 'error', '-show_entries', shown, '-of', 'json'];
@@ -201,7 +204,7 @@ function measured(path: string): Delivered | undefined {
 /** Returns the differences between a measured file and ffprobe's result. */
 function differences(is: Delivered | undefined, told: Probed, isIndexed: boolean): string[] {
   const { duration = 0, width = 0, height = 0, fps = 0, audio } = is ?? {};
-  // Of fragments with an index, ffprobe takes the average of those that it has read. A millisecond may be rounded.
+  // For fragments with an index, ffprobe averages those that it has read. A millisecond may be rounded.
   const isAverage = isIndexed && Math.abs(fps / told.average - 1) <= 0.002 / duration;
   const off = (value: number, from: number | undefined): number => Math.abs(value - (from ?? NaN));
   return [

@@ -127,10 +127,10 @@ describe('measureMp4', () => {
     expect(measured(ftyp, box('moov', Buffer.alloc(0)), box('mdat', 50))).toBeUndefined();
   });
 
-  it('gives up above the number of entries that any clip has', () => {
+  it('gives up after more entries than any clip has', () => {
     const table = Buffer.from(movie({ stts: words(0, 0xffffffff) }));
     const size = 64 * 1024 * 1024;
-    // All boxes that hold the table reach the end of a file that is almost all hole.
+    // All boxes around the table extend to the end of a sparse file.
     for (const type of ['moov', 'trak', 'mdia', 'minf', 'stbl', 'stts']) {
       const at = table.indexOf(type) - 4;
       table.writeUInt32BE(size - ftyp.length - at, at);
@@ -182,7 +182,7 @@ describe('measureMp4', () => {
     );
   });
 
-  it('gives up above the number of boxes that any clip has', () => {
+  it('gives up after more boxes than any clip has', () => {
     expect(measured(ftyp, Buffer.alloc(8 * 600_000, box('moof')), movie({}))).toBeUndefined();
   });
 

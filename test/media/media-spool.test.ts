@@ -242,7 +242,7 @@ describe('an incomplete body in the media spool', () => {
   });
 });
 
-/** JSON text of a value, with the signs of its strings that may be escaped given to `escape`. */
+/** Returns the JSON text of a value. `escape` decides about each character of a string that may be escaped. */
 function serialise(value: Json, escape: (character: string) => string): string {
   if (typeof value === 'string') return JSON.stringify(value).replace(/[+/=]/g, escape);
   if (Array.isArray(value)) return `[${value.map((item) => serialise(item, escape)).join(' , ')}]`;
@@ -273,7 +273,9 @@ const tree: fc.Arbitrary<Leaf> = fc.letrec<{ node: Leaf }>((tie) => ({
   ),
 })).node;
 
-/** The tree as the gateway would send it, and as it should come out, with the media taken out in order. */
+/**
+ * Returns the tree as the gateway sends it and as the spool should return it, and adds the media to `taken` in order.
+ */
 function sides(node: Leaf, taken: Buffer[]): { sent: Json; kept: Json } {
   if (Array.isArray(node)) {
     const items = node.map((item) => sides(item, taken));

@@ -32,7 +32,7 @@ const answers =
     beforeFirstByte();
     return reply;
   };
-/** A call that fails before its connection is there, or after its first byte. */
+/** A call that fails before it is connected, or after its first byte. */
 const fails =
   (error: Error): Exchange =>
   () =>

@@ -180,7 +180,7 @@ describe('compose', () => {
     [
       'a blank text',
       { flags: { prompt: ' ' } },
-      '--prompt (instances.0.prompt): " " is not allowed; allowed: a text that is not empty',
+      '--prompt (instances.0.prompt): " " is not allowed; allowed: non-empty text',
     ],
     [
       'a bad file',

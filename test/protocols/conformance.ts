@@ -15,7 +15,7 @@ export interface Sample {
   text?: string;
   status?: number;
   headers?: Record<string, string>;
-  /** The media that were diverted from it while it arrived. */
+  /** The media that were diverted from the response while it arrived. */
   spooled?: SpooledMedia[];
 }
 

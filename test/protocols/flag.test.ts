@@ -77,7 +77,7 @@ describe('text', () => {
   });
 
   it.each(['', ' ', '\n\t', true])('refuses %j', (given) => {
-    expect(() => text(given)).toThrow('a text that is not empty');
+    expect(() => text(given)).toThrow('non-empty text');
   });
 });
 

@@ -103,7 +103,7 @@ describe('the model list', () => {
     ]);
   });
 
-  test('merges entries with the same id, in the place of the first', async () => {
+  test('merges entries with the same id, at the position of the first', async () => {
     const data = [
       { id: 'k', model_versions: ['1'], owned_by: 'first' },
       { id: 'other' },

@@ -133,7 +133,7 @@ describe('a sandbox limit', () => {
 
   test('on speech streams refuses one more while a stream is open', async () => {
     const gateway = await sandbox({ limits: { concurrency: 1 } });
-    // More than the buffers of a connection hold: it is sent only while it is read.
+    // Larger than the buffers of a connection, so it is sent only while the client reads it.
     const first = await speak(gateway, 'word '.repeat(50_000));
     const second = await speak(gateway, 'Hello');
     expect(second.status).toBe(429);

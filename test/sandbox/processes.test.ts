@@ -23,7 +23,7 @@ const PROGRAM = `
   console.log(JSON.stringify(statuses));
 `;
 
-/** Runs the program three times at once, over one state directory: the statuses of all 120 answers. */
+/** Runs the program three times at once with one state directory, and returns the statuses of all 120 responses. */
 async function together(state: string, options: Partial<SandboxOptions>): Promise<number[]> {
   const folder = join(dirname(state), 'program');
   mkdirSync(folder);

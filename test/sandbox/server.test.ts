@@ -203,7 +203,7 @@ describe('the sandbox server', () => {
     ]);
   });
 
-  test('does not start with an unknown fault', async () => {
+  test('refuses to start with an unknown fault', async () => {
     await expect(sandbox({ faults: ['pol-502'] })).rejects.toThrow(/Did you mean poll-502\?/);
   });
 });

@@ -10,7 +10,7 @@ export function costOf(act: () => unknown, runs = 3): number {
   return least;
 }
 
-// Below this, ms, the measurement is mostly the start.
+// In ms. A shorter measurement consists mostly of start-up time.
 const least = 4;
 
 /**

@@ -60,7 +60,7 @@ it('no flag accepts a secret', async () => {
   await readAll(root);
   const flags = allCommands(root).flatMap(({ options }) => options.map(({ long }) => long ?? ''));
   expect(flags).toContain('--key');
-  // These two are about the names of jobs.
+  // These two flags are about the keys of jobs.
   const secret = /key|token|secret|password|credential|bearer/;
   expect([...new Set(flags.filter((flag) => !flag.match(/^--keys?$/) && secret.test(flag)))]).toEqual([]);
 });
@@ -98,7 +98,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not show the key to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    // Not a shell, whose command line would be replaced by that of its program.
+    // Not a shell, because it may replace itself with the program that it runs.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));

@@ -18,7 +18,7 @@ export interface Words {
   reflection: Reflection;
   /** The status of its refusals. */
   status?: number;
-  /** One word, for ids, codes and headers, or many words, for messages; from the received key. */
+  /** Builds its text from the received key: `word` for ids, codes and headers, `words` for messages. */
   word: (key: string) => string;
   text: (key: string) => string;
   /** Members that are added to every object it sends. */
@@ -97,7 +97,7 @@ function polled(call: Call): object {
   };
 }
 
-// A header takes no control characters but those of Latin-1's upper half.
+// A header may contain no control characters except those of Latin-1's upper half.
 function send({ response, word, words }: Call, status: number, body: object): void {
   const value = word.replace(/[^\t\x20-\x7e\x80-\xff]/g, '');
   response.writeHead(status, {

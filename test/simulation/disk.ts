@@ -159,7 +159,7 @@ export class Disk {
     const inode = this.#at(from);
     if (this.#find(to) === inode) return;
     this.#name(to, inode);
-    // One change of the journal: a power cut leaves both parts or none.
+    // Both parts are one change in the journal: a power cut leaves both or neither.
     this.#changes -= 1;
     this.#name(from, undefined);
   }
@@ -187,7 +187,7 @@ export class Disk {
     this.#at(path).mode = mode;
   }
 
-  /** Cuts the power: every process is gone, and `remains` decides about unsynced data. */
+  /** Cuts the power: every process is gone, and `remains` decides which unsynced data is left. */
   cut(remains: Remains, random: () => number): void {
     this.#open.clear();
     this.room = Infinity;
@@ -198,7 +198,7 @@ export class Disk {
       for (const inode of folder.names?.values() ?? []) inode.nlink += 1;
   }
 
-  /** Makes everything durable: the state from which a story begins. */
+  /** Makes everything durable, as the initial state of a story. */
   sync(): void {
     for (const inode of this.#all(this.#root)) this.fsync(this.openInode(inode));
     this.#open.clear();

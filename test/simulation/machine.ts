@@ -133,7 +133,7 @@ export class Machine {
     if (this.steps === this.#fullUntil) this.disk.room = Infinity;
   }
 
-  // The current process goes on as long as it can, unless it is switched from.
+  // The current process continues as long as it can, unless `isSwitch`.
   async #act(begin: Action[], isSwitch: boolean, random: Random): Promise<void> {
     const all: Action[] = [
       ...this.#processes.flatMap((process) => this.#actionsOf(process)),
@@ -233,7 +233,7 @@ export class Machine {
   }
 
   async #start(args: string[], index: number, isAlone: boolean): Promise<Process> {
-    // Process ids are reused soon.
+    // Takes the lowest free id, so that ids are soon reused.
     let pid = 2;
     while (this.#zombies.has(pid) || this.#processes.some((process) => process.pid === pid)) pid += 1;
     this.#started += 1;
@@ -265,7 +265,7 @@ export class Machine {
   #kill(process: Process, random: Random): void {
     this.#remove(process);
     if (random() < 0.3) this.#zombies.add(process.pid);
-    // The bytes that it was sending arrive or not.
+    // The bytes that the dead process was sending may arrive or not.
     for (const request of process.requests.values())
       if (!request.hasArrived && random() < 0.5) request.hasArrived = true;
   }

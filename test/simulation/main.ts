@@ -79,7 +79,7 @@ function* plans(): Iterable<Plan> {
   for (let seed = first + part; seed < first + runs; seed += parts) yield planOf(seed);
 }
 
-// A seed is worth nothing if it does not replay.
+// A seed is useful only if it replays exactly.
 async function replay(plan: Plan, threads: Threads): Promise<void> {
   const [one, other] = [await play(plan, threads, true), await play(plan, threads, true)];
   if (one.log.length === 0 || one.log.join('\n') !== other.log.join('\n'))

@@ -90,7 +90,7 @@ function told(stdout: string): Told {
   }
 }
 
-// What was printed was delivered, also by a process that was killed after it.
+// A run is over if it printed its result, even if it was killed afterwards.
 function isOver({ args, code, stdout }: Ended): boolean {
   // Another retry would be another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
@@ -112,7 +112,7 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   return [];
 }
 
-// Outputs of live processes stay: without a full disk, only the file of another run can be in the way.
+// No process takes the output of a live one: without a full disk, only the file of another run can be in the way.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'
@@ -144,10 +144,10 @@ async function finish({ args }: Ended, people: People): Promise<Ended> {
     violations.push(...oddEnd(ended));
     const { error, job } = told(ended.stdout);
     if (ended.code === 0) return ended;
-    // The key or the budget has no room for it, or it was removed.
+    // The budget has no room for the job, or the job was removed.
     if (ended.code === 12 || (ended.code === 2 && args[1] === 'fetch')) return ended;
     if (ended.code === 2 && error?.code === 'conflict' && isContested) return ended;
-    // After a removal or a wrong guess, the result may be there that no job has a record of.
+    // After a removal or a wrong guess, a result may exist that no job records.
     const mayExist = key === undefined || people.guesses > 0 || commands.some((each) => each[1] === 'rm');
     if (ended.code === 10 && error?.code === 'output_exists' && mayExist) return ended;
     if (ended.code === 9 && args[0] === 'tts') return ended;
@@ -173,7 +173,7 @@ async function finishBatch(args: string[], people: People): Promise<Ended> {
     violations.push(...oddEnd(ended));
     const inDoubt = (await jobsOf(machine)).filter(({ state }) => state === 'unknown');
     if (inDoubt.length === 0 && (ended.code === 0 || ended.code === 12)) return ended;
-    // After a removal, the file may be there that no job has a record of.
+    // After a removal, a file may exist that no job records.
     if (ended.code === 2 && hasRemoval && ended.stderr.includes('already exists')) return ended;
     if (runs === 5) {
       violations.push(`mgw ${args.join(' ')} is blocked: ${ended.code} ${ended.stderr}`);
@@ -209,9 +209,10 @@ function isSameBody(one: string[], other: string[]): boolean {
   return promptOf(one) === promptOf(other) && gatewayOf(one) === gatewayOf(other);
 }
 
-// A person looks at the gateway's list, and says what is true. Of speech there is no list: true if that cost a charge.
+// Resolves a job truthfully, as a person who looks at the gateway's list of tasks. There is no list of speech: returns
+// true if the answer lost a charge.
 async function resolve(id: string, args: string[], machine: Machine): Promise<boolean> {
-  // A person checks once nothing is on its way any more.
+  // A person looks when no request is in transit any more.
   for (const request of machine.traffic.underWay()) machine.traffic.arrive(request);
   const known = (await jobsOf(machine)).map(({ handle }) => handle);
   const task = machine.traffic.created.find(
@@ -246,7 +247,7 @@ function nameOf({ prompt, origin }: Created, args: string[]): string | undefined
     : undefined;
 }
 
-/** Nothing is charged more often than users requested it, nor at another gateway. */
+/** Reports charges that exceed what users requested, or that another gateway made. */
 function charges(
   { traffic: { created } }: Machine,
   commands: readonly string[][],
@@ -279,7 +280,7 @@ function charges(
   ];
 }
 
-/** Each task is known. */
+/** Reports tasks whose handle is not in the ledger. */
 async function handles(machine: Machine, removals: number): Promise<string[]> {
   const jobs = await jobsOf(machine);
   const known = jobs.map(({ handle }) => handle);
@@ -288,7 +289,7 @@ async function handles(machine: Machine, removals: number): Promise<string[]> {
   );
   // A job whose process died stays `sending` until a command looks at it, and is in doubt then.
   const unknown = jobs.filter(({ state }) => state === 'unknown' || state === 'sending').length;
-  // Of two equal tasks a person may have adopted the one whose job knew it already.
+  // Of two equal tasks, a person may have adopted the one that another job already had.
   const doubled = known.filter((handle, at) => handle !== undefined && known.indexOf(handle) !== at).length;
   return lost.length > removals + unknown + doubled
     ? [`the handles ${lost.map(({ handle }) => handle).join(', ')} are lost`]
@@ -299,7 +300,7 @@ function isSpeech(prompt: string): boolean {
   return prompt === 'a word';
 }
 
-/** Every file is complete. */
+/** Reports incomplete files. */
 function wholeFiles({ disk, traffic }: Machine): string[] {
   return [...disk.files()].flatMap(([path, bytes]) => {
     if (!/^\/home\/\w+\.mp[34]$/.test(path)) return [];
@@ -320,8 +321,8 @@ function delivered(args: string[], { exit_code, files = [] }: Told, { disk }: Ma
 }
 
 /**
- * A budget is never exceeded, and in the end holds what was charged. After a power cut no process can be shown to have
- * died, so that what it had reserved stays reserved; a removed job keeps what may have been charged.
+ * Reports budgets that are exceeded, or that do not contain what was charged. After a power cut no process can be shown
+ * to have died, so what it had reserved stays reserved. A removed job keeps what may have been charged.
  */
 async function budgets(machine: Machine, removals: number, isCut: boolean): Promise<string[]> {
   const { stdout } = await machine.runOne('budget', 'ls', '--json');
@@ -335,7 +336,7 @@ async function budgets(machine: Machine, removals: number, isCut: boolean): Prom
   return [`${charged} was charged under a budget of ${limit}; it shows ${spent} spent, ${reserved} reserved`];
 }
 
-/** No leftovers are next to the outputs, if all commands succeeded and no process is in doubt. */
+/** Reports leftovers next to the outputs, if all commands succeeded and no process is in doubt. */
 function leftovers({ disk }: Machine): string[] {
   const left = [...disk.files()].filter(([path]) => path.startsWith('/home/') && !/\.mp[34]$/.test(path));
   return left.length === 0 ? [] : [`left over: ${left.map(([path]) => path).join(', ')}`];

@@ -13,7 +13,7 @@ export interface Request {
   fault: NetworkFault | undefined;
   hasArrived: boolean;
   events: NetworkEvent[];
-  /** The response breaks off after the events. */
+  /** Whether the connection breaks after the events. */
   breaks: boolean;
 }
 

@@ -116,7 +116,7 @@ describe('joined Ogg Opus', () => {
     const lengths = [one, two, one].map((file) => pagesOf(file).at(-1)?.granule ?? 0n);
     expect(pages.at(-1)?.granule).toBe(lengths.reduce((sum, length) => sum + length));
     expect(whole.toString('latin1').split('OpusHead')).toHaveLength(2);
-    // Every checksum is made anew by a second pass, and none of them changes.
+    // A second pass computes every checksum again, and none of them changes.
     expect(joined(whole)).toEqual(whole);
   });
 

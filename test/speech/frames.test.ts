@@ -7,7 +7,10 @@ interface Split {
   fault: string | undefined;
 }
 
-/** What a splitter makes of a stream whose chunks end at the given places, and whose memory is then used again. */
+/**
+ * Returns what a splitter makes of a stream whose chunks end at the given offsets. The memory of each chunk is then
+ * used again.
+ */
 function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
   const splitter = new FrameSplitter(limit);
   const frames = chunks(Buffer.from(stream), cuts).flatMap((chunk) => {

@@ -4,7 +4,7 @@ export type Frames = readonly (Buffer | object | string)[];
 /** The end frame of specification 2.6. */
 export const end = { code: 20000000, message: 'ok', data: null, usage: { text_words: 10 } };
 
-/** A stream as it goes over the wire, a newline after each frame. */
+/** Returns a stream as sent over the wire, with a newline after each frame. */
 export function speechBody(frames: Frames): string {
   return frames.map((frame) => (typeof frame === 'string' ? frame : `${frameText(frame)}\n`)).join('');
 }

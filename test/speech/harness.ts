@@ -22,13 +22,13 @@ export interface Seen {
   body: string;
 }
 
-/** How the server answers one request: with a body of frames, or by doing what it likes with the connection. */
+/** How the server responds to one request: with a body of frames, or with a function that controls the connection. */
 export type Answer = Frames | ((response: ServerResponse, seen: Seen) => void | Promise<void>);
 
 export interface SpeechServer {
   url: string;
   requests: Seen[];
-  /** The answers of the next requests; the last one stays. */
+  /** The responses to the next requests; the last one is repeated. */
   answers: Answer[];
 }
 
@@ -70,7 +70,7 @@ export function names(folder: string): string[] {
     .sort();
 }
 
-/** A clock whose sleeps end at once and move its time; `slept` tells how long they were. */
+/** A clock whose sleeps end at once and advance its time; `slept` contains their lengths in ms. */
 export function quickClock(): Clock & { slept: number[] } {
   let passed = 0;
   const slept: number[] = [];

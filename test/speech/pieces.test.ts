@@ -24,7 +24,7 @@ import { readAll } from '../support/read-all.ts';
 const texts = ['one', 'two', 'three', 'four', 'five'];
 const bodies = texts.map((text) => ({ req_params: { text } }));
 
-/** Speaks each text as its own bytes, after asking `first` what to do instead. */
+/** Speaks each text as its own bytes, unless `first` responds to the request. */
 function speaker(first: (text: string, response: ServerResponse) => boolean = () => false): Answer {
   return (response, seen) => {
     const text = textOf(seen);
@@ -42,7 +42,7 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
-  /** Dies before it has reported that. */
+  /** The process dies before it has reported that. */
   die: () => Promise<unknown>;
 }
 
@@ -80,7 +80,7 @@ async function bench(url: string, folder = freshFolder()): Promise<Bench> {
   return { target, pieces, deps, run, die };
 }
 
-/** The pieces in their folder: each name ends with a hash of what was ordered. */
+/** The pieces in their folder. Each name ends with a hash of the request. */
 function kept(pieces: string): string[] {
   return names(pieces).map((name) => name.replace(/-[\da-f]{16}$/, ''));
 }
@@ -106,7 +106,7 @@ test('every piece is a job of its own, and the output is complete and in order',
   const server = await speechServer((response, seen) => {
     held.push(() => response.writeHead(200).end(speechBody([Buffer.from(`<${textOf(seen)}>`), end])));
     most = Math.max(most, held.length);
-    // The first piece is answered last: order must not come from who is first.
+    // The first piece gets its response last, because the order must not depend on which response is first.
     if (held.length === 2) held.pop()?.();
     if (server.requests.length === texts.length) held.pop()?.();
   });
@@ -277,7 +277,7 @@ describe("a file that is not mgw's", () => {
       expect(readFileSync(join(pieces, name), 'utf8')).toBe(`mine: ${name}`);
   });
 
-  test('is not written through a link in the place of the folder: exit 10 before anything is paid', async () => {
+  test('is not written through a link in place of the folder: exit 10 before anything is paid', async () => {
     const server = await speechServer(speaker());
     const { run, pieces } = await bench(server.url);
     const elsewhere = freshFolder();
@@ -287,7 +287,7 @@ describe("a file that is not mgw's", () => {
     expect(server.requests).toHaveLength(0);
   });
 
-  test('is not written through a link in the place of the joined part', async () => {
+  test('is not written through a link in place of the joined part', async () => {
     const server = await speechServer(speaker());
     const { run, target, pieces } = await bench(server.url);
     const victim = join(freshFolder(), '.bashrc');

@@ -11,7 +11,7 @@ const megabyte = 1024 * 1024;
 interface Scene {
   user: User;
   store: S3Server;
-  /** The server of the assets: `/TYPE/SUBTYPE?bytes=N&status=S`, and `refuses=HEAD` for one that takes GET alone. */
+  /** The server of the assets: `/TYPE/SUBTYPE?bytes=N&status=S`. With `refuses=HEAD` it accepts only GET. */
   files: HttpServer;
   posts: () => number;
 }

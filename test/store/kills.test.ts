@@ -75,7 +75,7 @@ const command = (name: string, image: string, ...more: string[]): string[] => {
   return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
 };
 
-// Some of about a hundred operations, and of seventeen requests; the simulation has them all.
+// Some of about a hundred operations, and of seventeen requests. The simulation tries them all.
 const operations = [42, 83];
 const requests = [9, 16];
 
@@ -96,7 +96,7 @@ describe.skipIf(!hasFfmpeg)(
     };
     const rerun = async (name: string, args: string[]): Promise<void> => {
       const { code, stderr } = await own.user.run(args);
-      // Without a response to the submission nothing tells whether the task exists.
+      // Without a response to the submission, nothing shows whether the task exists.
       const isInDoubt = code === 7 && own.store.objects.get(`/bucket/${name}.mp4`) === undefined;
       if (!isInDoubt) {
         expect([code, own.charges.get(name)], `${name}: ${stderr}`).toEqual([0, 1]);
@@ -138,7 +138,7 @@ describe.skipIf(!hasFfmpeg)(
         own.onRequest = () => undefined;
         await rerun(name, args);
       }
-      // At the submission alone.
+      // Only a kill at the submission leaves a doubt.
       expect(inDoubt).toBeLessThan(2);
     });
   },

@@ -17,7 +17,7 @@ interface Scene {
   store: S3Server;
   video: Buffer;
   posts: () => number;
-  /** Files that wait to be uploaded. */
+  /** Files that are waiting for an upload. */
   kept: () => string[];
 }
 
@@ -40,7 +40,7 @@ async function scene(size = 2000): Promise<Scene> {
   return { user, gateway, store, video, posts, kept };
 }
 
-/** A scene with the sandbox in the place of a real gateway: its own object storage is not used. */
+/** A scene with the sandbox in place of a real gateway. The sandbox's own object storage is not used. */
 async function playScene(): Promise<Pick<Scene, 'user' | 'store' | 'kept'>> {
   const { user, store, kept } = await scene();
   const stateDir = join(user.cwd, 'gateway');
@@ -191,7 +191,7 @@ describe('kill -9 while a result is uploaded', () => {
     const again = await user.run(to('s3://bucket/boat.mp4'));
     expect(again.code, again.stderr).toBe(0);
     expect([posts(), kept(), store.uploads.size]).toEqual([1, [], 0]);
-    // Read by another client than the one that wrote it.
+    // Reads the object with a different client from the one that wrote it.
     const object = new GetObjectCommand({ Bucket: 'bucket', Key: 'boat.mp4' });
     const read = await awsClient(store.url, account).send(object);
     const sha256 = createHash('sha256').update(video).digest('hex');

@@ -3,20 +3,20 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 
-/** A store that checks every signature by its own code, written after the description of AWS Signature Version 4. */
+/** A store that checks every signature with its own code, written from the description of AWS Signature Version 4. */
 export interface S3Server {
   url: string;
   /** Contents by path. */
   objects: Map<string, Buffer>;
-  /** When an object was stored, by its path, ISO 8601; an object without an entry was stored now. */
+  /** When each object was stored, by path, in ISO 8601. An object without an entry counts as stored now. */
   modified: Map<string, string>;
   /** Objects of a page of a listing. */
   pageSize: number;
-  /** `PUT /bucket/key` and the like, with the status that was answered. */
+  /** The calls so far, such as `PUT /bucket/key`, with the status of each response. */
   calls: string[];
-  /** Multipart uploads that were begun and neither completed nor aborted, by id. */
+  /** Multipart uploads that were neither completed nor aborted, by id. */
   uploads: Map<string, { path: string; headers: IncomingHttpHeaders; parts: Map<number, Buffer> }>;
-  /** Answers the next requests instead; one that returns false leaves its request to the server, and stays. */
+  /** Handlers of the next requests. One that returns false leaves its request to the server, and stays in the list. */
   faults: ((request: IncomingMessage, response: ServerResponse) => unknown)[];
   /** Returns the content behind a presigned URL, or the status of the refusal. */
   get(url: string): Promise<Buffer | number>;
@@ -172,7 +172,7 @@ const md5 = (data: Buffer): string => createHash('md5').update(data).digest('hex
 const sha256 = (data: string | Buffer): string => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, data: string): Buffer => createHmac('sha256', key).update(data).digest();
 
-// By header for calls, by query for presigned URLs.
+// Checks the header of a call, or the query of a presigned URL.
 function isSigned(request: IncomingMessage): boolean {
   const url = new URL(request.url ?? '', 'http://store');
   const query = url.searchParams;

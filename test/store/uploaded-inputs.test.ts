@@ -13,7 +13,7 @@ const old = '2020-01-01T00:00:00.000Z';
 interface Scene {
   user: User;
   store: S3Server;
-  /** Lets the gateway tell that all tasks have ended. */
+  /** Makes the gateway report that all tasks have ended. */
   end: () => void;
   /** Puts an object of an earlier upload into the store; returns its URL. */
   upload: (content: string, extension?: string) => string;

@@ -23,12 +23,12 @@ interface Gateway {
   chargesFor(text: string): number;
 }
 
-/** A text that several agents request one after the other, and that must be spoken once. */
+/** A text that several agents request one after the other, and that must be paid for once. */
 interface Wish {
   text: string;
   tool: 'submit_video' | 'speak';
   key: string;
-  /** The number of keys chosen so far: another key only after a lost response. */
+  /** The number of keys chosen so far. An agent chooses another key only after a lost response. */
   keys: number;
   history: string[];
   end?: 'told' | 'unknown' | 'budget' | 'rejected' | 'failed';
@@ -73,7 +73,7 @@ class AgentStorm {
     for (let tries = 0; wish.end === undefined; tries += 1) {
       if (tries === 200) throw new Error(`no end: ${wish.history.join('\n')}`);
       const isCalm = !isStormy || tries > 20;
-      // The command line is a person's: another key of a person is another job.
+      // A person uses the command line, and another key of a person is another job.
       const isPerson = wish.tool === 'submit_video' && wish.keys === 1 && this.#random() < 0.2;
       await (isPerson ? this.#command(wish, isCalm) : this.#call(wish, isCalm));
     }

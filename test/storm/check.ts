@@ -69,12 +69,12 @@ function lostHandles(tasks: readonly Task[], jobs: readonly Job[]): string[] {
   });
 }
 
-/** A response that was recorded but not read yet: the next command that names the job reads it. */
+/** Whether the job has a recorded response with this id. The next command that names the job reads it. */
 function hasReplyWith({ record }: Job, id: string): boolean {
   return record.pendingReply?.text.includes(id) === true;
 }
 
-/** A charge whose intent is on record as never sent would be paid again by the next run. */
+/** Reports charges of speech that no job records as sent, because the next run of that intent would pay again. */
 function unrecordedCharges(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   const charged = readBill(world.gateway).filter(({ area }) => area === 'tts').length;
   const unsent = ['prepared', 'rejected'];
@@ -140,7 +140,7 @@ function bugs(world: World): string[] {
   return world.runs.filter(isBug).map(({ code, stderr }) => `exit ${code}: ${stderr}`);
 }
 
-// Every exit code that a storm can end in; any other is a mistake of the client or of the storm.
+// Reports runs with an exit code that a storm cannot cause: a mistake of the client or of the storm.
 function unended(world: World, ended: readonly Ended[], jobs: readonly Job[]): string[] {
   return ended.flatMap(({ plan, codes }) => {
     // A command that was killed after its last output has succeeded: its file exists, and a rerun says so before it

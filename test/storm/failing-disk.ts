@@ -6,17 +6,17 @@ import type { Scenario } from './scenarios.ts';
 import { restore, treeOf } from './tree.ts';
 import { Workers, type Ran } from './workers.ts';
 
-/** Which operations fail, and how; if absent, all of them in every way. */
+/** The operations that fail, and how. If absent, each operation fails in every way. */
 export interface Part {
-  /** One operation of so many, counted from `from`, and each in the next of the ways to fail. */
+  /** Tries one of this many operations, counted from `from`. Each fails in the next of the possible ways. */
   every?: number;
   from?: number;
 }
 
 /**
- * Lets an operation on the disk fail in a run of a scenario, and another one in the next, until a run is through
- * before: then, in another process, the same command is run again on that disk, until it ends. `worker` is the built
- * one.
+ * Runs a scenario again and again, and makes a later disk operation fail in each run, until a run ends before that
+ * operation. After each run, another process runs the same command on that disk until it ends. `worker` is the path of
+ * the built worker.
  */
 export function sweepFailures(
   scenario: Scenario,
@@ -58,7 +58,7 @@ export function sweepFailures(
   });
 }
 
-// What the gateway creates from now on, in its state before the run.
+// Resets the gateway to its state before the run, and returns the list of tasks that it creates from now on.
 function createdBy(
   { gateway }: Stage,
   { answer }: Scenario,

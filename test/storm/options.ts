@@ -5,7 +5,7 @@ export interface StormOptions {
   jobs: number;
   /** The same seed draws the same storm. */
   seed: number;
-  /** The probability that a call fails in some way, percent. */
+  /** The probability, in percent, that a call fails in some way. */
   chaos: number;
   /** The number of concurrent command lines. */
   width: number;

@@ -6,7 +6,7 @@ export type Kind = 'a' | 'a-inline' | 'b' | 'c' | 'tts';
 
 /**
  * How a job is run: `plain` repeats one command line, `keyed` gives it a `--key`, `together` does that in three
- * processes at once, `apart` submits first and fetches then, `retakes` asks for a second take each time (`--new`).
+ * processes at once, `apart` submits first and then fetches, `retakes` asks for a second take each time (`--new`).
  */
 export type Way = 'plain' | 'keyed' | 'together' | 'apart' | 'retakes';
 
@@ -21,13 +21,16 @@ export interface Plan {
   kills: (Kill | undefined)[][];
 }
 
-/** When a run is killed: some ms after it began, or at one of its disk operations. */
+/** When a run is killed: some time after it began, or at one of its disk operations. */
 export type Kill = { killAfterMs: number } | { crash: Crash };
 
 /** The number of runs with faults. Later runs have none, so that every job ends. */
 const inDanger = 6;
 
-/** The whole schedule: equal for equal seeds, and each job's own whatever the number of jobs. */
+/**
+ * Returns the whole schedule. It is the same for the same seed, and the part of each job does not depend on the number
+ * of jobs.
+ */
 export function planStorm(jobs: number, seed: number): Plan[] {
   return Array.from({ length: jobs }, (_, n) => planJob(n, randomFor(seed, `job ${n}`)));
 }
@@ -65,11 +68,11 @@ function killsOf(random: Random, isOwnProcess: boolean): (Kill | undefined)[] {
   });
 }
 
-/** About as many operations on the disk as a run has that submits and saves. */
+/** Roughly the number of disk operations in a run that submits and saves. */
 const maxOperations = 100;
 
-// By the clock alone a kill hardly ever comes between two operations that follow each other at once. Of those by
-// the clock half come early, around the submission, which is over within a few milliseconds.
+// Kills by the clock hardly ever fall between two consecutive operations, so others are by the number of the operation.
+// Half of those by the clock come early, around the submission, which takes only a few milliseconds.
 function killOf(kind: number, when: number, isOwnProcess: boolean): Kill {
   if (kind < 0.25 || isOwnProcess) return { killAfterMs: Math.round(when * (kind < 0.125 ? 60 : 700)) };
   const at = 1 + Math.floor(when * maxOperations);

@@ -13,17 +13,18 @@ import type { Scenario } from './scenarios.ts';
 import { listing, treeOf } from './tree.ts';
 import { remains, type Remains } from './unsynced.ts';
 
-/** Which of the disks are tried; all of them if absent. */
+/** The disks that are tried; all if absent. */
 export interface Part {
   whatRemains?: readonly Remains[];
-  /** One of this many moments, counted from `from`. */
+  /** Tries one of this many moments, counted from `from`. */
   every?: number;
   from?: number;
 }
 
 /**
- * Records a run of a scenario, and for every moment of it finds the disk as a power cut may leave it: then the same
- * command is run on that disk, against the gateway as it was, until it ends. `recorder` is the address of the preload.
+ * Records a run of a scenario, and computes for each moment how a power cut may leave the disk. The same command is
+ * then run on that disk, against the gateway in its state at that moment, until it ends. `recorder` is the address of
+ * the preload.
  */
 export function sweepPowerCut(
   scenario: Scenario,
@@ -67,7 +68,7 @@ async function recordRun(scenario: Scenario, stage: Stage, recorder: string): Pr
   return { ...played, ...recording };
 }
 
-/** An answer that says on record that nothing was created, if that is so. */
+/** Wraps a response: records it if it created no task. */
 function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   return (call) => {
     const { length } = call.gateway.created;
@@ -78,7 +79,7 @@ function answering(answer: Answer, record: (entry: Entry) => void): Answer {
   };
 }
 
-// A file that was written by a call that the recorder does not know would look as if it was never written.
+// Fails if the recorder missed a file: one that is written by a call it does not know looks as if it was never written.
 function expectAllSeen({ moments }: Recording, folder: string): void {
   const [last, ...others] = moments.toReversed();
   const seen = JSON.stringify(listing(last?.disk('kept') ?? {}));

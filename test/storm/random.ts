@@ -1,7 +1,7 @@
 /** A repeatable source of numbers in [0, 1) (mulberry32). */
 export type Random = () => number;
 
-/** The same seed and name give the same numbers, independent of other draws. */
+/** The same seed and name give the same numbers, independently of other draws. */
 export function randomFor(seed: number, name: string): Random {
   let state = seed;
   for (const character of name) state = Math.imul(state ^ (character.codePointAt(0) ?? 0), 0x01000193);

@@ -6,9 +6,9 @@ import { UnsyncedDisk, type Remains } from './unsynced.ts';
 export type Entry =
   | { kind: 'content'; hash: string; base64: string }
   | { kind: 'tree'; tree: Tree }
-  /** An operation that changed the tree `before` to `after`; `synced` is the tree that was safe before it. */
+  /** An operation that changed the tree `before` to `after`; `synced` is the tree that was durable before it. */
   | { kind: 'operation'; name: string; path: string; before: number; after: number; synced?: string }
-  /** A request that may cost money starts to be sent. */
+  /** The process starts to send a request that may cost money. */
   | { kind: 'sent' }
   /** The gateway has created a task, and charges for it. */
   | { kind: 'created'; handle: string; body: string }
@@ -31,18 +31,18 @@ export interface Moment {
   /** The disk if the power were cut now. */
   disk: (what: Remains) => Tree;
   created: readonly Created[];
-  /** A task that may exist by now, since its request was on its way. */
+  /** A task that may exist by now, because its request was in transit. */
   outstanding?: Created | undefined;
   printed: string;
 }
 
-/** A run, moment by moment, and the bytes for the hashes of its trees. */
+/** A run, moment by moment, and the contents of its files by their hash. */
 export interface Recording {
   moments: Moment[];
   contents: ReadonlyMap<string, Buffer>;
 }
 
-/** Appends to a recording, each entry at once; several processes may do so. */
+/** Returns a function that appends an entry to a recording immediately. Several processes may append. */
 export function recordTo(path: string): (entry: Entry) => void {
   // Reads the current content, without recording the read.
   const { writeSync } = fs;

@@ -19,7 +19,7 @@ export interface Stage {
 export interface Swept {
   /** The number of moments or operations of the run. */
   moments: number;
-  /** The number of different disks that were found; each had its reruns. */
+  /** The number of different disks, each of which had its own reruns. */
   disks: number;
   /** The violations, by moment and operation. */
   violations: string[];
@@ -31,7 +31,7 @@ export async function onStage<T>(scenario: Scenario, play: (stage: Stage) => Pro
   gateway.polls = 0;
   scenario.setUp?.(gateway);
   const user = newUser(gateway.url);
-  // New parents of the state folder are names that must be synced too.
+  // The state folder has new parents, whose names must be synced too.
   user.env['MGW_STATE_DIR'] = join(user.cwd, 'some', 'where', 'state');
   mkdirSync(join(user.cwd, 'out'));
   const out = join(user.cwd, 'out', `boat.${gateway.dialect.extension}`);
@@ -112,7 +112,7 @@ export class Reruns {
     this.#contents = contents;
   }
 
-  /** Makes a disk again, unless it was there before, and runs the same command on it until it ends. */
+  /** Restores a disk, unless the same disk was tried before, and runs the command on it until it ends. */
   async on({ where, tree, created, printed, said = '' }: Found): Promise<void> {
     const { user, gateway } = this.#stage;
     const key = JSON.stringify([listing(tree), created.length, printed]);
@@ -127,7 +127,7 @@ export class Reruns {
       this.violations.push(`${this.#scenario.name}, ${where}: ${broken}`);
   }
 
-  /** Everything that breaks a promise on the disk as it was found, and as reruns leave it. */
+  /** Returns every broken promise, on the disk as it was found and after the reruns. */
   async #judge(created: readonly Created[], printed: string, said: string): Promise<string[]> {
     const { saves, isKeyed } = this.#scenario;
     const found = this.#ledger(created, printed);
@@ -135,7 +135,7 @@ export class Reruns {
     const [id] = /job_\w+/.exec(printed) ?? [];
     if (id !== undefined && !found.text.includes(id)) broken.push(`${id} was printed, and is not on record`);
     if (created.length > 0 && !found.mayHaveSent) broken.push('a task was created that is not on record');
-    // A command that was through is typed again for a second take.
+    // Running a command again after it succeeded makes a second take.
     if (found.isDelivered && !saves && !isKeyed) return broken;
     const codes = this.#codesFor(found);
     // An existing piece or output that could not be recorded is not recognised, and is left alone.
@@ -155,7 +155,7 @@ export class Reruns {
 
   #codesFor(found: Ledger): number[] {
     if (found.isDelivered) return this.#scenario.isKeyed ? [0] : [0, 10];
-    // Pieces that were joined and published before the cut are known by what they make.
+    // Pieces that were joined and published before the cut are recognised by the output.
     if (!found.mayHaveSent || (this.#scenario.pieces !== undefined && existsSync(this.#stage.out)))
       return [0];
     if (this.#scenario.protocol !== 'tts') return found.hasHandle ? [0] : [0, 7];
@@ -164,11 +164,11 @@ export class Reruns {
     return found.hasReply ? [0, 9, ...(this.#scenario.pieces === undefined ? [] : [7])] : [0, 7];
   }
 
-  /** Types the commands as often as a script would. */
+  /** Runs the commands as often as a script would. */
   async #untilEnded(): Promise<CliResult> {
     const { command, prepare } = this.#scenario;
     const { user, out } = this.#stage;
-    // What was adopted is fetched by the command that had submitted it.
+    // The command that submitted the task fetches it after it was adopted.
     if (prepare !== undefined) await runHere(this.#played.args, user.env);
     const args = prepare === undefined ? this.#played.args : command(out);
     let run = await runHere(args, user.env);
@@ -194,7 +194,7 @@ export class Reruns {
       mayHaveSent,
       hasHandle,
       hasReply: has('reply'),
-      // Not by a line that was written by half.
+      // A torn line does not count.
       hasEnded: /"type":"finished".*"state":"succeeded".*\}$/m.test(text),
       isDelivered,
     };

@@ -1,4 +1,4 @@
-// Builds the command line and the storm, and lets it blow: there is nothing here that runs TypeScript.
+// Builds the command line and the storm, and runs it, since no TypeScript runner is installed.
 import { build } from 'rolldown';
 import builds from '../../scripts/build/rolldown.config.mjs';
 

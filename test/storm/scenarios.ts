@@ -2,7 +2,7 @@ import type { Area } from '../faults/dialects.ts';
 import { reply, type Answer, type Call, type FaultGateway } from '../faults/gateway.ts';
 import type { Stage } from './reruns.ts';
 
-/** A command line whose run is struck at every moment. */
+/** A command line whose run is interrupted at every moment. */
 export interface Scenario {
   name: string;
   protocol: Area;
@@ -12,13 +12,13 @@ export interface Scenario {
   isKeyed?: boolean;
   /** The number of pieces of speech; absent if the text is one job. */
   pieces?: number;
-  /** How the gateway answers every call. */
+  /** Sets how the gateway responds to every call. */
   setUp?: (gateway: FaultGateway) => void;
-  /** How the gateway answers the first submission of that run. */
+  /** The gateway's response to the first submission of that run. */
   answer?: Answer;
   /** The exit code without a fault; 0 if absent. */
   ends?: number;
-  /** What is done before; gives the command line that is struck in place of `command`. */
+  /** Runs before, and returns the command line that is interrupted in place of `command`. */
   prepare?: (stage: Stage) => Promise<string[]>;
 }
 
@@ -37,7 +37,7 @@ const save = (protocol: 'a' | 'b' | 'c', ...more: string[]): Omit<Scenario, 'nam
   command: (out) => [...submits[protocol], '-o', out, ...fast, ...more],
 });
 
-/** What is struck: each way of paying, each way of saving, and each way of the gateway to answer. */
+/** All scenarios: each way to pay, each way to save, and each way in which the gateway may respond. */
 export const scenarios: readonly Scenario[] = [
   submit,
   { ...submit, name: 'submit to a busy gateway', answer: { status: 429 } },
@@ -81,7 +81,7 @@ function answerInline(gateway: FaultGateway): void {
   };
 }
 
-/** A submission whose answer is lost; the command that is struck adopts its task. */
+/** Makes a submission whose response is lost. The command that is interrupted adopts its task. */
 async function leaveUnknown({ user, gateway, out }: Stage): Promise<string[]> {
   gateway.script.submit.push(breakOff);
   const { json } = await user.run([...submits.c, '-o', out, ...fast, '--json']);

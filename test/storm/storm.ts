@@ -3,14 +3,14 @@ import { drive, type Ended } from './drive.ts';
 import { planStorm, type Plan } from './plan.ts';
 import { openWorld, type World } from './world.ts';
 
-/** How a storm blows. */
+/** The options of a storm. */
 export interface StormOptions {
   jobs: number;
-  /** Decides the schedule: what is submitted how, when it is killed, and which calls fail in which way. */
+  /** Determines the schedule: what is submitted, when it is killed, and which calls fail and how. */
   seed: number;
-  /** The built worker. */
+  /** The path of the built worker. */
   worker: string;
-  /** How likely each call of the gateway fails, percent. */
+  /** The probability, in percent, that a call to the gateway fails. */
   chaos?: number;
   /** The number of concurrent jobs. */
   width?: number;
@@ -21,7 +21,7 @@ export interface StormOptions {
 export interface StormResult {
   violations: Violations;
   ended: Ended[];
-  /** How many runs it took, and how many of them were killed. */
+  /** The number of runs, and of those that were killed. */
   runs: number;
   killed: number;
   /** Kept if there was a violation; undefined if it was removed. */
@@ -44,7 +44,7 @@ export async function storm(options: StormOptions): Promise<StormResult> {
   }
 }
 
-/** How many things happened that must not. */
+/** The number of violations. */
 export function countOf(violations: Violations): number {
   return Object.values(violations).flat().length;
 }

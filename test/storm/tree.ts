@@ -13,7 +13,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 
-/** A file, a folder or a link, apart from the names that it bears. */
+/** A file, a folder or a link, without its names. */
 export interface Inode {
   mode: number;
   /** A folder's content: names and their inodes. */
@@ -64,7 +64,7 @@ export function identityOf({ ino, birthtimeNs }: BigIntStats): string {
   return `${ino}.${birthtimeNs}`;
 }
 
-/** The name of some bytes. */
+/** The hash of some bytes, by which their content is looked up. */
 export function hashOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex').slice(0, 20);
 }
@@ -100,7 +100,7 @@ export function restore(tree: Tree, contents: Contents, folder: string): void {
   make(rootOf(tree), folder);
 }
 
-/** The identity of the folder that a tree is of. */
+/** The identity of the root folder of a tree. */
 export function rootOf(tree: Tree): string {
   return Object.keys(tree)[0] ?? '';
 }

@@ -6,7 +6,7 @@ export const remains = {
   removed: 'nothing that was not synced is there, but for removals',
   renamed: 'nothing that was not synced is there, but for what was renamed',
   named: 'names are there, bytes that were not synced are not',
-  zeroed: 'names are there, and zeros in the place of bytes that were not synced',
+  zeroed: 'names are there, and zeros in place of bytes that were not synced',
   torn: 'names are there, and half of the bytes that were not synced',
   kept: 'everything is there, as after kill -9',
 } as const;
@@ -15,17 +15,17 @@ export type Remains = keyof typeof remains;
 
 const empty = Buffer.alloc(0);
 
-/** A disk by what is certain of it. At first all that is there is. */
+/** Tracks which data on a disk would certainly survive a power cut. At first, all of it would. */
 export class UnsyncedDisk {
   #now: Tree;
   /** Each inode at its last sync. */
   readonly #synced: Map<string, Inode>;
-  /** The last state of each inode, also after its last name was removed. */
+  /** The last state of each inode, even if its last name has been removed. */
   readonly #seen: Map<string, Inode>;
-  /** Names that removals and renames took away, as `folder/name/inode`. */
+  /** Names that removals and renames removed, as `folder/name/inode`. */
   readonly #removed: Set<string>;
   readonly #movedAway: Set<string>;
-  /** Names that renames gave: their inodes by `folder/name`. */
+  /** The inodes of names that renames created, by `folder/name`. */
   readonly #movedTo: Map<string, string>;
 
   constructor(tree: Tree, from?: UnsyncedDisk) {
@@ -42,7 +42,7 @@ export class UnsyncedDisk {
     return new UnsyncedDisk(this.#now, this);
   }
 
-  /** An operation changed the disk from `before` to `after`. */
+  /** Records that an operation changed the disk from `before` to `after`. */
   change(before: Tree, after: Tree, operation: string): void {
     this.#now = after;
     for (const [id, inode] of Object.entries(after)) this.#seen.set(id, inode);
@@ -61,13 +61,13 @@ export class UnsyncedDisk {
     }
   }
 
-  /** A file or a folder is safe as it was in a tree: what was there before the sync began. */
+  /** Records that a file or a folder is durable in its state in `tree`, which was read before the sync began. */
   sync(id: string, tree: Tree): void {
     const inode = tree[id] ?? this.#now[id];
     if (inode !== undefined) this.#synced.set(id, inode);
   }
 
-  /** The disk after a power cut; `contents` are added to. */
+  /** Returns the disk after a power cut, and adds new contents to `contents`. */
   after(what: Remains, contents: Map<string, Buffer>): Tree {
     const tree: Tree = {};
     const visit = (id: string): void => {

@@ -8,11 +8,11 @@ export interface Task {
   args: string[];
   env: NodeJS.ProcessEnv;
   crash?: Crash;
-  /** Lets its pauses pass quickly. */
+  /** Shortens its pauses. */
   isHurried?: boolean;
 }
 
-/** What a worker says: that it begins (its clock for being killed starts), what it prints, and what came of it. */
+/** A message of a worker: that it begins (the time until its kill starts), its output, or its result. */
 export type Said =
   { began: true } | { printed: string } | { code: number; stderr: string; operations: number };
 
@@ -34,7 +34,7 @@ async function carryOut({ args, env, crash, isHurried }: Task): Promise<void> {
   const said: string[] = [];
   const stdin = new PassThrough();
   stdin.end();
-  // What is printed has to arrive although the process is killed right after it.
+  // The output must arrive even if the process is killed right after printing it.
   const stdout = new Printer((printed) => say({ printed }));
   const stderr = new Printer((text) => said.push(text));
   await armCrash(crash);
@@ -48,7 +48,7 @@ function say(what: Said): void {
   process.send?.(what);
 }
 
-// Every run listens for its signals.
+// Every run adds listeners for signals.
 process.setMaxListeners(0);
 process.on('message', (task: Task) => void carryOut(task));
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { resolve } from 'node:path';
 import type { Said, Task } from './worker.ts';
 
-/** What a run came to; code 137 if it was killed. */
+/** The result of a run; the code is 137 if it was killed. */
 export interface Ran {
   code: number;
   stdout: string;
@@ -12,10 +12,10 @@ export interface Ran {
   operations: number;
 }
 
-// The storm is built somewhere else, and started from the project's folder.
+// Relative to the current folder, because the storm is built elsewhere and started from the project's folder.
 const bin = resolve('bin/mgw.js');
 
-/** Processes that run one command line at a time, and can be killed while they do. */
+/** Processes that run one command line at a time, and can be killed during a run. */
 export class Workers {
   readonly #path: string;
   readonly #cwd: string;
@@ -28,7 +28,7 @@ export class Workers {
     this.#cwd = cwd;
   }
 
-  /** Runs a task; killed `killAfterMs` after it began. */
+  /** Runs a task, and kills it `killAfterMs` after it began. */
   async run(task: Task, killAfterMs?: number): Promise<Ran> {
     const child = this.#idle.pop() ?? this.#start();
     const ran = await inChild(child, task, killAfterMs);
@@ -38,7 +38,7 @@ export class Workers {
     return ran;
   }
 
-  /** Lets one process run one task after the other, whatever comes of them; it is gone after that. */
+  /** Lets one process run one task after the other, whatever their results, and then ends it. */
   async inOne(use: (run: (task: Task) => Promise<Ran>) => Promise<void>): Promise<void> {
     const child = this.#start();
     try {
@@ -86,14 +86,14 @@ function inChild(child: ChildProcess, task: Task, killAfterMs: number | undefine
   });
 }
 
-/** Runs a task in a process of its own, as a shell would. */
+/** Runs a task in a separate process, as a shell would. */
 export function runAlone({ args, env }: Task, cwd: string, killAfterMs?: number): Promise<Ran> {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, [bin, ...args], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] });
     const [stdout, stderr]: [string[], string[]] = [[], []];
     child.stdout.on('data', (chunk: Buffer) => stdout.push(chunk.toString()));
     child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk.toString()));
-    // A process needs some 100 ms to begin at all.
+    // A process takes about 100 ms to start.
     const timer =
       killAfterMs === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), 90 + killAfterMs);
     child.once('close', (code) => {

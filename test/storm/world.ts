@@ -5,22 +5,22 @@ import { type Sandbox, startSandbox } from '../../src/sandbox/server.ts';
 import { runAlone, Workers, type Ran } from './workers.ts';
 import type { Crash } from './crash.ts';
 
-/** The key of the storm; nothing but requests to the gateway may hold it. */
+/** The API key of the storm. Only requests to the gateway may contain it. */
 export const stormKey = 'sk-storm-7d793037a0760186574b0282f2f435e7';
 
-/** Everything a storm takes place in; all of it is below `root`. */
+/** The environment of a storm. All of its files are below `root`. */
 export interface World {
   root: string;
   /** The folder of the ledger. */
   state: string;
-  /** The gateway's own count of what was created and charged. */
+  /** The path of the gateway's own record of tasks and charges. */
   gateway: string;
   /** The folder of results. */
   out: string;
   sandbox: Sandbox;
   /** Every run so far. */
   runs: Ran[];
-  /** Runs a command line, killed after so many ms if that is given. */
+  /** Runs a command line. */
   run(args: string[], how?: RunOptions): Promise<Ran>;
   close(): Promise<void>;
   /** Removes everything. */
@@ -29,14 +29,14 @@ export interface World {
 
 export interface RunOptions {
   killAfterMs?: number;
-  /** In a process of its own, as a shell starts it. */
+  /** Runs it in a separate process, as a shell does. */
   isOwnProcess?: boolean;
-  /** How the n-th operation on the disk fares; not in a process of its own. */
+  /** The fate of its n-th disk operation. Has no effect in a separate process. */
   crash?: Crash;
 }
 
 export interface WorldOptions {
-  /** The built worker. */
+  /** The path of the built worker. */
   worker: string;
   seed?: number;
   /** How long a generation takes, ms. */
@@ -44,7 +44,7 @@ export interface WorldOptions {
   faults?: string[];
 }
 
-/** Opens a world with a gateway of its own. */
+/** Opens a world with its own gateway. */
 export async function openWorld({ worker, seed, paceMs, faults = [] }: WorldOptions): Promise<World> {
   const root = mkdtempSync(join(tmpdir(), 'mgw-storm-'));
   const [state, gateway, out] = ['state', 'gateway', 'out'].map((name) => join(root, name)) as [

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 const surrogates = { from: 0xd800, count: 0x800 };
 
 /**
- * Any character of Unicode, for `fc.string({ unit: anyCharacter })`: what fast-check's own 'binary' draws, without the table
- * of all 1.1 million of them that it makes in each process, which takes longer than the tests themselves.
+ * Any Unicode character, for `fc.string({ unit: anyCharacter })`. It draws the same characters as fast-check's own
+ * 'binary', which first builds a table of all 1.1 million in each process. That takes longer than the tests themselves.
  */
 export const anyCharacter = fc.nat(0x10ffff - surrogates.count).map(
   (index) => String.fromCodePoint(index < surrogates.from ? index : index + surrogates.count),

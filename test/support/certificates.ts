@@ -9,14 +9,14 @@ export interface Certificate {
 
 /** The fields of a certificate. */
 export interface Subject {
-  /** Host names and IPv4 addresses that it is valid for. */
+  /** The host names and IPv4 addresses for which it is valid. */
   hosts: string[];
   /** Default: from yesterday until tomorrow. */
   notBefore?: Date;
   notAfter?: Date;
 }
 
-/** A certificate authority of a test's own, and the certificates it issues. */
+/** A certificate authority for one test, and the certificates that it issues. */
 export interface Authority {
   /** PEM; for NODE_EXTRA_CA_CERTS. */
   cert: string;

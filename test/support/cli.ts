@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { launch, type Launched } from './launch.ts';
 
-// By the project's folder, since storms are built somewhere else.
+// Relative to the project's folder, because storms are built elsewhere.
 const bin = resolve('bin/mgw.js');
 
 /** The result of a run of the command line. */
@@ -56,7 +56,7 @@ export function newUser(baseUrl?: string, extra: NodeJS.ProcessEnv = {}): User {
     HOME: home,
     MGW_STATE_DIR: join(home, 'state'),
     MGW_CONFIG_DIR: join(home, 'config'),
-    // What V8 has compiled is the same for all.
+    // All users share the code that V8 has compiled.
     XDG_CACHE_HOME: join(tmpdir(), 'mgw-cache'),
     ...(baseUrl !== undefined && { MGW_BASE_URL: baseUrl, MGW_API_KEY: canaryKey }),
     ...extra,

@@ -3,11 +3,12 @@ import { onEnd } from './clean-ups.ts';
 
 /** The position of the cut. */
 export interface Cut {
-  /** The message at which it is cut: a statement's text, or the values bound to it. */
+  /** Matches the message at which the connection is cut: a statement's text, or the values bound to it. */
   at: RegExp;
   /**
-   * Whether the server gets that message, does it, and its answer is lost; or never sees it. `patience`: its answer does
-   * not come, until it is the client that cuts the connection; from then on all is as after {@link CuttingProxy.down}.
+   * What is lost. `message`: the server never receives that message. `answer`: the server carries it out, but its
+   * response is lost. `patience`: the response is held back until the client closes the connection; from then on the
+   * proxy behaves as after {@link CuttingProxy.down}.
    */
   lose: 'message' | 'answer' | 'patience';
 }
@@ -16,13 +17,19 @@ export interface Cut {
 interface Pair {
   client: Socket;
   server: Socket;
-  /** The answer of what was passed on last is not passed on: its end cuts the connection, or the client does. */
+  /**
+   * The response to the last forwarded message is not forwarded. The connection is cut at the end of that response
+   * (`answer`), or by the client (`patience`).
+   */
   losing?: 'answer' | 'patience';
   /** Messages that arrived while the proxy was paused. */
   held: Buffer[];
 }
 
-/** A proxy before PostgreSQL (or PgBouncer), which reads enough of the protocol to cut at the worst points. No TLS. */
+/**
+ * A proxy in front of PostgreSQL or PgBouncer, which parses enough of the protocol to cut at the worst points. It does
+ * not support TLS.
+ */
 export class CuttingProxy {
   readonly #server: Server;
   readonly #target: number;
@@ -50,28 +57,28 @@ export class CuttingProxy {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Cuts one connection, the first that comes to that point. @returns when that has happened. */
+  /** Cuts the first connection that reaches that point. Resolves when it is cut. */
   cutAt(cut: Cut): Promise<void> {
     return new Promise((done) => (this.#cut = { cut, done }));
   }
 
-  /** Runs `seen` directly before the first message is passed on that matches, once. */
+  /** Runs `seen` once, directly before the first matching message is forwarded. */
   before(at: RegExp, seen: () => void): void {
     this.#watch = { at, seen };
   }
 
-  /** Resets all connections, and accepts new ones. */
+  /** Resets all connections except `but`, and accepts new ones. */
   cutAll(but?: Pair): void {
     for (const pair of this.#pairs) if (pair !== but) this.#destroy(pair);
   }
 
-  /** Resets all connections, and each new one, until {@link up}. */
+  /** Resets all connections except `but`, and each new one, until {@link up}. */
   down(but?: Pair): void {
     this.#isDown = true;
     this.cutAll(but);
   }
 
-  /** Passes everything on again, including paused messages. */
+  /** Forwards everything again, including held messages. */
   up(): void {
     this.#isDown = false;
     this.#isHeld = false;
@@ -82,7 +89,7 @@ export class CuttingProxy {
     }
   }
 
-  /** Passes nothing on and closes nothing, as a network does that has come apart, until {@link up}. */
+  /** Forwards nothing and closes nothing until {@link up}, like a partitioned network. */
   hold(): void {
     this.#isHeld = true;
     for (const { client, server } of this.#pairs) {
@@ -91,7 +98,7 @@ export class CuttingProxy {
     }
   }
 
-  /** Delays each response of the server from now on by this many ms. */
+  /** Delays each further response of the server by this many ms. */
   delay(ms: number): void {
     this.#delayMs = ms;
   }
@@ -176,7 +183,7 @@ function asksForEncryption(message: Buffer): boolean {
   return message.length === 8 && [80877103, 80877104].includes(message.readUInt32BE(4));
 }
 
-/** Takes a stream apart into messages of the protocol: a letter, a length, a body. */
+/** Splits a stream into messages of the protocol: a letter, a length, a body. */
 class Messages {
   readonly #take: (message: Buffer, isFirst: boolean) => void;
   #bytes = Buffer.alloc(0);

@@ -2,27 +2,30 @@ import fs from 'node:fs';
 import promises, { type FileHandle } from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
 
-/** A call of Node's that changes what is on a disk, or makes it durable. */
+/** A call to Node that changes the contents of a disk, or makes them durable. */
 export interface DiskOperation {
-  /** As Node names it, without `Sync` and the `f` of descriptors: open, write, sync, link, … */
+  /** Node's name for it, without `Sync` and the `f` of descriptors: open, write, sync, link, … */
   name: string;
-  /** The path of the operation; of two paths the created one. Undefined for a file that was opened unobserved. */
+  /**
+   * The path of the operation; if it has two, the path that it creates. Undefined for a file whose opening was not
+   * watched.
+   */
   path: string | undefined;
-  /** The open file that it is about, if it is about one. */
+  /** The descriptor, if the operation concerns an open file. */
   descriptor?: number | undefined;
-  /** Writes only the first half of its bytes, for an operation that writes some. */
+  /** For an operation that writes: writes only the first half of its bytes. */
   half?: (() => unknown) | undefined;
 }
 
-/** Wraps every operation: runs it or not, and returns the caller's result, a promise if `run` returns one. */
+/** Receives every operation, runs it or not, and returns the result for the caller; a promise if `run` returns one. */
 export type Watcher = (operation: DiskOperation, run: () => unknown) => unknown;
 
 let watcher: Watcher | undefined;
 let isPatched = false;
 
 /**
- * Lets every operation of this process on any disk pass through `watch`, until this is called again; undefined ends
- * it. Seen is what is called as a promise or synchronously, however it was imported, `fsync` and `writev`; not Node's other
+ * Passes every disk operation of this process to `watch`, until this is called again; undefined ends it. Watches
+ * promise and synchronous calls, however they were imported, and `fsync` and `writev` with callbacks, but no other
  * calls with callbacks.
  */
 export async function watchDisk(watch: Watcher | undefined): Promise<void> {
@@ -60,7 +63,7 @@ const descriptorPaths = new Map<unknown, string>();
 
 function patchNames(holder: Holder, suffix: string): void {
   rememberOpened(holder, `open${suffix}`);
-  // A file that is opened to be read, or a folder to be synced, changes nothing.
+  // Opening a file for reading, or a folder for a sync, changes nothing.
   wrap(holder, `open${suffix}`, (_, [path, flags]) =>
     opensToWrite(flags) ? { name: 'open', path: nameOf(path) } : undefined,
   );
@@ -85,7 +88,7 @@ function rememberOpened(holder: Holder, method: string): void {
   };
 }
 
-// What is opened synchronously can be synced and written to in no other way without waiting for it.
+// For a file that was opened synchronously, only calls with callbacks can write or sync without blocking.
 function wrapWithCallback(holder: Holder, method: string): void {
   const real = holder[method] as Call;
   holder[method] = (...args): void => {
@@ -125,7 +128,8 @@ function wrap(holder: Holder, method: string, describe: Describe): void {
   };
 }
 
-// Of `write(bytes, offset, length, position)`, `write(descriptor, bytes, …)` and `writeFile(path, bytes, options)`.
+// Returns the arguments with half of the bytes, for `write(bytes, offset, length, position)`, `write(descriptor, bytes,
+// …)` and `writeFile(path, bytes, options)`.
 function halfOf(args: readonly unknown[]): unknown[] | undefined {
   const at = args.findIndex((value) => value instanceof Uint8Array);
   if (at < 0) return undefined;

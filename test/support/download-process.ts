@@ -1,4 +1,4 @@
-// A process of its own that downloads and publishes one file; bundled and started by download/process.test.ts.
+// A separate process that downloads and publishes one file; download/process.test.ts bundles and starts it.
 import { deadlineIn, systemClock } from '../../src/clock.ts';
 import { MgwError } from '../../src/errors.ts';
 import { bearer } from '../../src/exchange.ts';

@@ -30,13 +30,13 @@ export interface Downloads {
   readonly part: string;
   clock: TestClock;
   start: (answer: Answer, host?: string, certificate?: Certificate) => Promise<RawServer>;
-  /** Downloads next to `target`, keyless unless the source says otherwise. */
+  /** Downloads to `target`, without a key unless the source says otherwise. */
   fetch: (
     url: string,
     deps?: Partial<DownloadDeps & Pick<LockOptions, 'claimant'>>,
     source?: Partial<DownloadSource> & { identity?: string },
   ) => Promise<DownloadOutcome>;
-  /** Holds `target`. */
+  /** Locks `target`. */
   lock: (options?: Partial<LockOptions>, identity?: string) => Promise<OutputLock>;
 }
 
@@ -48,7 +48,7 @@ export function gatewayAt(
   return { baseUrl: new URL(baseUrl), key: 'sk-secret', auth: bearer, trustedOrigins, userAgent: 'mgw/test' };
 }
 
-/** This process under another name, and which others are alive, or cannot be seen. */
+/** Returns this process under another name, and says which other processes are alive or cannot be seen. */
 export function claimantOf(
   pid: number,
   alive: readonly number[] = [],
@@ -89,7 +89,7 @@ export function useDownloads(): Downloads {
   });
   afterEach(async () => {
     await Promise.all(servers.map((server) => server.stop()));
-    // Those whose process died in the test are still open.
+    // Locks whose process died in the test are still open.
     for (const lock of locks.splice(0)) lock.release();
     await rm(ctx.folder, { recursive: true });
   });
@@ -139,18 +139,18 @@ export async function expectWhole(outcome: DownloadOutcome, bytes: Buffer): Prom
   expect(sha256).toBe(createHash('sha256').update(bytes).digest('hex'));
 }
 
-/** Answers the n-th request with the n-th answer, and further ones with the last. */
+/** Gives the n-th request the n-th response, and further requests the last one. */
 export function inTurn(...answers: Answer[]): Answer {
   let at = 0;
   return (asked, socket) => answers[Math.min(at++, answers.length - 1)]?.(asked, socket);
 }
 
-/** Serves a file as an honest host does. */
+/** Serves a file like a correct host. */
 export function file(served: Served): Answer {
   return (asked, socket) => void serve(asked, socket, served);
 }
 
-/** A body in chunks of its own, with its end or without. */
+/** Sends a chunked body, with or without its last chunk. */
 export function sayChunked(
   socket: Socket,
   bytes: Buffer,

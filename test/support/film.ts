@@ -12,13 +12,13 @@ export function box(type: string, content: Buffer | number = 0): Buffer {
 /** The end offsets of a {@link film}'s boxes. */
 export const boxEnds = [24, 332];
 
-/** The bytes of an MP4 file of the given size: right in its boxes, noise inside. */
+/** The bytes of an MP4 file of the given size: valid boxes with noise inside. */
 export function film(size: number): Buffer {
   const start = Buffer.concat([box('ftyp', Buffer.from('isom\x00\x00\x02\x00isommp41')), box('moov', 300)]);
   return Buffer.concat([start, box('mdat', size - start.length - 8)]);
 }
 
-/** A small one whose bytes are text, so that it outlives being printed. */
+/** A small MP4 file whose bytes are text, so that printing does not change them. */
 export function fakeMp4(size = 4096): Buffer {
   return Buffer.concat([
     box('ftyp', Buffer.from('mp42\0\0\0\0mp42isom')),

@@ -4,9 +4,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 
-/** A finished operation whose answer holds a video of any size, made while it is sent. */
+/** A finished operation whose response contains a video of any size, generated while it is sent. */
 export interface InlineVideo {
-  /** Of the video itself. */
+  /** The hash of the video itself. */
   sha256: string;
   bytes: number;
   send(response: ServerResponse, name: string): Promise<void>;
@@ -14,7 +14,7 @@ export interface InlineVideo {
 
 const pieceBytes = 48 * 1024;
 
-/** An MP4 of at least `bytes` bytes: its boxes, and then noise in a last box of open size. */
+/** Returns an MP4 of at least `bytes` bytes: its boxes, and then noise in a last box without a size. */
 export function inlineVideo(bytes: number): InlineVideo {
   const head = Buffer.from(
     '00000018667479706d703432000000006d70343269736f6d000000086d6f6f760000000866726565000000006d646174',
@@ -27,7 +27,7 @@ export function inlineVideo(bytes: number): InlineVideo {
   const pieces = Math.ceil(bytes / pieceBytes);
   const hash = createHash('sha256').update(head);
   for (let sent = 0; sent < pieces; sent += 1) hash.update(noise);
-  // Both lengths are multiples of three, so that their Base64 can be put together.
+  // Both lengths are multiples of three, so that their Base64 can be concatenated.
   const [first, piece] = [head.toString('base64'), Buffer.from(noise.toString('base64'), 'latin1')];
   return {
     sha256: hash.digest('hex'),
@@ -45,7 +45,7 @@ export function inlineVideo(bytes: number): InlineVideo {
   };
 }
 
-/** The peak of a process's resident memory up to its end, MiB; NaN if the system does not tell. */
+/** The peak resident memory of a process, in MiB; NaN if the system does not report it. */
 export async function peakMib(child: Pick<ChildProcess, 'pid' | 'exitCode' | 'signalCode'>): Promise<number> {
   let peak = Number.NaN;
   while (child.exitCode === null && child.signalCode === null) {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 
-/** What a `ChildProcess` has, of one that was perhaps started by another process. */
+/** The members of a `ChildProcess` that are also available if another process started it. */
 export interface Launched extends EventEmitter {
   /** Known soon after the start, long before its first line runs. */
   readonly pid?: number | undefined;
@@ -31,14 +31,15 @@ interface Said {
   signal?: NodeJS.Signals | null;
 }
 
-/** The small process, and the socket that it listens on. */
+/** The launcher process, and the socket on which it listens. */
 let launcher: { child: ChildProcess; path: string } | undefined;
 let count = 0;
 const launched = new Map<number, Child>();
 
 /**
- * Has {@link launch} start processes by way of a small one. On Linux Node forks for that, and to fork a process that runs
- * tests, with its half a gigabyte, takes some 50 ms of the processor; to fork the small one, 2.
+ * Makes {@link launch} start processes through a small launcher process. On Linux, Node forks to start a process.
+ * Forking a process that runs tests, with its half a gigabyte, takes about 50 ms of CPU time; forking the launcher
+ * takes 2 ms.
  */
 export async function openLauncher(): Promise<void> {
   if (launcher !== undefined || process.platform !== 'linux') return;
@@ -77,7 +78,7 @@ class Child extends EventEmitter implements Launched {
 
   constructor(path: string) {
     super();
-    // In this order, by which the launcher distinguishes them.
+    // The launcher distinguishes the connections by this order.
     this.stdin = connect(path);
     this.stdout = connect(path);
     this.stderr = connect(path);
@@ -93,7 +94,7 @@ class Child extends EventEmitter implements Launched {
     try {
       return process.kill(this.pid, signal);
     } catch (error) {
-      // Its end is known to the launcher, and not here yet.
+      // The process has ended, and the launcher's message about that has not arrived yet.
       if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
       throw error;
     }

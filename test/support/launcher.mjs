@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
 const [path] = process.argv.slice(2);
-// Each order comes with three connections, in the same sequence: the streams of its process.
+// Each order is followed by three connections in this sequence: the streams of its process.
 const orders = [];
 const streams = [];
 
@@ -28,7 +28,8 @@ process.on('message', (order) => {
   carryOut();
 });
 
-// What comes through a connection is for the process that gets it. It ends when no process sends orders any more.
+// Does not read from a connection, because its data is for the process that gets it. Does not keep the launcher alive
+// when no process sends orders any more.
 const server = createServer({ pauseOnConnect: true, allowHalfOpen: true }, (stream) => {
   streams.push(stream);
   carryOut();

@@ -8,8 +8,8 @@ import { version } from '../../src/installation.ts';
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
 /**
- * Writes a release whose executable starts this build, with its checksums.
- * @returns the file that the action takes: the compressed one if this machine can unpack it
+ * Writes a release, with checksums, whose executable starts this build.
+ * @returns the file that the action downloads: the compressed one if this machine can unpack it
  */
 export function writeRelease(folder: string): string {
   mkdirSync(folder, { recursive: true });

@@ -9,7 +9,7 @@ nock.restore();
 export const nockKey = 'sk-canary-1c7a9e0b3d5f2486';
 
 /**
- * A gateway whose answers come without a socket, for tests of the response alone. A prepared response that is not
+ * A gateway that responds without a socket, for tests that concern only the response. A prepared response that is not
  * requested fails the test. A request without a prepared response fails.
  */
 export function nockGateway(options: Partial<ClientOptions> = {}): {

@@ -7,8 +7,7 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /**
- * Runs `mgw` in this very process: a tenth of the time of one of its own, for what needs no such thing. With a `file`,
- * its output goes there.
+ * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output to `file`, if given.
  */
 export async function runHere(
   args: string[],
@@ -30,7 +29,7 @@ export async function runHere(
   };
 }
 
-/** How many times quicker the pauses of a command in this process pass. */
+/** The factor by which the pauses of a command in this process are shortened. */
 export const hurry = 10;
 
 /** A clock whose pauses are `times` times shorter, but seem to last their full time. */
@@ -46,7 +45,7 @@ export function hurried(times = hurry): Clock {
   };
 }
 
-/** Runs `mgw` in this very process for a user; a path that is relative means their folder, as it would in one of theirs. */
+/** Runs `mgw` in this process for a user. Relative paths start from the user's folder, as in a process of the user. */
 export function runHereAs(
   { cwd, env }: User,
   args: string[],
@@ -61,7 +60,7 @@ export function runHereAs(
   );
 }
 
-// An output, or a file that is there.
+// Returns the word as a path in the folder if it names an output or an existing file.
 function pathIn(folder: string, flag: string | undefined, word: string): string {
   const [at, path] = word.startsWith('@') ? ['@', word.slice(1)] : ['', word];
   const isOutput = flag === '-o' && word !== '-' && !word.includes('://');
@@ -70,7 +69,7 @@ function pathIn(folder: string, flag: string | undefined, word: string): string 
   return isOutput || isFile() ? `${at}${folder}/${path}` : word;
 }
 
-/** {@link newUser}, whose runs are in this very process; what they start is not. */
+/** A {@link newUser} whose `run` uses this process; `start` does not. */
 export function userHere(...home: Parameters<typeof newUser>): User {
   const user = newUser(...home);
   const run: User['run'] = (args, { stdin, env } = {}) =>
@@ -78,7 +77,7 @@ export function userHere(...home: Parameters<typeof newUser>): User {
   return { ...user, run };
 }
 
-/** Runs `mgw` in this very process, as a person whose home is empty. */
+/** Runs `mgw` in this process, for a user whose home is empty. */
 export async function runAtNewHome(args: string[]): Promise<CliResult> {
   const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
   const places = { HOME: home, MGW_STATE_DIR: join(home, 'state'), MGW_CONFIG_DIR: join(home, 'config') };
@@ -89,7 +88,7 @@ export async function runAtNewHome(args: string[]): Promise<CliResult> {
   }
 }
 
-// Each run in this process listens to its signals, and the eleventh would cause a warning about a leak.
+// Each run in this process adds listeners for signals, and the eleventh would cause a warning about a leak.
 process.setMaxListeners(0);
 
 class Gathered extends Writable {
@@ -103,7 +102,7 @@ class Gathered extends Writable {
   }
 }
 
-/** The words of a plain command line: quotes are the only thing of a shell it may hold. */
+/** The words of a plain command line, whose only shell syntax is quotes. */
 export function wordsOf(line: string): string[] {
   const words = [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)];
   return words.map(([, double, single, bare]) => double ?? single ?? bare ?? '');

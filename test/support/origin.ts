@@ -10,7 +10,7 @@ export interface Seen {
   at: number;
 }
 
-/** An answer of a script: a status with a body, or a function that does what it likes with the connection. */
+/** A scripted response: a status with a body, or a function that controls the connection. */
 export type Answer =
   | { status?: number; body?: unknown; headers?: Record<string, string> }
   | ((request: Seen, response: ServerResponse) => void);
@@ -22,10 +22,10 @@ export interface Origin {
   close(): Promise<void>;
 }
 
-/** Answers a request; what it throws becomes a 500, so that a broken test double is seen as one. */
+/** Responds to a request. An error that it throws becomes a 500, so that a broken test double is noticed. */
 export type Handler = (seen: Seen, response: ServerResponse) => void | Promise<void>;
 
-/** Listens on a loopback address (127.0.0.2 and the like are other hosts than 127.0.0.1 to a client). */
+/** Listens on a loopback address. For a client, addresses such as 127.0.0.2 are different hosts from 127.0.0.1. */
 export async function listen(handle: Handler, host = '127.0.0.1'): Promise<Origin> {
   const requests: Seen[] = [];
   const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -55,7 +55,7 @@ async function read(request: IncomingMessage): Promise<Seen> {
   return { method, path: url, headers, body: Buffer.concat(chunks).toString(), at: Date.now() };
 }
 
-/** Gives a scripted answer. */
+/** Sends a scripted response. */
 export function play(answer: Answer, seen: Seen, response: ServerResponse): void {
   if (typeof answer === 'function') {
     answer(seen, response);
@@ -77,13 +77,13 @@ export function json(
 
 /** A server that serves one video at any path, or scripted responses. */
 export interface FileHost extends Origin {
-  /** Answers of the next requests; then it serves the video. */
+  /** The responses to the next requests; then it serves the video. */
   answers: Answer[];
   /** If set, requests without this Authorization header get 401. */
   wants?: string;
 }
 
-/** Starts a file host; it knows no key of its own accord. */
+/** Starts a file host. By default it requires no key. */
 export async function startFileHost(video: Buffer, host?: string): Promise<FileHost> {
   const origin = await listen((seen, response) => {
     const scripted = files.answers.shift();

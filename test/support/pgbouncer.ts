@@ -8,7 +8,10 @@ export const hasPgBouncer = hasPostgres && programOf('pgbouncer') !== undefined;
 
 type PoolMode = 'transaction' | 'statement' | 'session';
 
-/** PgBouncer before a PostgreSQL server: each transaction (or statement) may get another connection of few. */
+/**
+ * PgBouncer in front of a PostgreSQL server. Each transaction (or statement) may get a different one of a few
+ * connections.
+ */
 export class PgBouncer {
   readonly port: number;
   readonly #folder: string;
@@ -20,7 +23,7 @@ export class PgBouncer {
     this.#process = server;
   }
 
-  /** Starts one before the server on a port of 127.0.0.1. */
+  /** Starts PgBouncer in front of the server on the port `target` of 127.0.0.1. */
   static async open(target: number, mode: PoolMode = 'transaction'): Promise<PgBouncer> {
     const folder = folderOfServer('mgw-pool-');
     const port = await freePort();
@@ -38,7 +41,7 @@ export class PgBouncer {
   }
 }
 
-// A session keeps its connection: one of mgw's would wait for another of them to be given up.
+// In session mode each session keeps its server connection, so one session of mgw would wait until another one ends.
 function settingsOf(target: number, port: number, folder: string, mode: PoolMode): string {
   return `[databases]
 * = host=127.0.0.1 port=${target}

@@ -15,7 +15,7 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     await server.query('create table kept (what text)', database);
   }
 
-  // Each statement by itself, as a client sends them.
+  // Runs each statement separately, as a client does.
   async function statements(url: string, all: string[]): Promise<string> {
     const { stdout } = await promisify(execFile)(programOf('psql') ?? '', [
       '-XqAt',

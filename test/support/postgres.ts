@@ -19,7 +19,7 @@ export const hasPostgres = programOf('initdb') !== undefined && process.platform
 // Committed data are in the system's cache, and survive a kill -9 of the server.
 const settings = ['fsync=off', 'shared_buffers=16MB', 'max_connections=120', 'listen_addresses=127.0.0.1'];
 
-// Copied for each server: initdb takes twenty times as long.
+// Copies a cluster for each server, because initdb takes twenty times as long.
 function newCluster(folder: string): void {
   ownByServer(folder);
   const args = ['--no-sync', '--auth=trust', '--username=postgres', '--encoding=UTF8', '--locale=C'];
@@ -28,8 +28,8 @@ function newCluster(folder: string): void {
 }
 
 /**
- * A PostgreSQL server in a folder of its own, run by an ordinary user, which listens on 127.0.0.1 and on a socket in that
- * folder. One is shared by a test file (`beforeAll`, `afterAll`), and each test has a database of its own.
+ * A PostgreSQL server with its own folder, run by an ordinary user. It listens on 127.0.0.1 and on a socket in that
+ * folder. The tests of a file share one server (`beforeAll`, `afterAll`), and each test has its own database.
  */
 export class PostgresServer {
   readonly port: number;
@@ -52,12 +52,12 @@ export class PostgresServer {
     return server;
   }
 
-  /** The address of a database; with the port of a proxy or a pool in front of the server. */
+  /** The address of a database. `port` may be that of a proxy or a pool in front of the server. */
   url(database: string, port = this.port): string {
     return `postgres://postgres@127.0.0.1:${port}/${database}`;
   }
 
-  /** Makes an empty database, which is gone after the test; returns its name. */
+  /** Creates an empty database, which is removed after the test. Returns its name. */
   async database(): Promise<string> {
     const name = `test_${(this.#databases += 1)}`;
     await this.query(`create database ${name}`);
@@ -87,7 +87,7 @@ export class PostgresServer {
     }
   }
 
-  /** Starts the server after {@link kill}, returning when it takes connections. */
+  /** Starts the server after {@link kill}. Returns when it accepts connections. */
   async start(): Promise<void> {
     const args = ['-D', join(this.folder, 'data'), '-p', String(this.port), '-k', this.folder];
     const all = [...args, ...settings.flatMap((each) => ['-c', each])];
@@ -97,13 +97,13 @@ export class PostgresServer {
         this.#process = await ServerProcess.start(programOf('postgres') ?? '', all, this.folder, ready);
         return;
       } catch (error) {
-        // Processes of the server that was killed are about to notice.
+        // Processes of the killed server have not noticed its end yet.
         if (!/still in use/.test(String(error))) throw error;
       }
     }
   }
 
-  /** Ends every process of the server by SIGKILL. */
+  /** Ends every process of the server with SIGKILL. */
   async kill(): Promise<void> {
     await this.#process?.kill();
     this.#process = undefined;

@@ -16,7 +16,7 @@ export type Answer = (asked: Asked, socket: Socket) => void;
 /** A raw server on loopback: it sends exactly the bytes of the test, valid or not. */
 export class RawServer {
   readonly asked: Asked[] = [];
-  /** How many connections were made. */
+  /** The number of connections so far. */
   connections = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -76,13 +76,13 @@ function parsed(text: string): Asked {
   return { method, path, headers: Object.fromEntries(headers) };
 }
 
-/** The head of an answer. */
+/** The head of a response. */
 export function head(status: string, headers: Record<string, string | number> = {}): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status}\r\n${lines.join('')}\r\n`;
 }
 
-/** Says a whole answer and closes. */
+/** Sends a complete response and closes the connection. */
 export function say(
   socket: Socket,
   status: string,
@@ -93,7 +93,7 @@ export function say(
   socket.end(body);
 }
 
-/** How an honest file host serves one representation. */
+/** How a correct file host serves one representation. */
 export interface Served {
   content: Buffer;
   etag?: string;
@@ -105,7 +105,7 @@ export interface Served {
   type?: string;
 }
 
-/** Serves a file by RFC 9110, with ranges and preconditions. Returns how many bytes of it were sent. */
+/** Serves a file according to RFC 9110, with ranges and preconditions. Returns the number of bytes that were sent. */
 export function serve(asked: Asked, socket: Socket, served: Served): number {
   const { content, etag, lastModified, ranges = true, type = 'video/mp4' } = served;
   const about = {

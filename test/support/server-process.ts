@@ -7,7 +7,7 @@ import { join } from 'node:path';
 // Database servers refuse to be run by root.
 const isRoot = process.getuid?.() === 0;
 
-/** The path of a program of PostgreSQL's or its neighbours', undefined if it is not installed. */
+/** The path of a program of PostgreSQL or of a related package; undefined if it is not installed. */
 export function programOf(name: string): string | undefined {
   const folders = [...debianFolders(), ...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
@@ -20,14 +20,14 @@ function debianFolders(): string[] {
   return versions.sort((a, b) => Number(b) - Number(a)).map((version) => join(root, version, 'bin'));
 }
 
-/** A new folder that belongs to the user that servers are run by. */
+/** A new folder that belongs to the user that runs servers. */
 export function folderOfServer(prefix: string): string {
   const folder = mkdtempSync(join(tmpdir(), prefix));
   ownByServer(folder);
   return folder;
 }
 
-/** Gives a folder to the user that servers are run by. */
+/** Gives a folder to the user that runs servers. */
 export function ownByServer(folder: string): void {
   const { uid, gid } = userOfServer();
   if (uid !== undefined && gid !== undefined) chownSync(folder, uid, gid);
@@ -43,7 +43,7 @@ export function userOfServer(): Pick<SpawnOptions, 'uid' | 'gid'> {
   return { uid: Number(uid), gid: Number(gid) };
 }
 
-/** A server that runs until it is ended, at the latest with this process. */
+/** A server that runs until it is ended, or until this process ends. */
 export class ServerProcess {
   readonly pid: number;
   readonly #child: ChildProcess;
@@ -58,7 +58,9 @@ export class ServerProcess {
     void ended.then(() => process.off('exit', atExit));
   }
 
-  /** Starts a server, returning when it says that it is ready. @throws Error with its output if it ends before that */
+  /**
+   * Starts a server, and returns when it reports that it is ready. @throws Error with its output if it ends before that
+   */
   static async start(program: string, args: string[], cwd: string, ready: RegExp): Promise<ServerProcess> {
     const child = spawn(program, args, { ...userOfServer(), cwd, stdio: ['ignore', 'ignore', 'pipe'] });
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
@@ -75,7 +77,7 @@ export class ServerProcess {
     return server;
   }
 
-  /** Ends it and each process that it has started by SIGKILL. */
+  /** Ends it, and each process that it has started, with SIGKILL. */
   async kill(): Promise<void> {
     const children = childrenOf(this.pid);
     this.#child.kill('SIGKILL');
@@ -84,7 +86,7 @@ export class ServerProcess {
   }
 }
 
-/** A port of loopback on which nothing listens. */
+/** A loopback port on which nothing listens. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -111,6 +113,6 @@ function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It has noticed that its parent is gone.
+    // The process has already ended, because its parent is gone.
   }
 }

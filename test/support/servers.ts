@@ -20,24 +20,24 @@ export interface Seen {
   body: string;
 }
 
-/** How a server answers one request. */
+/** How a server responds to one request. */
 export type Answer = (seen: Seen, response: ServerResponse) => void;
 
 export interface HttpServer {
   url: string;
   port: number;
   requests: Seen[];
-  /** How many connections were made. */
+  /** The number of connections so far. */
   connections: number;
-  /** The answers of the next requests; then the usual one. */
+  /** The responses to the next requests; then the usual one. */
   answers: Answer[];
-  /** How many tasks were created. */
+  /** The number of tasks that were created. */
   created: number;
-  /** Creates a task and gives its handle. */
+  /** Creates a task and returns its handle. */
   create(): string;
 }
 
-/** An HTTP server whose usual answer creates a task of Protocol C, or what `usual` says. */
+/** An HTTP server whose usual response creates a task of Protocol C, unless `usual` is given. */
 export async function httpServer(usual?: Answer, port = 0): Promise<HttpServer> {
   const state: HttpServer = {
     url: '',
@@ -84,7 +84,7 @@ export function sendJson(
   response.end(typeof body === 'string' ? body : JSON.stringify(body));
 }
 
-/** An answer of fixed contents. */
+/** A fixed response. */
 export function says(body: unknown, status = 200, headers: Record<string, string | string[]> = {}): Answer {
   return (_, response) => sendJson(response, body, status, headers);
 }

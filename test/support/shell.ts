@@ -16,17 +16,17 @@ import { runHere, wordsOf } from './one-process.ts';
 
 const bin = fileURLToPath(new URL('../../bin/mgw.js', import.meta.url));
 
-/** A home with nothing in it but a `mgw` on the PATH, and a shell that starts there. */
+/** An empty home with `mgw` on the PATH, and a shell that starts there. */
 export interface Shell {
   home: string;
   env: NodeJS.ProcessEnv;
   /**
-   * Runs a line as a shell does; what is not read from stdin is at its end at once. A line of plain words for mgw, or of
-   * several such commands with pipes between them, runs in this very process, whose folder and home change meanwhile:
-   * nothing else may need them.
+   * Runs a line as a shell does, with an empty standard input. A line of plain words for mgw, or of several such
+   * commands with pipes between them, runs in this process. The process's folder and home change meanwhile, so nothing
+   * else may need them.
    */
   run(line: string): Promise<Ran>;
-  /** Takes the home away. */
+  /** Removes the home. */
   close(): void;
 }
 
@@ -67,30 +67,32 @@ export function program(folder: string, name: string, text: string): void {
   chmodSync(join(folder, name), 0o755);
 }
 
-/** Commands of mgw, each of which reads the output of the one before. */
+/** `mgw` commands, each of which reads the output of the one before. */
 interface Plain {
   commands: string[];
-  /** A text for the first one, or a file. */
+  /** The input of the first command: a text, or a file. */
   text?: string | undefined;
   from?: string | undefined;
-  /** A file for the output of the last one. */
+  /** A file for the output of the last command. */
   to?: string | undefined;
 }
 
-// A name for each part of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
+// Names the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
 const parts =
   /^(?:echo "(?<text>[^"$]*)" \| |cat (?<read>[\w./-]+) \| )?(?<all>mgw .*?|\w+=.*?)(?: < (?<from>[\w./-]+))?(?: > (?<to>[\w./-]+))?$/;
 
 function plainOf(line: string): Plain | undefined {
   const { text, read, all = '', from = read, to } = parts.exec(line)?.groups ?? {};
   const commands = all.split(' | ');
-  // A job that could not be delivered belongs to the process that submitted it. The version is printed before `main`.
+  // These need a separate process: a job that could not be delivered belongs to the process that submitted it, and the
+  // version is printed before `main`.
   const needsEnd = to === '/dev/full' && / submit | --version/.test(all);
   if (!commands.every(isPlain) || needsEnd) return undefined;
   return { commands, text: text === undefined ? undefined : `${text}\n`, from, to };
 }
 
-// A script gets the streams of the process that runs it; the page of the gallery is there in what is built alone.
+// Whether a command can run in this process. A script would get the streams of this process, and only the build
+// contains the page of the gallery.
 function isPlain(command: string): boolean {
   const bare = command.replace(/'[^']*'/g, '');
   return /^(\w+=\S+ )*mgw /.test(bare) && !/[|<>&;$'\\*~]|\b(sandbox exec|jobs gallery)\b/.test(bare);
@@ -117,7 +119,7 @@ async function runAllInside(
     const file = isLast && to !== undefined ? createWriteStream(resolve(home, to)) : undefined;
     const { code, stdout, stderr } = await runInside(command, home, env, input, file);
     file?.destroy();
-    // It may still be opening, and would appear in a home that is being removed.
+    // The file may still be opening, and would appear in a home that is being removed.
     if (file?.closed === false) await new Promise<void>((closed) => file.once('close', closed));
     input = stdout;
     Object.assign(ran, { code, stdout, stderr: ran.stderr + stderr });

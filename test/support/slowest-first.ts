@@ -15,8 +15,8 @@ const slowest = [
 ];
 
 /**
- * The order of test files: after those that need a process of their own come the slowest, so that no worker ends with a
- * slow one. On a new machine there is no other measure of a file's duration.
+ * The order of test files: first those that need a separate process, then the slowest, so that no worker ends with a
+ * slow one. A new machine has no recorded durations, so the slow files are listed here.
  */
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

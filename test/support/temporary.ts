@@ -5,16 +5,17 @@ import { join } from 'node:path';
 const memory = '/dev/shm';
 const roomyBytes = 4 * 1024 ** 3;
 
-/** Puts all that the suite writes below one folder, and removes that after it. */
+/** Puts everything that the suite writes below one folder, which is removed afterwards. */
 export default function setup(): () => void {
   const folder = mkdtempSync(join(isFit() ? memory : tmpdir(), 'mgw-suite-'));
-  // A database server is run by another user, and reaches its own folder through this one.
+  // Another user runs database servers, and reaches their folders through this one.
   chmodSync(folder, 0o711);
   process.env['TMPDIR'] = folder;
   return () => rmSync(folder, { recursive: true, force: true });
 }
 
-// The suite syncs thousands of times: memory spares the disk, if there is enough of it and scripts may run there.
+// Whether the suite may write to memory instead of the disk, because it syncs thousands of times: if there is enough
+// memory, and scripts may run there.
 function isFit(): boolean {
   try {
     const { bavail, bsize } = statfsSync(memory);

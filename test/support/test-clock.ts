@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/clock.ts';
 
-/** A clock of a process that can be stopped for some time; its pauses are those of `clock`. */
+/** A clock for a process that can be stopped for some time; its pauses are those of `clock`. */
 export function stoppable(clock: Clock): Clock & { stop: (ms: number) => void } {
   let stopped = 0;
   return {
@@ -17,11 +17,11 @@ interface Sleeper {
 }
 
 /**
- * A clock whose short sleeps (pauses between tries) pass at once, while long ones (watches) pass only when the
- * test lets the time go by.
+ * A clock whose short sleeps (pauses between tries) end at once, while long ones (watches) end only when the test
+ * advances the time.
  */
 export class TestClock implements Clock {
-  /** The short sleeps so far, ms. */
+  /** The short sleeps so far, in ms. */
   readonly pauses: number[] = [];
   readonly #long: number;
   #now = 0;
@@ -48,7 +48,7 @@ export class TestClock implements Clock {
     signal?.throwIfAborted();
   }
 
-  /** Lets the time go by. */
+  /** Advances the time. */
   advance(ms: number): void {
     this.#now += ms;
     for (const sleeper of this.#sleepers) if (sleeper.until <= this.#now) sleeper.wake();

@@ -1,8 +1,9 @@
 /**
- * A transcript is what a person sees at a terminal: a line after `$ ` is typed, what follows up to the next one is
- * the answer. Lines that begin with `2> ` come on stderr; `[exit 2]` is the exit code if it is not 0; a line `...`
- * matches any lines, and a word in angle brackets of the list below for whatever fits. Blanks that pad a column may
- * be any number from two. A line after `# ` is a remark. Every transcript starts in an empty home.
+ * One step of a transcript, which shows what a person sees at a terminal. A line after `$ ` is typed; the lines up to
+ * the next one are the output. Lines that begin with `2> ` are on stderr. `[exit 2]` is the exit code if it is not 0. A
+ * line `...` matches any lines. A word in angle brackets, from the list below, matches any value of its kind. Two or
+ * more spaces between columns match any such number. A line after `# ` is a comment. Every transcript starts in an
+ * empty home.
  */
 export interface Step {
   command: string;
@@ -39,7 +40,7 @@ export function readTranscript(text: string): Step[] {
   return steps;
 }
 
-/** A pattern for lines as a transcript has them; blank lines count for nothing. */
+/** A pattern for the lines of a transcript; blank lines are ignored. */
 export function patternOf(lines: readonly string[]): RegExp {
   const parts = lines.map((line) => (line === '...' ? '(?:.*\n)*?' : `${linePattern(line)} *\n`));
   return new RegExp(`^${parts.join('')}$`);

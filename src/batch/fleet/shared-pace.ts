@@ -16,7 +16,7 @@ export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
 type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
-// The interval between two looks for a free slot, ms. It polls, because a connection pooler passes no notifications on.
+// The interval, ms, at which a free slot is looked for. Polling is needed: a connection pooler forwards no notifications.
 const [minLookMs, maxLookMs] = [100, 1000];
 
 /**

@@ -103,7 +103,7 @@ export interface WrittenField {
   line: number;
   /** The line of its name if it differs: the header of a CSV. */
   nameLine?: number;
-  /** True if the text is written as in a cell or on the command line. */
+  /** True if the value is written as in a cell or on the command line. */
   isText?: true;
 }
 

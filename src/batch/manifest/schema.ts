@@ -28,13 +28,16 @@ function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
 }
 
 const oneText = z.string('a text');
-const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number, or a text'), z.transform(String));
+const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number or text'), z.transform(String));
 const switched = z.pipe(
   z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i))], 'true or false'),
   z.transform((value) => String(value).toLowerCase() === 'true'),
 );
 const words = z.pipe(
-  z.union([z.string(), z.array(z.string())], 'a list of texts, or one text with spaces between them'),
+  z.union(
+    [z.string(), z.array(z.string())],
+    'a list of strings, or one string with spaces between the values',
+  ),
   z.transform((value) =>
     typeof value === 'string' ? value.split(/\s+/).filter((word) => word !== '') : value,
   ),
@@ -67,7 +70,7 @@ function keyName(text: string): void {
 }
 
 function notEmpty(text: string): void {
-  if (text.trim() === '') throw new Error('a text that is not empty');
+  if (text.trim() === '') throw new Error('non-empty text');
 }
 
 function tagNames(tags: readonly string[]): void {

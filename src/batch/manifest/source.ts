@@ -110,9 +110,9 @@ function count(bytes: Buffer): number {
 export type Encoding = 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252';
 
 /**
- * Detects a workbook (a Zip or an OLE file), or the encoding of a text. The byte order mark decides. Without one, a
- * text is Windows-1252 if it has more invalid than valid UTF-8 sequences beyond ASCII, and UTF-8 otherwise. A text with
- * bytes that Windows-1252 does not define counts as UTF-8, and its invalid lines are reported.
+ * Detects a workbook (a Zip or an OLE file), or the encoding of a text file. The byte order mark decides. Without one,
+ * the file is Windows-1252 if it has more invalid than valid UTF-8 sequences beyond ASCII, and UTF-8 otherwise. A file
+ * with bytes that Windows-1252 does not define counts as UTF-8, and its invalid lines are reported.
  */
 export async function detectEncoding(chunks: AsyncIterable<Buffer>): Promise<Encoding | 'workbook'> {
   const [strict, lenient] = [new TextDecoder('utf-8', { fatal: true }), new TextDecoder('utf-8')];
@@ -142,7 +142,7 @@ function isDecoded(decoder: InstanceType<typeof TextDecoder>, chunk?: Buffer): b
   }
 }
 
-/** Converts a text in an encoding to UTF-8. */
+/** Converts text in an encoding to UTF-8. */
 export async function* asUtf8(chunks: AsyncIterable<Buffer>, encoding: Encoding): AsyncGenerator<Buffer> {
   if (encoding === 'utf-8') {
     yield* chunks;

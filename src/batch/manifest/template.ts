@@ -75,7 +75,7 @@ function filledText(
   return filled + template.slice(end);
 }
 
-/** Returns a value as text for a template; undefined if it is not a text, number or switch. */
+/** Returns a value as text for a template; undefined if it is not a string, number or switch. */
 export function textOf(field: WrittenField | undefined): string | undefined {
   const value = field?.value;
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'

@@ -159,7 +159,7 @@ class Tree {
     const names = new Set<string>();
     return map.items.map(({ key, value }) => {
       const at = this.#lineOf(key as Node, line);
-      if (!isScalar(key)) throw unreadable(at, 'the name of a field is not a text');
+      if (!isScalar(key)) throw unreadable(at, 'the name of a field is not text');
       const name = typeof key.value === 'string' ? key.value : (key.source ?? '');
       if (names.has(name))
         throw unreadable(at, `${printableLine(name, 60)} occurs twice: names must be unique`);

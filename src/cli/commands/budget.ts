@@ -24,7 +24,7 @@ export function registerBudget(group: Command, run: Run): void {
     .command('set')
     .description('set the limit of a budget, or create one')
     .argument('<name>', 'the name of the budget')
-    .argument('<amount>', 'the most that may be spent, such as 100 or 0.5')
+    .argument('<amount>', 'maximum amount to spend, such as 100 or 0.5')
     .addOption(
       oneOf(single('--per <time>', 'limit each day or month, in UTC (default: the total)'), ['day', 'month']),
     )
@@ -93,7 +93,7 @@ async function remove(context: Context, given: string): Promise<Outcome> {
   const { limit } = await budget.state();
   if (limit === undefined) throw usageError(`There is no budget ${name}.`, ['mgw', 'budget', 'ls']);
   await budget.remove();
-  context.progress.note(`The budget ${name} is removed.`);
+  context.progress.note(`The budget ${name} was removed.`);
   return { json: { removed: [name] } };
 }
 

@@ -4,7 +4,7 @@ import { type Candidate, offer, type Offer, type Place } from '../completion/val
 import type { Context } from '../context.ts';
 
 // The global flags that select the jobs, models and profiles.
-const telling = { '--profile': 'profile', '--base-url': 'baseUrl' };
+const valueFlags = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
@@ -19,7 +19,7 @@ export function registerComplete(command: Command, run: Run): void {
       const { placeOf } = await import('../completion/values.ts');
       const root = rootOf(command);
       const place = await placeOf(root, newWord ? [...words, ''] : words);
-      for (const [flag, name] of Object.entries(telling)) root.setOptionValue(name, place.given.get(flag));
+      for (const [flag, name] of Object.entries(valueFlags)) root.setOptionValue(name, place.given.get(flag));
       for (const [flag, name] of Object.entries(switches))
         if (place.given.has(flag)) root.setOptionValue(name, true);
       return run(command, async (context) => {

@@ -48,7 +48,7 @@ export async function editConfig(context: Context): Promise<Outcome> {
         throw new MgwError(told.code, `${message} Your edit is in ${copy}.`);
       });
     }
-    progress.note(isChanged ? `${file} is saved.` : 'Nothing was changed.');
+    progress.note(isChanged ? `Saved ${file}.` : 'Nothing was changed.');
     return { json: { config_file: file, changed: isChanged } };
   } finally {
     // The copy may contain the key.

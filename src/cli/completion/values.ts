@@ -20,7 +20,7 @@ export interface Candidate {
   about?: string;
 }
 
-/** The completions: words, and also files (`at` if an `@` comes before each). */
+/** The completions: words, file names, or both. `at` means file names after an `@`. */
 export interface Offer {
   words?: Candidate[];
   files?: 'plain' | 'at';

@@ -222,7 +222,7 @@ async function newestAt(address: string): Promise<string> {
   return ('version' in read.data ? read.data.version : read.data.tag_name).replace(/^v/, '');
 }
 
-// Compares by the rules of semantic versioning, except that the parts of two pre-releases are compared as one text.
+// Compares by the rules of semantic versioning, except that the parts of two pre-releases are compared as one string.
 function compareVersions(one: string, other: string): number {
   const [[core, pre], [otherCore, otherPre]] = [partsOf(one), partsOf(other)];
   if (core !== otherCore) return core.localeCompare(otherCore, 'en', { numeric: true });

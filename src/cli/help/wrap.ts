@@ -1,12 +1,12 @@
 import stringWidth from 'string-width';
 
-/** Returns the width of a text in columns; by default its length. */
+/** Returns the width of a string in columns; by default its length. */
 export type Measure = (text: string) => number;
 
 const byLength: Measure = (text) => text.length;
 
 /**
- * Breaks a text into lines of at most `width` columns: at spaces, and within a word that is longer than a line.
+ * Breaks text into lines of at most `width` columns: at spaces, and within a word that is longer than a line.
  * Continuation lines begin with `indent`.
  */
 export function wrapped(text: string, width: number, indent = '', measure = byLength): string {
@@ -30,7 +30,7 @@ function wrappedLine(line: string, width: number, indent: string, measure: Measu
   return [...lines, start + rest].join('\n');
 }
 
-/** Returns the beginning of a text that fits into `width` columns. */
+/** Returns the beginning of a string that fits into `width` columns. */
 export function head(text: string, width: number, measure: Measure): string {
   let kept = '';
   for (const character of text) {
@@ -86,7 +86,7 @@ export function commandOf(words: readonly string[], width: number, start: string
 // take longer to load than a short command takes.
 const narrow = /^[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2015\u2018-\u201f\u2022\u2026]*$/;
 
-/** Returns the width of a text in columns of a terminal. */
+/** Returns the width of a string in columns of a terminal. */
 export function widthOf(text: string): number {
   return narrow.test(text) ? text.length : stringWidth(text);
 }

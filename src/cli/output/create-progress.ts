@@ -178,7 +178,7 @@ export function terminalProgress(options: ProgressOptions): Progress {
 const atMostWide: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
-// Returns texts of decreasing length about the transfer if there is one, else about the waiting jobs, else about the
+// Returns lines of decreasing length about the transfer if there is one, else about the waiting jobs, else about the
 // latest call.
 function linesOf(
   moving: Transfer | Count | undefined,
@@ -205,7 +205,7 @@ function shownLate(what: string, calls: Set<string>, show: () => void): () => vo
   };
 }
 
-// Returns the first text that fits. Later texts are shorter and say less.
+// Returns the first line that fits. Later lines are shorter and say less.
 function fitting(lines: readonly string[], room: number, { widthOf, cutToWidth }: Widths): string {
   const plain = lines.map((line) => printableLine(line));
   return plain.find((line) => widthOf(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));

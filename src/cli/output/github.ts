@@ -92,7 +92,7 @@ function codeSpan(text: string): string {
   return delimiter === '`' ? `\`${line}\`` : `${delimiter} ${line} ${delimiter}`;
 }
 
-/** Formats a text for Markdown: on one line, without secrets, and escaped. */
+/** Formats text for Markdown: on one line, without secrets, and escaped. */
 export type Cell = (text: string) => string;
 
 /** Formats a table in Markdown. */

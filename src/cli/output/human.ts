@@ -77,7 +77,7 @@ export function ago(iso: string, now: number): string {
   return `${Math.round(seconds / 86_400)}d ago`;
 }
 
-/** Returns a text in a colour or weight, or plain if the stream supports neither. */
+/** Returns text in a colour or weight, or plain if the stream supports neither. */
 export type Paint = (style: Style, text: string) => string;
 
 type Style = keyof typeof codes;

@@ -15,7 +15,7 @@ export interface Outcome {
   error?: MgwError;
   /** Records that the outcome was printed. Not called if printing failed. Only outcomes of paid commands have it. */
   printed?: () => Promise<void>;
-  /** Whether the command was charged, if repeating it pays again. Reported if the outcome cannot be printed. */
+  /** Whether the command was charged; set only if repeating it would pay again. Reported if printing fails. */
   paid?: Charged;
   /** True for a command that ran jobs, whose outcome is reported to a workflow. */
   isRun?: boolean;

@@ -29,7 +29,7 @@ export interface Progress {
 /** A job that mgw waits for. */
 export interface Waiting {
   id: string;
-  /** Its state in mgw's terms, and the gateway's own word if that says more. */
+  /** The state in mgw's terms. `native` is the gateway's own word, if it says more. */
   state: JobState;
   native?: string;
   /** The progress from 0 to 100; absent if the gateway gave none. */

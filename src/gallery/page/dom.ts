@@ -20,7 +20,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Creates an element for a text whose writing direction is unknown. */
+/** Creates an element for text whose writing direction is unknown. */
 export function foreign(text: string, attributes: Attributes = {}): HTMLElement {
   return make('bdi', { dir: 'auto', ...attributes }, text);
 }

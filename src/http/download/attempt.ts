@@ -189,7 +189,8 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too long. For the same representation, the size in this response is right.
+  // The Content-Length may have been too long. The size in this response is right if it is about the same
+  // representation.
   if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
   // A body without a length is complete if the response about the rest states the length that was received.
   const total = part.total ?? told;

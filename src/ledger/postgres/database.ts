@@ -236,7 +236,7 @@ function guardOf(commit?: Commit): string {
  */
 function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
   const guard = guardOf(commit);
-  // A text without values is one transaction, even if it has several statements.
+  // A query without values is one transaction, even if it has several statements.
   if (values.length === 0) return new pg.Query({ text: `${guard};\n${text}` });
   const query = new pg.Query({ text, values: [...values] });
   const submit = query.submit.bind(query);

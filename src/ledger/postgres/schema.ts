@@ -38,7 +38,7 @@ function otherVersion(shown: string, version: number): MgwError {
     'config',
     version > schemaVersion
       ? `${made} Update mgw.`
-      : `${made} No released mgw made such tables: name another schema or database, or drop this schema if it holds nothing of value, and run mgw state init.`,
+      : `${made} No released version of mgw made such tables: name another schema or database, or drop this schema if it holds nothing of value, and run mgw state init.`,
   );
 }
 
@@ -83,7 +83,7 @@ async function requireSafe(database: Database): Promise<void> {
 export async function makeTables(database: Database): Promise<LedgerIdentity> {
   await requireSafe(database);
   await refuseOtherVersion(database);
-  // A text without values is one transaction. The lock ends with it.
+  // A query without values is one transaction. The lock ends with it.
   const { schema } = database.url;
   const statements = [
     `SELECT pg_advisory_xact_lock(hashtext('mgw ${schema}'))`,

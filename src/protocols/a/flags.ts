@@ -63,9 +63,7 @@ export function deniedType(mimeType: string, content: string): string | undefine
   if (isStoredName(content)) return undefined;
   const shown = imageType(Buffer.from(content.slice(0, 88), 'base64'));
   if (shown !== undefined) return shown === mimeType.toLowerCase() ? undefined : shown;
-  return types.includes(mimeType.toLowerCase())
-    ? 'the type that the bytes show, which is not this one'
-    : undefined;
+  return types.includes(mimeType.toLowerCase()) ? 'the type that matches the bytes' : undefined;
 }
 
 function shortName(mime: string): string {

@@ -135,7 +135,7 @@ function operationFault(name: string, model?: string): string | undefined {
   const named = modelIn(name);
   const foreign =
     model !== undefined && named !== undefined && named !== model && named !== encodeURIComponent(model);
-  return foreign ? `belongs to another model than ${shownValue(model)}` : undefined;
+  return foreign ? `belongs to a model other than ${shownValue(model)}` : undefined;
 }
 
 function modelIn(name: string): string | undefined {

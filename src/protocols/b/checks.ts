@@ -59,7 +59,7 @@ const output = z.strictObject(
 /** The body of specification 2.3, and mgw's own `ReturnUsage`. */
 export const schema = withDescriptions(
   z.strictObject({
-    ModelName: text('the name of a model of the listing'),
+    ModelName: text('the name of a model in the model list'),
     ModelVersion: text("one of the model's versions, as text"),
     Prompt: z.optional(text()),
     NegativePrompt: z.optional(text()),
@@ -78,7 +78,7 @@ export function check(body: JsonObject): Violation[] {
   const extInfo = checkExtInfo(ExtInfo);
   return [
     ...checkShape(schema, body, flags).map((found) => withUsage(found, body)),
-    ...(needsPrompt ? [violation(flags, 'Prompt', Prompt, 'a text that is not empty')] : []),
+    ...(needsPrompt ? [violation(flags, 'Prompt', Prompt, 'non-empty text')] : []),
     ...checkRefused(body),
     ...extInfo,
     ...(ReturnUsage === true && extInfo.length === 0 ? [unmerged] : []),
@@ -123,8 +123,8 @@ interface Place {
   inExtInfo: boolean;
 }
 
-// Finds fields that the gateway refuses in any spelling and at any depth, even inside the JSON texts of `ExtInfo`. Not
-// recursive, because a body may be nested deeper than the stack.
+// Finds fields that the gateway refuses in any spelling and at any depth, even inside the JSON strings of `ExtInfo`.
+// Not recursive, because a body may be nested deeper than the stack.
 function checkRefused(body: JsonObject): Violation[] {
   const found: Violation[] = [];
   const open: Place[] = [{ path: '', value: body, inExtInfo: false }];
@@ -146,7 +146,7 @@ function membersOf({ value, inExtInfo }: Place): [string, Json | undefined][] {
   return typeof json === 'object' && json !== null ? Object.entries(json) : [];
 }
 
-// Returns the value inside a JSON text that may be serialized several times. A long number becomes a text, which
+// Returns the value inside JSON text that may be serialized several times. A long number becomes a string, which
 // decodes to itself.
 function unwrapped(json: string): Json | undefined {
   const value = tryParseJson(json);

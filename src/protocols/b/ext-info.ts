@@ -80,7 +80,7 @@ function objectIn(text: string): JsonObject | undefined {
   return isObject(value) ? value : undefined;
 }
 
-// An integer beyond 2^53 would become a text or another number.
+// An integer beyond 2^53 would become a string or another number.
 function exactObjectIn(text: Json): JsonObject | undefined {
   try {
     const value = typeof text === 'string' ? parseBodyJson(text) : undefined;

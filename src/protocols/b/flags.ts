@@ -9,7 +9,7 @@ export const flags: readonly Flag[] = [
   valueFlag(
     '-m, --model <name>',
     'ModelName',
-    'the model as mgw models --protocol b lists it; letter case counts',
+    'the model as mgw models --protocol b lists it; case-sensitive',
   ),
   valueFlag(
     '--model-version <version>',
@@ -24,7 +24,7 @@ export const flags: readonly Flag[] = [
   valueFlag('-d, --duration <seconds>', 'OutputConfig.Duration', 'length, in whole seconds', {
     parse: wholeNumber,
   }),
-  valueFlag('--resolution <size>', 'OutputConfig.Resolution', 'such as 720P; letter case counts', {
+  valueFlag('--resolution <size>', 'OutputConfig.Resolution', 'such as 720P; case-sensitive', {
     words: ['720P', '1080P'],
   }),
   valueFlag('--aspect-ratio <ratio>', 'OutputConfig.AspectRatio', 'such as 16:9', {

@@ -124,7 +124,7 @@ function unknownModel(name: string, models: readonly Model[]): Violation {
   const meant = ids.filter((id) => id.toLowerCase() === name.toLowerCase());
   const versioned = models.filter((model) => model.model_versions.length > 0).map(({ id }) => id);
   const candidates = [meant, versioned, ids].find((list) => list.length > 0) ?? [];
-  const allowed = candidates.length === 0 ? 'a model of the listing, which is empty' : some(candidates);
+  const allowed = candidates.length === 0 ? 'a model in the model list, which is empty' : some(candidates);
   return { field: 'ModelName', value: shownValue(name), allowed, flag: '--model' };
 }
 

@@ -22,7 +22,7 @@ function urls(max: number, allowed = `a list of at most ${max} URLs`) {
 }
 
 const maxPrompt = 30_000;
-const promptWords = `a text of 1 to ${maxPrompt} characters`;
+const promptWords = `text of 1 to ${maxPrompt} characters`;
 const isTooLong = (prompt: string) => (charactersIn(prompt) > maxPrompt ? promptWords : undefined);
 const longPrompt = () => {
   const schema = text(promptWords).check(validated(isTooLong));

@@ -38,7 +38,7 @@ export interface ShownTask {
 /**
  * Finds the task in the response to a query; undefined if there is no state. A word at the top level is the state of
  * the task if the top level also has the task's id or video. Otherwise it may belong to the envelope
- * (`"status":"success"` around a running task). Only texts count, since some upstreams send a number too.
+ * (`"status":"success"` around a running task). Only strings count, since some upstreams send a number too.
  */
 export function taskIn(body: JsonObject): ShownTask | undefined {
   const top = shownBy(body);

@@ -35,7 +35,7 @@ export const flags: readonly Flag[] = [
     aliases: ['ratio'],
     words: ratios,
   }),
-  valueFlag('--mode <mode>', 'generation_mode', 't2v, i2v or r2v; left out, the assets decide', {
+  valueFlag('--mode <mode>', 'generation_mode', 't2v, i2v or r2v; by default the assets decide', {
     aliases: ['mode'],
     words: ['t2v', 'i2v', 'r2v'],
   }),

@@ -104,7 +104,7 @@ function bounce(length: number, radius: number, random: Random): Path {
 }
 
 /**
- * Returns a 32-bit hash of a text (FNV-1a over its UTF-8 bytes). As a seed, it makes the media of each prompt
+ * Returns a 32-bit hash of a string (FNV-1a over its UTF-8 bytes). As a seed, it makes the media of each prompt
  * different.
  */
 export function hashText(text: string): number {

@@ -216,7 +216,7 @@ function checkImage(model: Model, image: unknown): void {
   }
 }
 
-/** Whether a text is standard Base64 with padding, and not empty. */
+/** Whether a string is standard Base64 with padding, and not empty. */
 function isBase64(text: string): boolean {
   return text.length > 0 && text.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(text);
 }

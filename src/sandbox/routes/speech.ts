@@ -48,7 +48,7 @@ export function voicesOf({ gateway }: Call): string[] {
 }
 
 function wrongPath(call: Call): Reply {
-  return gatewayError(404, `The path ${call.path} is not an endpoint of speech`, {
+  return gatewayError(404, `The path ${call.path} is not a speech endpoint`, {
     code: 'unsupported_endpoint',
   });
 }

@@ -68,7 +68,7 @@ export function pairsOf(query: string): [string, string][] {
   });
 }
 
-/** Decodes a percent-encoded text. Returns an invalid one unchanged. */
+/** Decodes a percent-encoded string. Returns an invalid one unchanged. */
 export function decode(text: string): string {
   try {
     return decodeURIComponent(text);

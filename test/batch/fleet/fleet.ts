@@ -14,8 +14,9 @@ export interface Trial {
   runners: number;
   concurrency: number;
   /**
-   * The number of submissions after which something fails. Of ten times, one kills all runners, so also the one that has just
-   * sent, five kill one, two stop one for longer than its lease, one kills the server, and one cuts every connection.
+   * The number of submissions between two faults. Of ten faults, one kills all runners, including the one that has just
+   * sent, five kill one runner, two stop one for longer than its lease, one kills the server, and one cuts every
+   * connection.
    */
   every: number;
   /** How long an idle worker waits before it exits. */
@@ -103,7 +104,7 @@ export class Fleet {
     return this.#outcome(file);
   }
 
-  // Until it exits by itself: a killed runner is started again under another machine name.
+  // Restarts a killed runner under another machine name, until it exits by itself.
   async #keepRunning(number: number, file: string): Promise<void> {
     const { concurrency, maxIdle = '4s' } = this.#trial;
     const polls = ['--poll-interval', '50ms', ...this.#machines.output];
@@ -116,7 +117,8 @@ export class Fleet {
       this.#running.set(number, running);
       const { code, stderr } = await running.result;
       this.#running.delete(number);
-      // 6: nothing was sent, for example because the database was down. A run ends with 11 if some rows were.
+      // Exit 6 means that nothing was sent, for example because the database was down. A run exits with 11 if some rows
+      // were sent.
       const isCutOff = /for longer than its lease|does not respond/.test(stderr);
       isAgain = code === 137 || code === 6 || (code === 11 && number % 2 === 1 && isCutOff);
       if (code !== 0 && code !== 137)
@@ -129,7 +131,7 @@ export class Fleet {
     this.#maxAtOnce = Math.max(this.#maxAtOnce, this.gateway.underWay() + 1);
     if (posts % this.#trial.every === 0) {
       this.#befalling = this.#befalling.then(() => this.#befall((this.#deaths += 1)));
-      // The task exists, and its response comes too late for a runner that dies.
+      // The task exists, but its response arrives too late for a runner that dies.
       return { kind: 'wait', until: this.#befalling };
     }
     const number = Number(prompt.split(' ')[1]);

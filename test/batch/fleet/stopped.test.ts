@@ -31,7 +31,7 @@ interface Phase extends Stop {
   other: 'done' | 'unknown';
   /** The number of submissions of both runners. */
   posts: 0 | 1;
-  /** It finds the file of the other runner, or ends. */
+  /** Whether the woken runner finds the file of the other runner, or ends. */
   woken: 'done' | 'ended';
 }
 
@@ -147,7 +147,7 @@ for (const { way, isPooled } of bothWays)
     const run = (...more: string[]): Promise<CliResult> =>
       runHereAs(place.machines.machine(), [...args(), ...more]);
 
-    // The database would refuse an event after the end of the lease.
+    // Waits for the event here, because the database refuses one after the end of the lease.
     async function isRecorded(type: string): Promise<void> {
       const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
       await expect.poll(() => place.query(found)).toBe('1');

@@ -334,7 +334,8 @@ describeFleet('mgw worker', {}, (place) => {
     gateway.polls = Infinity;
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     await place.query('update mgw.batch_rows set lost = 4');
-    // Only once it knows the task: otherwise a submission whose response was lost with its worker would be in doubt.
+    // Waits until the worker knows the task. Otherwise the response would be lost with the worker, and the submission
+    // would be in doubt.
     const polled = new Promise<void>((resolve) => {
       gateway.before = ({ path }) => {
         if (path.includes('/task-')) resolve();
@@ -398,7 +399,7 @@ describeFleet('mgw worker', {}, (place) => {
     const { env } = machines.machine(state);
     const [stdin, stdout, stderr] = [new PassThrough().end(), new PassThrough(), new PassThrough()];
     const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
-    // It searches for rows from then on.
+    // The worker searches for rows from now on.
     await expect.poll(() => existsSync(health)).toBe(true);
     const isTold = text(stderr, /Asking again/);
     proxy.down();
@@ -411,7 +412,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
-  // Until a run has printed it.
+  // Resolves once a run has printed the wanted text.
   function text(stream: NodeJS.ReadableStream, wanted: RegExp): Promise<void> {
     let said = '';
     return new Promise((resolve) => {

@@ -167,7 +167,7 @@ rows:
     [{ ...c, body: '@-' }, /^m:1: body: @- is not allowed/],
     [{ ...c, body: '[1]' }, /^m:1: body: \[1\] is not allowed/],
     [{ ...c, body: 5 }, /^m:1: body: 5 is not allowed; allowed: an object, or @FILE/],
-    [{ ...c, output: ' ' }, /^m:1: output: " " is not allowed; allowed: a text that is not empty/],
+    [{ ...c, output: ' ' }, /^m:1: output: " " is not allowed; allowed: non-empty text/],
     [{ ...c, endpoint: 'other' }, /^m:1: endpoint: other is not allowed/],
     [{ protocol: 'tts', text: '' }, /^m:1: text: "" is not allowed/],
     [
@@ -180,7 +180,7 @@ rows:
     ],
     [
       { ...c, reference_image: [5] },
-      /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of texts/,
+      /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of strings/,
     ],
   ])('such as %j is refused', async (written, message) => {
     const { rows, problems } = await read('m.jsonl', jsonl(written));
@@ -391,7 +391,8 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// The kept part of a row (a name, a place) is smaller than the row; the text alone would exceed the limit here.
+// What is kept of a row (its name and offset) is smaller than the row: all rows together would exceed this memory
+// limit.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [

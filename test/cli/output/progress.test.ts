@@ -28,7 +28,7 @@ describe('waitingText', () => {
   });
 });
 
-describe('leftText', () => {
+describe('remainingText', () => {
   it.each([
     [130_000, ', about 2m10s left'],
     [1000, ', about 1s left'],

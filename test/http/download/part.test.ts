@@ -18,7 +18,7 @@ const etag = '"one"';
 const ctx = useDownloads();
 
 const disk = vi.hoisted(() => ({
-  /** The part of a batch's first chunk that reaches the disk. */
+  /** Returns the bytes that reach the disk in place of the first chunk of a write. */
   change: undefined as ((chunk: Buffer, at: number) => Buffer) | undefined,
   syncs: true,
 }));
@@ -110,7 +110,7 @@ describe('a temporary file that a dead process left', () => {
     expect(server.header('range')).toEqual(['', '']);
   });
 
-  it('never causes a crash by its record, and never becomes another file', async () => {
+  it('causes no crash, whatever its record contains, and never becomes another file', async () => {
     await leaveHalf(7);
     const notes = await readFile(log(), 'utf8');
     const change = fc.record({ at: fc.nat(notes.length - 1), byte: fc.nat(255), cut: fc.boolean() });
@@ -186,7 +186,7 @@ describe("a file that is not mgw's", () => {
   it.each([
     ['the part', () => ctx.part],
     ['the log', () => log()],
-  ])('is not written through a link in the place of %s', async (_, place) => {
+  ])('is not written through a link in place of %s', async (_, place) => {
     const victim = join(ctx.folder, 'victim');
     await writeFile(victim, 'mine');
     const server = await leaveHalf(7);
@@ -262,7 +262,7 @@ describe('a disk', () => {
   });
 });
 
-// Root can on a machine, but not in most containers.
+// Root can mount a file system, except in most containers.
 function canMount(): boolean {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   try {

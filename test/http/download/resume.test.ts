@@ -21,7 +21,7 @@ function cutting(served: Served, cuts: readonly number[]): { answer: Answer; sen
   return { answer, sent: () => sent };
 }
 
-/** A false 206. */
+/** A 206 whose range is not the requested one. */
 function partial(range: string, body: Buffer, headers: Record<string, string> = { etag: '"one"' }): Answer {
   return (_, socket) =>
     say(

@@ -11,7 +11,7 @@ function errorOf(code: string | undefined, message = 'no'): Error {
   return Object.assign(new Error(message), code === undefined ? {} : { code });
 }
 
-/** A database whose statements get these results, one after the other; the last one for all that follow. */
+/** A database whose statements get these results in order; all further statements get the last one. */
 function answering(...results: (Error | object[])[]): {
   database: Database;
   tries: () => number;

@@ -36,7 +36,7 @@ class Jobs {
   refusals: Error[] = [];
   /** Rows of the given ids are not changed, as if the job were gone or the lease lost. */
   unchanged = new Set<string>();
-  /** What the statement that creates a job finds. */
+  /** The result of the statement that creates a job. */
   found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
   /** Whether the table of events has the event that is looked for. */
   hasEvent = false;

@@ -52,7 +52,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // Another lease is taken, by which other processes know this one.
+    // The process takes another lease, by which other processes then know it.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();
@@ -106,7 +106,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     const lease = await keeper.lease();
     const before = await untilOf(place);
     clock.monotonic = 0.5 * shortMs;
-    // Counted from before the renewal was sent.
+    // The lease is counted from before the renewal was sent.
     during(() => (clock.monotonic = 0.7 * shortMs));
     expect(await renewal()).toHaveLength(1);
     expect(await untilOf(place)).not.toBe(before);

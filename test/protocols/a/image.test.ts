@@ -46,7 +46,7 @@ test('an image type that contradicts the bytes is reported with the right type',
   expect(deniedType('image/jpeg', png)).toBe('image/png');
   expect(deniedType('image/png', png)).toBeUndefined();
   expect(deniedType('IMAGE/PNG', png)).toBeUndefined();
-  expect(deniedType('image/png', 'QUJD')).toMatch(/the type that the bytes show/);
+  expect(deniedType('image/png', 'QUJD')).toMatch(/the type that matches the bytes/);
   expect(deniedType('image/x-of-tomorrow', 'QUJD')).toBeUndefined();
 });
 

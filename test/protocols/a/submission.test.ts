@@ -72,7 +72,7 @@ describe('an accepted submission of Protocol A', () => {
   });
 
   test.each([
-    ['models/other/operations/1', /another model/],
+    ['models/other/operations/1', /a model other than/],
     ['https://evil.example/models/video-a/operations/1', /absolute address/],
     ['../v1/models', /does not have the form/],
     ['/models/video-a/operations/1', /does not have the form/],

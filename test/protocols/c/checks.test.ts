@@ -142,7 +142,7 @@ describe('the limits of Protocol C', () => {
     for (const character of ['x', '字', '😀']) {
       expect(broken({ model, prompt: character.repeat(30_000) })).toEqual([]);
       expect(message({ model, prompt: character.repeat(30_001) })).toBe(
-        '--prompt: a text of 30001 characters is not allowed; allowed: a text of 1 to 30000 characters',
+        '--prompt: text of 30001 characters is not allowed; allowed: text of 1 to 30000 characters',
       );
     }
     for (const prompt of ['', ' \n', null, 5, ['x']]) expect(broken({ model, prompt })).toEqual(['prompt']);
@@ -155,7 +155,7 @@ describe('the limits of Protocol C', () => {
 
   it('include a required prompt for the self-hosted models', () => {
     for (const model of selfHosted)
-      expect(message({ model })).toBe('--prompt: missing; needed: a text of 1 to 30000 characters');
+      expect(message({ model })).toBe('--prompt: missing; needed: text of 1 to 30000 characters');
   });
 
   it.each([

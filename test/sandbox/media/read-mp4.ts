@@ -23,12 +23,12 @@ export interface ReadMp4 {
   movieSeconds: number;
   sampleTicks: number;
   timescale: number;
-  /** Of the sample entry, whole pixels. */
+  /** The size in the sample entry, in whole pixels. */
   codedWidth: number;
   codedHeight: number;
   sequenceParameterSet: Buffer;
   pictureParameterSet: Buffer;
-  /** One NAL unit each. */
+  /** Each sample is one NAL unit. */
   samples: { data: Buffer; key: boolean }[];
   audio?: ReadAudio;
 }
@@ -85,7 +85,7 @@ interface Span {
   end: number;
 }
 
-/** Where the samples of a track are, by its chunks. */
+/** Returns the location of each sample of a track, computed from its chunks. */
 function spansOf(table: Table): Span[] {
   const [runs, offsets] = [numbers(table('stsc').subarray(8)), numbers(table('stco').subarray(8))];
   const sizes = numbers(table('stsz').subarray(12));

@@ -57,7 +57,7 @@ class RangeDecoder {
     return this.symbol([2 ** rarity - 1, 1]) === 1;
   }
 
-  /** The index of the symbol, by the frequencies of all. */
+  /** Decodes the index of a symbol; `frequencies` are those of all symbols. */
   symbol(frequencies: readonly number[]): number {
     const total = frequencies.reduce((sum, frequency) => sum + frequency, 0);
     const step = Math.floor(this.#range / total);

@@ -13,7 +13,7 @@ import { packetsOf, readOpusPitch } from './read-opus.ts';
 
 const RATES = [8000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000];
 const TEXT = 'Good morning, and welcome aboard. 你好世界! '.repeat(4);
-/** Four syllables of Chinese in each of four repetitions. */
+/** Each of the four repetitions has four Chinese syllables. */
 const SECONDS = (Array.from(TEXT).length * 60 + 16 * 140) / 1000;
 
 /** The strongest pitch of some samples between 150 and 1000 Hz, to 5 Hz. */

@@ -21,7 +21,7 @@ interface PrintOptions {
   io: Io;
   /** Prints status and headers before the body. */
   include: boolean;
-  /** Removes the key from a text. */
+  /** Removes the key from a string. */
   redact: (text: string) => string;
 }
 

@@ -113,7 +113,7 @@ async function askForKey(context: Context, layers: Layers, given: string | undef
   const terminal = io.stdin.isTTY === true;
   if (terminal && !mayAsk(context, layers))
     throw usageError(
-      'mgw cannot prompt for the key here. Give it on standard input: mgw auth login < key-file',
+      'mgw cannot prompt for the key here. Pass it on standard input: mgw auth login < key-file',
     );
   const key = terminal
     ? (await readHidden(io, `API key${of} (not shown): `)).trim()
@@ -203,7 +203,9 @@ async function removeKey(context: Context): Promise<Outcome> {
     const { changeProfile } = await import('../../../config/store.ts');
     await changeProfile(io.env, profile, (before) => withValue(before, ['api_key'], undefined));
   }
-  progress.note(removed ? `The key of profile "${profile}" is removed.` : `Profile "${profile}" has no key.`);
+  progress.note(
+    removed ? `The key of profile "${profile}" was removed.` : `Profile "${profile}" has no key.`,
+  );
   const left = keyVariables.find((name) => io.env[name] !== undefined);
   if (left !== undefined) progress.note(`${left} is still set.`);
   return { json: { profile, removed } };

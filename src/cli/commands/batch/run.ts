@@ -26,7 +26,7 @@ Examples:
   $ mgw batch run clips.csv --budget 50 -o clips/{id}.{ext}
   $ mgw batch run clips.csv -o clips/{id}.{ext} --concurrency 8 --results results.jsonl`;
 
-/** `mgw batch run FILE`: submits, waits and saves. Run again, it continues, and pays for no row twice. */
+/** `mgw batch run FILE`: submits, waits and saves. If run again, it continues, and pays for no row twice. */
 export function registerRunBatch(command: Command, run: Run): void {
   command.argument('<file>', 'the rows: .csv, .jsonl or .yaml');
   addRunOptions(command);

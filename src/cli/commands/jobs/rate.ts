@@ -38,7 +38,7 @@ export function registerRate(command: Command, run: Run): void {
 
 function noteText(text: string): string {
   if (text.length <= longestNote) return text;
-  throw new Error(`a text of at most ${longestNote} characters`);
+  throw new Error(`text of at most ${longestNote} characters`);
 }
 
 async function rate(

@@ -117,7 +117,7 @@ const askTexts = { accept: 'accepted', finish: 'finished', file: 'saved' };
 function commandText({ command, ask, output }: Goal): string {
   if (command === 'rm') return 'a command began to remove the job';
   const where = output === undefined ? '' : ` to ${output === '-' ? 'standard output' : output}`;
-  return `a ${command} command began, to run until the job is ${askTexts[ask]}${where}`;
+  return `a ${command} command began; it runs until the job is ${askTexts[ask]}${where}`;
 }
 
 function observationText(event: RecordedEvent & { type: 'observed' | 'finished' }): string {

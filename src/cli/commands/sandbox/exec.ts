@@ -37,7 +37,7 @@ export function registerExec(command: Command, run: Run): void {
     .addOption(
       single(
         '--min-poll <duration>',
-        "with --verify: minimum pause between all polls, also mgw's (default: 5s, except between mgw's)",
+        "with --verify: minimum pause between polls, mgw's included (default: 5s, mgw's excluded)",
         parseDuration,
       ),
     );

@@ -85,7 +85,7 @@ async function reset(context: Context): Promise<Outcome> {
     const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
     await dropLedger(shared);
   }
-  context.progress.note('The tasks, the bill and the jobs of the sandbox are removed.');
+  context.progress.note('The tasks, the bill and the jobs of the sandbox were removed.');
   return { json: { reset: true } };
 }
 

@@ -30,10 +30,7 @@ function addTtsOptions(command: Command): void {
     command.addOption(single(flags, description, parse));
   command
     .addOption(single('--file <file>', 'read the text from this file; - reads it from stdin'))
-    .option(
-      '--split',
-      'speak a long text in pieces, and join them; run again, it pays for missing pieces only',
-    )
+    .option('--split', 'speak a long text in pieces, and join them; a rerun pays only for missing pieces')
     .addOption(
       single(
         '--piece-length <characters>',
@@ -64,7 +61,7 @@ Examples:
   $ echo "Good morning." | mgw tts - --format wav -o - | aplay
   $ mgw tts "Good morning." --speaker VOICE --sample-rate 16000 -o morning.wav`;
 
-/** `mgw tts [TEXT|-] -o FILE|-`: speaks a text (specification 2.6, 4.4). */
+/** `mgw tts [TEXT|-] -o FILE|-`: speaks text (specification 2.6, 4.4). */
 export function registerTts(command: Command, run: Run): void {
   command.argument('[text]', 'the text to speak; - reads it from stdin');
   addTtsOptions(command);
