@@ -7,15 +7,22 @@ import { Traffic, type NetworkFault, type Request } from './traffic.ts';
 /** Before a step of the machine, or right after a change of a name or at the gateway. Both count from 1. */
 export type Moment = { at: number } | { after: number };
 
+/**
+ * Before a system call of a process, by its name and parts of its arguments: `link /home/boat.mp4`. It is the first such
+ * call after the previous incident of this kind in the schedule.
+ */
+export type BeforeCall = { process: number; before: string };
+
 /** An incident at a time, or for a request, a process or a command; all count from 1. */
 export type Incident =
-  | (Moment & Happening)
+  | ((Moment | BeforeCall) & Happening)
   | { request: number; what: NetworkFault }
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
+// No command starts while another runs and `next starts` is still to come.
 type Happening =
-  | { what: 'switch' | 'kill' | 'time passes' | 'index lost' }
+  | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
   | { what: 'disk full'; room: number; steps: number }
   | { what: 'clock jump'; ms: number };
@@ -66,6 +73,11 @@ export class Machine {
   #started = 0;
   #lastStep = 0;
   #changes = 0;
+  /** The number of processes before this run. */
+  #earlier = 0;
+  /** The incidents before a call: those whose call was not made yet, and those to happen now. */
+  #awaited: (BeforeCall & Happening)[] = [];
+  #due: Happening[] = [];
   #fullUntil = 0;
   #current: Process | undefined;
   readonly #processes: Process[] = [];
@@ -85,8 +97,10 @@ export class Machine {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
     const planned = byMoment(incidents);
+    this.#earlier = this.#started;
+    this.#awaited = incidents.flatMap((each) => ('before' in each ? [each] : []));
     this.#hookless = new Set(
-      incidents.flatMap((each) => ('process' in each ? [this.#started + each.process] : [])),
+      incidents.flatMap((each) => (each.what === 'hook hidden' ? [this.#earlier + each.process] : [])),
     );
     this.traffic.faults = new Map(
       incidents.flatMap((each) => ('request' in each ? [[each.request, each.what]] : [])),
@@ -99,10 +113,12 @@ export class Machine {
     while (left.length > 0 || this.#processes.length > 0) {
       this.#step();
       const random = randomFor(this.seed, String(this.steps));
-      const now = [...(planned.get(`at ${this.steps - first}`) ?? [])];
+      const now = [...this.#due.splice(0), ...(planned.get(`at ${this.steps - first}`) ?? [])];
       for (; seen < this.#changes; seen += 1) now.push(...(planned.get(`after ${seen + 1}`) ?? []));
       for (const incident of now) this.#happens(incident, random);
-      const waits = this.#processes.length > 0 && last.has((left[0]?.index ?? 0) + 1);
+      const isStart = now.some(isNextStarts);
+      const isLater = last.has((left[0]?.index ?? 0) + 1) || this.#awaited.some(isNextStarts);
+      const waits = this.#processes.length > 0 && isLater && !isStart;
       const begin = left.slice(0, waits ? 0 : 1).map(({ args, index }) => ({
         run: async () => {
           left.shift();
@@ -110,7 +126,7 @@ export class Machine {
         },
       }));
       const isSwitch = now.some(({ what }) => what === 'switch');
-      await this.#act(begin, isSwitch, random);
+      await (isStart ? begin[0]?.run() : this.#act(begin, isSwitch, random));
       for (const process of this.#processes.filter(({ ended }) => ended.code !== 'killed'))
         this.#remove(process);
     }
@@ -120,6 +136,19 @@ export class Machine {
   /** Runs a command alone, without incidents. */
   async runOne(...args: string[]): Promise<Ended> {
     return (await this.run([args]))[0] as Ended;
+  }
+
+  /** The calls of incidents that were not made in this run. */
+  get missed(): string[] {
+    return this.#awaited.map(({ process, before }) => `process ${process} did not make the call: ${before}`);
+  }
+
+  #isAwaited({ start }: Process, { name, args }: Call): boolean {
+    const [next] = this.#awaited;
+    if (next === undefined || start !== this.#earlier + next.process) return false;
+    const [call, ...parts] = next.before.split(' ');
+    const text = args.map((arg) => String(arg instanceof Uint8Array ? Buffer.from(arg) : arg)).join(' ');
+    return call === name && parts.every((part) => text.includes(part));
   }
 
   #now(): number {
@@ -208,10 +237,13 @@ export class Machine {
     return { now: this.#now(), monotonic: this.#monotonic };
   }
 
-  #asked({ operations }: Process, { begun, ended }: Asked): void {
+  #asked(process: Process, { begun, call, ended }: Asked): void {
+    const { operations } = process;
     for (const each of begun)
       operations.set(each.id, { ...each, due: this.#monotonic + Math.max(1, Number(each.args[0]) || 0) });
     for (const id of ended) operations.delete(id);
+    for (const each of call === undefined ? begun : [...begun, call])
+      if (this.#isAwaited(process, each)) this.#due.push(...this.#awaited.splice(0, 1));
   }
 
   // A process that runs by itself gets each reply at once, in its own thread.
@@ -271,7 +303,7 @@ export class Machine {
   }
 
   #happens(incident: Happening, random: Random): void {
-    if (incident.what === 'switch') return;
+    if (incident.what === 'switch' || isNextStarts(incident)) return;
     if (incident.what !== 'time passes') this.#note(JSON.stringify(incident));
     if (incident.what === 'kill' && this.#current && this.#processes.includes(this.#current))
       this.#kill(this.#current, random);
@@ -346,14 +378,18 @@ export class Machine {
   }
 }
 
-function byMoment(incidents: readonly Incident[]): Map<string, (Moment & Happening)[]> {
-  const planned = new Map<string, (Moment & Happening)[]>();
+function byMoment(incidents: readonly Incident[]): Map<string, Happening[]> {
+  const planned = new Map<string, Happening[]>();
   for (const incident of incidents) {
     if (!('at' in incident) && !('after' in incident)) continue;
     const moment = 'at' in incident ? `at ${incident.at}` : `after ${incident.after}`;
     planned.set(moment, [...(planned.get(moment) ?? []), incident]);
   }
   return planned;
+}
+
+function isNextStarts({ what }: Happening): boolean {
+  return what === 'next starts';
 }
 
 function shown(value: unknown): string {

@@ -2,6 +2,8 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
+import { Machine } from './machine.ts';
+import type { Threads } from './threads.ts';
 
 const run = promisify(execFile);
 
@@ -10,6 +12,34 @@ it('no schedule of the first seeds, and none that once failed, breaks a promise'
   const words = ['test/simulation/run.mjs', '--stories', '--seed', '1', '--runs', '15'];
   const { stdout } = await run(process.execPath, words);
   expect(stdout).toMatch(/^0 of 28 schedules broke a promise/);
+});
+
+it('an incident comes before the call that it names, and is missed if no such call follows', async () => {
+  const take = () => {
+    const calls = ['/a', '/b', '/a'].map((path) => ({ name: 'stat', args: [path] }));
+    return {
+      resume: () => ({ begun: [], ended: [], exit: calls.length === 0 ? 0 : undefined, call: calls.shift() }),
+    };
+  };
+  const threads = { take, giveBack: () => undefined } as unknown as Threads;
+  const machine = new Machine(threads, 1, {}, true);
+  const incidents = [
+    { process: 1, before: 'stat /b', what: 'next starts' },
+    { process: 2, before: 'stat /a', what: 'kill' },
+    { process: 1, before: 'stat /b', what: 'switch' },
+  ] as const;
+  await machine.run([['one'], ['two']], incidents);
+  expect(machine.log.map((line) => line.replace(/^\d+: /, ''))).toEqual([
+    'process 1 starts: mgw one',
+    '1: stat /a',
+    'process 2 starts: mgw two',
+    JSON.stringify(incidents[1]),
+    'process 2 ends with killed',
+    '1: stat /b',
+    '1: stat /a',
+    'process 1 ends with 0',
+  ]);
+  expect(machine.missed).toEqual(['process 1 did not make the call: stat /b']);
 });
 
 it('every planted defect can still be put into the source', async () => {
