@@ -27,19 +27,19 @@ export function isSpeech(work: Work): work is SpeechWork {
   return work.protocol === 'tts';
 }
 
-/** The kind of a work's job. */
+/** The kind of a request's job. */
 export function kindOf(work: Work): JobKind {
   return isSpeech(work) ? 'tts' : work.protocol.name;
 }
 
-/** The values that identify the job of a work, and detect changes. */
+/** The values that identify the job of a request, and detect changes. */
 export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'> {
   const { body } = work;
   if (!isSpeech(work)) return { protocol: work.protocol.name, body, asked: work.asked };
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
-/** The hash of a work's request, independent of its name. */
+/** The hash of a request, independent of the row's name. */
 export function hashOf(work: Work): string {
   const { protocol, body, asked = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
@@ -47,28 +47,28 @@ export function hashOf(work: Work): string {
     .digest('hex');
 }
 
-/** The model of a work. */
+/** The model of a request. */
 export function modelOf(work: Work): string | undefined {
   return isSpeech(work) ? speechModel : work.protocol.modelOf(work.body);
 }
 
-/** Whether a frame must be extracted from a video before a work is sent. */
+/** Whether a frame must be extracted from a video before a request is sent. */
 export function needsFrame(work: Work): boolean {
   return !isSpeech(work) && /"sha256:[\da-f]{64}\.mp4#/.test(JSON.stringify(work.body));
 }
 
-/** Whether a work is sent with URLs of uploaded files. */
+/** Whether a request is sent with URLs of uploaded files. */
 export function needsUrls(work: Work): boolean {
   if (isSpeech(work) || work.protocol.inlineAssets) return false;
   return /"sha256:[\da-f]{64}[."]/.test(JSON.stringify(work.body));
 }
 
-/** Returns the number of files of a work. */
+/** Returns the number of files that a request creates. */
 export function countOf(work: Work): number {
   return isSpeech(work) ? 1 : (work.protocol.countOf?.(work.body) ?? 1);
 }
 
-/** The value of the field that a flag of a work's command sets: `prompt`, `seed`. */
+/** The value of the field that a flag of a request's command sets, such as `prompt` or `seed`. */
 export function fieldOf(work: Work, name: string): Json | undefined {
   if (isSpeech(work)) return name === 'prompt' ? at(work.body, 'req_params.text') : undefined;
   const flag = work.protocol.flags.find((each) => longName(each) === name);
@@ -77,7 +77,7 @@ export function fieldOf(work: Work, name: string): Json | undefined {
 
 const extensions: Record<string, string> = { ogg_opus: 'ogg' };
 
-/** The extension of a work's file, without its dot. */
+/** The extension of a request's file, without its dot. */
 function extensionOf(work: Work): string {
   return isSpeech(work) ? (extensions[work.format.name] ?? work.format.name) : 'mp4';
 }

@@ -45,7 +45,7 @@ export interface Delivered {
   /** The job as it is recorded at the end. */
   job: Job;
   files: JobFile[];
-  /** Whether an earlier run had paid for it, and nothing was sent. */
+  /** Whether an earlier run had paid for the result, and nothing was sent. */
   isResumed: boolean;
   /** Records whether the user was told of the result. If so, repeating the command makes a second take (design 4). */
   delivered: (isTold?: boolean) => Promise<void>;

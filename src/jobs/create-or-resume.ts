@@ -49,8 +49,9 @@ interface Earlier {
  * first, with the id of the job to create: of several processes only one creates a job, and the others find it. If the
  * new job is a second take of an earlier one, the user is told first. If an earlier run on another machine may be
  * alive, waits until its lease is renewed or ends.
- * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key, 7 if its
- * record is lost, 8 at the deadline, 10 if nothing can be recorded, and what `beforeSending` throws.
+ * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key; exit 7
+ * if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; and what
+ * `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
   checkNoSecret('--key', order.key, deps.redact);

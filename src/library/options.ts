@@ -157,7 +157,7 @@ export interface Submitted {
   job: Job;
   /** The files that this call saved. */
   files: JobFile[];
-  /** True if an earlier run had paid for it, and nothing was submitted. */
+  /** True if an earlier run had paid for the video, and nothing was submitted. */
   resumed: boolean;
 }
 
@@ -171,6 +171,6 @@ export interface Fetched {
 export interface Spoken {
   job: Job;
   file: JobFile;
-  /** True if an earlier run had paid for it, and nothing was sent. */
+  /** True if an earlier run had paid for the speech, and nothing was sent. */
   resumed: boolean;
 }

@@ -42,9 +42,9 @@ export interface SpeechResult {
   job: Job;
   /** The file, unless the audio went to a stream. */
   file?: JobFile;
-  /** Whether an earlier run had paid for it, so that nothing was sent. */
+  /** Whether an earlier run had paid for the speech, so that nothing was sent. */
   isResumed: boolean;
-  /** Records whether the user was told (see `inRun`). */
+  /** Records whether the user was told of the result (see `inRun`). */
   delivered: (isTold?: boolean) => Promise<void>;
 }
 

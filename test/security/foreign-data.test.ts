@@ -20,7 +20,7 @@ beforeEach(async () => {
 });
 afterEach(() => gateway.close());
 
-/** All content below a folder, as one text. */
+/** All content below a folder, as one string. */
 function textBelow(folder: string): string {
   const entries = readdirSync(folder, { withFileTypes: true, recursive: true });
   return entries

@@ -14,11 +14,11 @@ import { pick, type Random, randomFor } from './random.ts';
 
 // npm run storm -- --agents --prompts 60 --seed 2
 
-/** What a gateway charged for a text, by its own count. */
+/** A gateway that counts what it charged for each text. */
 interface Gateway {
   url: string;
   key?: string;
-  /** Whether it speaks texts too. */
+  /** Whether the gateway also serves speech. */
   speaks: boolean;
   chargesFor(text: string): number;
 }

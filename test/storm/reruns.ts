@@ -73,7 +73,7 @@ function bodyOfLast(gateway: FaultGateway): string {
 
 /** The disk after a run that was interrupted at some point. */
 export interface Found {
-  /** The point, in words. */
+  /** A description of that point. */
   where: string;
   tree: Tree;
   /** The tasks that the gateway has created by then, except those from before the run. */

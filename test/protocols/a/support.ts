@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../src/json.ts';
 /** The name of the operation in these tests. */
 export const name = 'models/video-a/operations/op-1';
 
-/** A response with a JSON body, or with a raw text. */
+/** A response with a JSON body, or with raw text. */
 export function reply(body: unknown, status = 200, rest: Partial<Reply> = {}): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete: true, ...rest };

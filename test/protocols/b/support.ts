@@ -1,7 +1,7 @@
 import type { Reply } from '../../../src/exchange.ts';
 import type { JsonObject } from '../../../src/json.ts';
 
-/** A complete response with a JSON body, or with a raw text. */
+/** A complete response with a JSON body, or with raw text. */
 export function reply(body: unknown, status = 200, complete = true): Reply {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return { status, headers: {}, text, complete };
