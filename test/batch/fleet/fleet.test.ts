@@ -10,9 +10,11 @@ describeFleet('a batch on many machines, through a pool of transactions', { isPo
     const trial = { rows: 16, runners: 3, concurrency: 6, every: 5, maxIdle: '1s' };
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
-    expect(outcome.deaths).toBeGreaterThanOrEqual(3);
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
-    expect(outcome.done).toBeGreaterThan(7);
+    // The first fault may leave five other rows in doubt before their requests arrive, so eleven arrive at least: two faults. The
+    // second may leave five more in doubt, and the gateway loses, fails and refuses one each.
+    expect(outcome.deaths).toBeGreaterThanOrEqual(2);
+    expect(outcome.done).toBeGreaterThanOrEqual(16 - 5 - 5 - 3);
   });
 });
 
