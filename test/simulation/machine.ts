@@ -20,7 +20,7 @@ export type Incident =
   | { process: number; what: 'hook hidden' }
   | { command: number; what: 'starts last' };
 
-// No command starts while another runs and `next starts` is still to come.
+// `next starts` starts the next command. Until it happens, no command starts while another runs.
 type Happening =
   | { what: 'switch' | 'next starts' | 'kill' | 'time passes' | 'index lost' }
   | { what: 'power cut'; remains: Remains }
@@ -96,7 +96,7 @@ export class Machine {
   async run(commands: readonly string[][], incidents: readonly Incident[] = []): Promise<Ended[]> {
     const ends: Ended[] = [];
     const left = commands.map((args, index) => ({ args, index }));
-    const planned = byMoment(incidents);
+    const planned = incidents.filter((each) => 'at' in each || 'after' in each);
     this.#earlier = this.#started;
     this.#awaited = incidents.flatMap((each) => ('before' in each ? [each] : []));
     this.#hookless = new Set(
@@ -113,8 +113,12 @@ export class Machine {
     while (left.length > 0 || this.#processes.length > 0) {
       this.#step();
       const random = randomFor(this.seed, String(this.steps));
-      const now = [...this.#due.splice(0), ...(planned.get(`at ${this.steps - first}`) ?? [])];
-      for (; seen < this.#changes; seen += 1) now.push(...(planned.get(`after ${seen + 1}`) ?? []));
+      const isNow = (moment: Moment): boolean =>
+        'at' in moment
+          ? moment.at === this.steps - first
+          : moment.after > seen && moment.after <= this.#changes;
+      const now: Happening[] = [...this.#due.splice(0), ...planned.filter(isNow)];
+      seen = this.#changes;
       for (const incident of now) this.#happens(incident, random);
       const isStart = now.some(isNextStarts);
       const isLater = last.has((left[0]?.index ?? 0) + 1) || this.#awaited.some(isNextStarts);
@@ -376,16 +380,6 @@ export class Machine {
     const process = this.#processes.find((each) => each.pid === pid);
     return `${pid} (node) ${process === undefined ? 'Z' : 'S'}${' 0'.repeat(18)} ${process?.start ?? 0} 0`;
   }
-}
-
-function byMoment(incidents: readonly Incident[]): Map<string, Happening[]> {
-  const planned = new Map<string, Happening[]>();
-  for (const incident of incidents) {
-    if (!('at' in incident) && !('after' in incident)) continue;
-    const moment = 'at' in incident ? `at ${incident.at}` : `after ${incident.after}`;
-    planned.set(moment, [...(planned.get(moment) ?? []), incident]);
-  }
-  return planned;
 }
 
 function isNextStarts({ what }: Happening): boolean {
