@@ -28,9 +28,7 @@ async function agentWith(args: string[], manifest = rows): Promise<{ agent: Agen
 
 async function ended(agent: Agent, asked = batch): Promise<Answered> {
   let status: Answered | undefined;
-  await expect
-    .poll(async () => (status = await agent.call('batch_status', asked)).pending)
-    .toBe(undefined);
+  await expect.poll(async () => (status = await agent.call('batch_status', asked)).pending).toBe(undefined);
   return status as Answered;
 }
 
