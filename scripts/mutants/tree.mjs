@@ -13,9 +13,11 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { instrument } from './instrument.mjs';
 
-/** Matches the source files that decide about money, including the claims. */
-export const moneyPath =
-  /^src\/((flows|payment|budget|ledger)\/.*|jobs\/(submit|create-or-resume|charge-outcome|forget))\.ts$/;
+/** The folders and files of the source that decide about money, including the claims. */
+export const moneyPath = [
+  ...['flows', 'payment', 'budget', 'ledger'].map((folder) => `src/${folder}/`),
+  ...['submit', 'create-or-resume', 'charge-outcome', 'remove'].map((name) => `src/jobs/${name}.ts`),
+];
 
 /** Returns the path, in the copy, of the record of what the tests of a file reach. */
 export function recordOf(file) {
@@ -84,7 +86,7 @@ export function makeTree(tree, note) {
     const to = join(tree, name);
     mkdirSync(dirname(to), { recursive: true });
     cpSync(name, to);
-    if (!moneyPath.test(name)) continue;
+    if (!name.endsWith('.ts') || !moneyPath.some((path) => name.startsWith(path))) continue;
     const made = instrument(name, readFileSync(name, 'utf8'), mutants.length);
     mutants.push(...made.mutants);
     writeFileSync(to, made.text);

@@ -1,7 +1,7 @@
 import { chargesOf } from '../budget/spend.ts';
 import type { Budget, ChargeOutcome, Reservation } from '../budget/budget.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { Job } from '../job.ts';
+import type { Job, JobEvent } from '../job.ts';
 import { names, readOwner } from '../ledger/names.ts';
 
 /**
@@ -100,4 +100,20 @@ export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt
   // If the claim was confirmed but the record has no event, the record has lost the event.
   const isUnsent = life === 'dead' && last.record.damaged === 0 && !(await ledger.isConfirmed(name));
   return isUnsent ? 'unsent' : 'unknown';
+}
+
+/** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
+export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
+  const attempt = record.attempts + 1;
+  return how === 'unsent'
+    ? {
+        type: 'unavailable',
+        attempt,
+        error: { code: 'unreachable', message: 'The process ended before it sent anything' },
+      }
+    : {
+        type: 'unknown',
+        attempt,
+        error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
+      };
 }

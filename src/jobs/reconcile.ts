@@ -35,22 +35,6 @@ export function eventOf(verdict: SubmitVerdict, attempt: number): JobEvent {
   return verdict.kind === 'unknown' ? { ...event, type: 'unknown', handle: verdict.handle } : event;
 }
 
-/** The event for an attempt that was claimed by a process that ended before it recorded `sending`. */
-export function eventOfEndedProcess({ record }: Job, how: 'unsent' | 'unknown'): JobEvent {
-  const attempt = record.attempts + 1;
-  return how === 'unsent'
-    ? {
-        type: 'unavailable',
-        attempt,
-        error: { code: 'unreachable', message: 'The process ended before it sent anything' },
-      }
-    : {
-        type: 'unknown',
-        attempt,
-        error: { code: 'submit_unknown', message: 'The process ended while it was sending' },
-      };
-}
-
 /** True if a job was being sent, and its sender is not known to be alive. */
 export function isAbandoned({ state, record: { sender, lifeOf } }: Job): boolean {
   return state === 'sending' && (sender === undefined || lifeOf(sender) !== 'alive');

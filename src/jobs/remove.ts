@@ -3,8 +3,13 @@ import type { Budget } from '../budget/budget.ts';
 import { exitCodes } from '../errors.ts';
 import { isFinal, type Job, type JobEvent } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { abandonClaim, attemptClaim, nextAttempt, settleRemoved } from './charge-outcome.ts';
-import { eventOfEndedProcess } from './reconcile.ts';
+import {
+  abandonClaim,
+  attemptClaim,
+  eventOfEndedProcess,
+  nextAttempt,
+  settleRemoved,
+} from './charge-outcome.ts';
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { timeOf } from '../ledger/names.ts';

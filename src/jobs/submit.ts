@@ -3,7 +3,7 @@ import type { Reply, SubmitVerdict } from '../exchange.ts';
 import type { AttemptMoney, Job, JobEvent, Owner, RecordedReply } from '../job.ts';
 import { notAccepted } from '../payment/errors.ts';
 import { payOnce, type PaymentRecord } from '../payment/pay-once.ts';
-import { abandonClaim, attemptClaim, nextAttempt } from './charge-outcome.ts';
+import { abandonClaim, attemptClaim, eventOfEndedProcess, nextAttempt } from './charge-outcome.ts';
 import type { JobDeps, Order } from './order.ts';
 import {
   interruptedError,
@@ -14,7 +14,7 @@ import {
 } from './errors.ts';
 import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
-import { eventOf, eventOfEndedProcess, redactTexts, reconcile } from './reconcile.ts';
+import { eventOf, redactTexts, reconcile } from './reconcile.ts';
 
 const longestRecordedReply = 64 * 1024;
 

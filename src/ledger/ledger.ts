@@ -19,8 +19,8 @@ export interface UncertainLease {
 }
 
 /**
- * The storage of jobs. Every method that writes, except `confirm`, returns only when its data is durable. There are two implementations: a
- * folder of plain files (`openFileLedger`), and PostgreSQL (design 4, 15).
+ * The storage of jobs. Every method that writes, except `confirm`, returns only when its data is durable. There are two
+ * implementations: a folder of plain files (`openFileLedger`), and PostgreSQL (design 4, 15).
  */
 export interface Ledger {
   /**
@@ -77,8 +77,8 @@ export interface Ledger {
   /** The content of a claim, '' if it is damaged; undefined if the name is free. */
   claimed(name: string): Promise<string | undefined>;
   /**
-   * Records that the work under a claim is about to begin. A power cut may lose this, so what must survive one is
-   * recorded before. @throws MgwError('local_io') if it must not begin.
+   * Records that the work under a claim is about to begin. A power cut may lose this, so callers first record
+   * what must survive one. @throws MgwError('local_io') if it must not begin.
    */
   confirm(name: string): Promise<void>;
   /** Whether the work under a claim may have begun, even if no event says so. */

@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs';
 import { runInThisContext } from 'node:vm';
 import ts from 'typescript';
 import { describe, expect, it } from 'vitest';
 import { instrument } from '../../scripts/mutants/instrument.mjs';
 import { explanations, sample } from '../../scripts/mutants/sample.mjs';
+import { moneyPath } from '../../scripts/mutants/tree.mjs';
 
 interface Mutant {
   id: string;
@@ -109,6 +111,10 @@ describe('mutants', () => {
       'src/x.ts:2:12:no call',
     ]);
   });
+});
+
+it('every folder and file whose mutants are made exists', () => {
+  expect(moneyPath.filter((path) => !existsSync(path))).toEqual([]);
 });
 
 it('a sample of mutants is the same for the same seed', () => {
