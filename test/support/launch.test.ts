@@ -1,5 +1,8 @@
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, it } from 'vitest';
 import { launch, type Launched } from './launch.ts';
@@ -41,4 +44,15 @@ it('a launched process sees a closed pipe if its reader ends, and sees the end o
 it('a launch of a missing program is an error', async () => {
   const child = launch('no-such-program', [], { cwd: tmpdir(), env: {} });
   await expect(once(child, 'close')).rejects.toThrow('ENOENT');
+});
+
+it('a launched process ends with the process that runs the test', async () => {
+  const path = join(tmpdir(), `mgw-launcher-test-${process.pid}`);
+  const launcher = fork('test/support/launcher.mjs', [path], { execArgv: [] });
+  await once(launcher, 'message');
+  const streams = [1, 2, 3].map(() => connect(path).resume());
+  launcher.send({ id: 1, command: 'sleep', args: ['1000'], options: { cwd: tmpdir() } });
+  await once(launcher, 'message');
+  launcher.disconnect();
+  await Promise.all(streams.map((stream) => once(stream, 'close')));
 });

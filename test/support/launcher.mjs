@@ -1,4 +1,5 @@
-// Starts processes for another one, whose memory would make each start slow; see launch.ts.
+// Starts processes for another one, whose memory would make each start slow; see launch.ts. They end with that process:
+// if a suite is killed, one that still polls could reach a server of a later test, which has got the same port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 
@@ -6,6 +7,7 @@ const [path] = process.argv.slice(2);
 // Each order is followed by three connections in this sequence: the streams of its process.
 const orders = [];
 const streams = [];
+const running = new Set();
 
 function carryOut() {
   while (orders.length > 0 && streams.length >= 3) {
@@ -13,9 +15,15 @@ function carryOut() {
     const stdio = streams.splice(0, 3);
     const child = spawn(command, args, { ...options, stdio });
     for (const stream of stdio) stream.destroy();
-    if (child.pid !== undefined) tell({ id, pid: child.pid });
+    if (child.pid !== undefined) {
+      running.add(child);
+      tell({ id, pid: child.pid });
+    }
     child.once('error', ({ message }) => tell({ id, error: message }));
-    child.once('exit', (code, signal) => tell({ id, code, signal }));
+    child.once('exit', (code, signal) => {
+      running.delete(child);
+      tell({ id, code, signal });
+    });
   }
 }
 
@@ -26,6 +34,11 @@ function tell(said) {
 process.on('message', (order) => {
   orders.push(order);
   carryOut();
+});
+
+process.on('disconnect', () => {
+  for (const child of running) child.kill('SIGKILL');
+  process.exit();
 });
 
 // Does not read from a connection, because its data is for the process that gets it. Does not keep the launcher alive
