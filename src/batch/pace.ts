@@ -66,8 +66,8 @@ export interface Pace {
    * submission.
    */
   limited(window: SendWindow, retryAfterMs?: number): void;
-  /** Delays polls as the gateway asks, for at most a minute: the wait for a job has its own deadline. */
-  holdPolls(retryAfterMs?: number): void;
+  /** Delays the polls of this process. */
+  holdPolls(ms: number): void;
   /** Returns all slots. */
   close(): Promise<void>;
 }
@@ -149,8 +149,8 @@ export class LocalPace implements Pace {
     return Promise.resolve();
   }
 
-  holdPolls(retryAfterMs = 0): void {
-    this.#polls.hold(Math.min(retryAfterMs, 60_000));
+  holdPolls(ms: number): void {
+    this.#polls.hold(ms);
   }
 
   #set(limit: number): void {

@@ -29,6 +29,11 @@ export class Slot {
   }
 }
 
+// At most a minute, because the wait for a job has its own deadline.
+function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
+  return Math.min(retryAfter(headers) ?? 0, 60_000);
+}
+
 /**
  * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a
  * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
@@ -49,7 +54,7 @@ export function pacedClient(
     if (options.onConnected === undefined) {
       await pace.poll(signal);
       const answer = await call(options);
-      if (isLimit(answer.status)) pace.holdPolls(retryAfter(answer.headers));
+      if (isLimit(answer.status)) pace.holdPolls(pollHoldMs(answer));
       return answer;
     }
     await slot.take(signal);

@@ -124,4 +124,18 @@ describe('polls', () => {
     await one.poll(never);
     expect(clock.monotonic()).toBeGreaterThanOrEqual(8000);
   });
+
+  it.each([
+    [30, 30_000],
+    [3600, 60_000],
+  ])('of all jobs wait if the gateway says %i s, for a minute at most', async (seconds, ms) => {
+    const { pace: one, clock } = pace();
+    const headers = { 'retry-after': String(seconds) };
+    const client = { exchange: () => Promise.resolve({ status: 429, headers, text: '', complete: true }) };
+    const read = (): never => expect.unreachable();
+    const paced = pacedClient(client as never, one, new Slot(one), never, read);
+    await paced.exchange({} as never, { auth: xApiKey, timeoutMs: 1000 });
+    await one.poll(never);
+    expect(clock.monotonic()).toBe(ms);
+  });
 });

@@ -116,8 +116,8 @@ export class SharedPace implements Pace {
     this.#write(() => this.#ask(shrink, [batch, epoch, retryAfterMs]));
   }
 
-  holdPolls(retryAfterMs = 0): void {
-    this.#polls.hold(Math.min(retryAfterMs, 60_000));
+  holdPolls(ms: number): void {
+    this.#polls.hold(ms);
   }
 
   async close(): Promise<void> {
