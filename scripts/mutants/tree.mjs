@@ -17,6 +17,7 @@ import { instrument } from './instrument.mjs';
 export const moneyPath = [
   ...['flows', 'payment', 'budget', 'ledger'].map((folder) => `src/${folder}/`),
   ...['submit', 'create-or-resume', 'charge-outcome', 'remove'].map((name) => `src/jobs/${name}.ts`),
+  'src/http/streamed-call.ts',
 ];
 
 /** Returns the path, in the copy, of the record of what the tests of a file reach. */

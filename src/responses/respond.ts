@@ -9,7 +9,7 @@ import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
 import { interrupted, notAccepted } from '../payment/errors.ts';
 import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
-import { StreamedCall } from '../payment/streamed-call.ts';
+import { StreamedCall } from '../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
 import {
   readEvent,

@@ -11,7 +11,7 @@ import { submit } from '../jobs/submit.ts';
 import type { JsonObject } from '../json.ts';
 import { deliverEarlier } from './earlier-run.ts';
 import { unknownSpeechError } from './errors.ts';
-import { StreamedCall } from '../payment/streamed-call.ts';
+import { StreamedCall } from '../http/streamed-call.ts';
 import type { AudioSink } from './sink.ts';
 import { defaultIdleMs, finishStream, saveUnrecorded, type SpeechDeps } from './audio-stream.ts';
 import { readSpeechHead, speechExchange, speechModel } from './wire.ts';

@@ -1,8 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Failure } from '../../src/exchange.ts';
 import { interrupted, notAccepted, tooLong, unsentError } from '../../src/payment/errors.ts';
-import { StreamedCall } from '../../src/payment/streamed-call.ts';
-import type { CallOptions, GatewayClient, StreamedReply } from '../../src/http/client.ts';
 
 const failure: Failure = { code: 'rate_limited', message: 'busy', requestId: 'r1' };
 
@@ -45,34 +43,4 @@ it('an attempt that was not sent, or would be too late, exits 6', () => {
     message: expect.stringContaining('1970-01-01T00:00:00.000Z') as string,
   });
   expect(tooLong('busy', 'rate_limited', Infinity).message).toContain('+275760-09-13');
-});
-
-it.each([
-  [199, true],
-  [200, false],
-  [299, false],
-  [300, true],
-  [429, true],
-])('the body of status %i is read before the stream begins: %s', async (status, isRead) => {
-  let [isClosed, given] = [false, {} as CallOptions];
-  const answer = {
-    ...{ status, headers: { a: 'b' } },
-    body: (async function* () {
-      yield await Promise.resolve(new TextEncoder().encode('{"error":1}'));
-    })(),
-    close: () => (isClosed = true),
-  } as unknown as StreamedReply;
-  const client = {
-    stream: (_: unknown, options: CallOptions) => {
-      given = options;
-      return Promise.resolve(answer);
-    },
-  } as unknown as GatewayClient;
-  const call = new StreamedCall(1000, { remainingMs: () => Infinity }, 7);
-  const request = { method: 'POST', path: '/', headers: {} } as const;
-  const reply = await call.send(client, request, { timeoutMs: 5 } as CallOptions);
-  const read = { text: '{"error":1}', complete: true };
-  expect(reply).toEqual({ status, headers: { a: 'b' }, ...(isRead ? read : { text: '', complete: false }) });
-  expect([call.stream, isClosed]).toEqual([isRead ? undefined : answer, isRead]);
-  expect(given).toMatchObject({ timeoutMs: 5, maxBuffered: 7 });
 });

@@ -12,7 +12,7 @@ import { readFailure, asSentence, retryHint } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
 import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
-import { StreamedCall } from '../../../payment/streamed-call.ts';
+import { StreamedCall } from '../../../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
 const maxTextBytes = 64 * 1024 * 1024;

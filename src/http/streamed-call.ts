@@ -1,8 +1,8 @@
 import type { Deadline } from '../clock.ts';
 import type { Exchange, Reply } from '../exchange.ts';
-import type { CallOptions, GatewayClient, StreamedReply } from '../http/client.ts';
-import { withIdleTimeout } from '../http/deadline.ts';
-import { readBounded } from '../http/body.ts';
+import type { CallOptions, GatewayClient, StreamedReply } from './client.ts';
+import { withIdleTimeout } from './deadline.ts';
+import { readBounded } from './body.ts';
 
 /** The maximum size of a refusal's body in bytes. */
 const longestErrorBody = 1024 * 1024;
