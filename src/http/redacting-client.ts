@@ -4,7 +4,7 @@ import { TransportError } from './transport-error.ts';
 type Redact = (text: string) => string;
 
 /** The maximum size of a refusal's body that is read, in bytes. */
-const longestRefusal = 1024 * 1024;
+export const longestRefusal = 1024 * 1024;
 
 /**
  * Returns a client that removes secrets from responses, because gateways quote keys. Removes them before any text is
@@ -31,7 +31,7 @@ export function cleanHeaders(headers: Record<string, string>, redact: Redact): R
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, redact(value)]));
 }
 
-// Passes on everything that arrived before a break.
+// Passes on everything that arrived before a break or the limit, and then fails.
 async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterable<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -40,7 +40,8 @@ async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterabl
     for await (const chunk of body) {
       chunks.push(chunk);
       size += chunk.length;
-      if (size > longestRefusal) break;
+      if (size > longestRefusal)
+        throw new TransportError('sent', 'broken', 'the response is longer than 1 MiB');
     }
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;

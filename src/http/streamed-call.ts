@@ -3,9 +3,7 @@ import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from './client.ts';
 import { withIdleTimeout } from './deadline.ts';
 import { readBounded } from './body.ts';
-
-/** The maximum size of a refusal's body in bytes. */
-const longestErrorBody = 1024 * 1024;
+import { longestRefusal } from './redacting-client.ts';
 
 /** A call whose response head decides about the submission, and whose body is then read as a stream. */
 export class StreamedCall {
@@ -38,7 +36,7 @@ export class StreamedCall {
       return { status, headers, text: '', complete: false };
     }
     const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
-    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), longestErrorBody);
+    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), longestRefusal);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   }

@@ -2,8 +2,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from 'vitest';
 import { bearer, type Exchange } from '../../src/exchange.ts';
+import { readBounded } from '../../src/http/body.ts';
 import { createClient, type GatewayClient } from '../../src/http/client.ts';
-import { redactingClient } from '../../src/http/redacting-client.ts';
+import { longestRefusal, redactingClient } from '../../src/http/redacting-client.ts';
 import { secretRedactor } from '../../src/redact.ts';
 
 const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
@@ -28,6 +29,10 @@ async function mirror(status: number, cut?: number): Promise<GatewayClient> {
     if (cut === undefined) response.end(body);
     else response.write(body.subarray(0, cut), () => setImmediate(() => response.destroy()));
   });
+  return clientOf(server);
+}
+
+async function clientOf(server: Server): Promise<GatewayClient> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const baseUrl = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
   const client = createClient({ baseUrl, key, userAgent: 'test' });
@@ -53,6 +58,14 @@ it('a streamed refusal is redacted too, and ends at the same point', async () =>
   expect(await textOf(whole.body)).toBe('you sent Bearer [redacted] ([redacted])');
   const broken = await (await mirror(403, 60)).stream(get, call);
   await expect(textOf(broken.body)).rejects.toMatchObject({ phase: 'sent' });
+});
+
+it('a streamed refusal that is too long counts as cut, even if it is short once it is redacted', async () => {
+  const server = createServer((_, response) => void response.writeHead(503).end(key.repeat(100_000)));
+  const client = await clientOf(server);
+  const { body } = await client.stream(get, call);
+  const { bytes, complete } = await readBounded(body, longestRefusal);
+  expect([bytes.length < longestRefusal, complete]).toEqual([true, false]);
 });
 
 it('a successful stream is unchanged, and has a function that redacts text made from it', async () => {

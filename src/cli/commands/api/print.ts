@@ -12,6 +12,7 @@ import { readFailure, asSentence, retryHint } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
 import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
+import { longestRefusal } from '../../../http/redacting-client.ts';
 import { StreamedCall } from '../../../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
@@ -121,8 +122,6 @@ function headOf(reply: Reply, redact: (text: string) => string): string {
   return [`HTTP ${reply.status}`, ...lines].map((line) => printable(line)).join('\n');
 }
 
-const maxRefusalBytes = 16 * 1024 * 1024;
-
 /** A response: an error with its whole body, or a success whose body is still arriving. */
 interface ApiAnswer {
   reply: Reply;
@@ -173,7 +172,7 @@ async function apiGet(
       stream = answer;
       return { status, headers, text: '', complete: true };
     }
-    const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
+    const { bytes, complete } = await readBounded(answer.body, longestRefusal);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   };
