@@ -3,7 +3,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MgwError, exitCodes, messageOf } from '../errors.ts';
 import { bearer, type Model } from '../exchange.ts';
-import { asSentence, retryHint } from '../http/failures.ts';
+import { asSentence, withDelay } from '../http/failures.ts';
 import { queryTimeoutMs } from '../jobs/order.ts';
 import { getModel, listModels, readModels } from '../protocols/models.ts';
 import type { Session } from './session.ts';
@@ -60,9 +60,11 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     if (id === undefined) await rememberModels(settings, read.models).catch(() => undefined);
     return read.models;
   }
-  const { code, message, requestId, retryAfterMs } = read.failure;
-  const said = retryAfterMs ? asSentence(message) + retryHint(read.failure) : message;
-  throw new MgwError(code, said, { requestId, retry: code === 'auth' ? 'never' : 'safe' });
+  const { code, message, requestId } = read.failure;
+  throw new MgwError(code, withDelay(message, read.failure), {
+    requestId,
+    retry: code === 'auth' ? 'never' : 'safe',
+  });
 }
 
 /** The cached members of a model. */

@@ -1,4 +1,4 @@
-import { messageOf, MgwError, systemCode, usageError } from '../errors.ts';
+import { MgwError, systemCode, usageError } from '../errors.ts';
 import type { Settings } from '../config/resolve.ts';
 import { secretRedactor } from '../redact.ts';
 import type { Limits } from '../sandbox/exchange.ts';
@@ -47,10 +47,11 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
 }
 
 function readable(error: unknown, { port, stateDir }: SandboxOptions): unknown {
-  const message = messageOf(error);
-  if (error instanceof Error && error.name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
-  if (error instanceof Error && error.name === 'KeySyntaxError') return usageError(`--key: ${message}`);
-  if (error instanceof Error && 'syscall' in error && error.syscall === 'listen')
+  if (!(error instanceof Error)) return error;
+  const { name, message } = error;
+  if (name === 'FaultSyntaxError') return usageError(`--fault: ${message}`);
+  if (name === 'KeySyntaxError') return usageError(`--key: ${message}`);
+  if ('syscall' in error && error.syscall === 'listen')
     return usageError(`--port ${port ?? 0}: the sandbox cannot listen on this port: ${message}`);
   if (systemCode(error) === undefined) return error;
   return new MgwError('local_io', `The sandbox cannot use its folder ${stateDir}: ${message}`, {

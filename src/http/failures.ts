@@ -204,9 +204,11 @@ export function asSentence(text: string): string {
   return /[.!?。！？]$/.test(end) ? end : `${end}.`;
 }
 
-/** Returns a sentence with the gateway's requested delay, after a space; '' if it requested none. */
-export function retryHint({ retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
-  return retryAfterMs > 0 ? ` Try again in ${Math.ceil(retryAfterMs / 1000)} s.` : '';
+/** Returns a message, followed by a sentence with the gateway's requested delay, if any. */
+export function withDelay(message: string, { retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
+  return retryAfterMs > 0
+    ? `${asSentence(message)} Try again in ${Math.ceil(retryAfterMs / 1000)} s.`
+    : message;
 }
 
 // The maximum length of a header that is parsed, in UTF-16 code units.

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { retryAfter } from '../../src/http/failures.ts';
+import { retryAfter, withDelay } from '../../src/http/failures.ts';
 
 const now = Date.parse('2026-11-20T12:00:00Z');
 
@@ -60,4 +60,13 @@ describe('retryAfter', () => {
       }),
     );
   });
+});
+
+it.each([
+  [0, 'busy'],
+  [7000, 'busy. Try again in 7 s.'],
+  [7001, 'busy. Try again in 8 s.'],
+])('a delay of %s ms makes the message "%s"', (retryAfterMs, message) => {
+  expect(withDelay('busy', { retryAfterMs })).toBe(message);
+  expect(withDelay('busy', {})).toBe('busy');
 });
