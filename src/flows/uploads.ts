@@ -57,7 +57,7 @@ export async function namedFiles(
   for (const flag of protocol.flags) {
     const name = longName(flag);
     const value = flags[name];
-    if (flag.isAsset !== true || value === undefined) continue;
+    if (flag.isAsset !== true) continue;
     if (typeof value === 'string') flags[name] = await nameOf(value, name);
     if (Array.isArray(value)) flags[name] = await Promise.all(value.map((path) => nameOf(path, name)));
   }
