@@ -38,7 +38,6 @@ process.on('message', (order) => {
 
 process.on('disconnect', () => {
   for (const child of running) child.kill('SIGKILL');
-  process.exit();
 });
 
 // Does not read from a connection, because its data is for the process that gets it. Does not keep the launcher alive

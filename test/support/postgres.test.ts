@@ -1,10 +1,18 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CuttingProxy, type Cut } from './cutting-proxy.ts';
 import { hasPgBouncer, PgBouncer } from './pgbouncer.ts';
 import { hasPostgres, PostgresServer } from './postgres.ts';
 import { programOf } from './server-process.ts';
+
+// The seventh line of the file has the key and the id of the segment.
+function sharedMemoryOf({ folder }: PostgresServer): string {
+  const line = readFileSync(join(folder, 'data', 'postmaster.pid'), 'utf8').split('\n')[6] ?? '';
+  return line.trim().split(/\s+/)[1] ?? expect.unreachable();
+}
 
 describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
   let server: PostgresServer;
@@ -33,6 +41,17 @@ describe.skipIf(!hasPostgres)('the test servers for fleets', () => {
     await expect(server.query('select 1', database)).rejects.toThrow(/ECONNREFUSED/);
     await server.start();
     expect(await server.query('select what from kept', database)).toBe('a');
+  });
+
+  it('leave no shared memory behind, even after a kill -9, since a system has little of it', async () => {
+    const other = await PostgresServer.open();
+    const ids = [sharedMemoryOf(other)];
+    await other.kill();
+    await other.start();
+    ids.push(sharedMemoryOf(other));
+    await other.close();
+    const left = readFileSync('/proc/sysvipc/shm', 'utf8').split('\n');
+    expect(left.filter((line) => ids.includes(line.trim().split(/\s+/)[1] ?? ''))).toEqual([]);
   });
 
   const insertion = `insert into kept values ('a')`;

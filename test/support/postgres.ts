@@ -109,9 +109,9 @@ export class PostgresServer {
     this.#process = undefined;
   }
 
-  /** Ends the server and removes its folder. */
+  /** Ends the server and removes its folder. The server must not have been killed: its shared memory would remain. */
   async close(): Promise<void> {
-    await this.kill();
+    await this.#process?.end();
     rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -53,7 +53,7 @@ export class ServerProcess {
     this.#child = child;
     this.#ended = ended;
     this.pid = child.pid ?? 0;
-    const atExit = (): void => void child.kill('SIGKILL');
+    const atExit = (): void => void child.kill('SIGQUIT');
     process.on('exit', atExit);
     void ended.then(() => process.off('exit', atExit));
   }
@@ -75,6 +75,12 @@ export class ServerProcess {
     });
     if (!(await isReady)) throw new Error(said);
     return server;
+  }
+
+  /** Ends it at once. It ends the processes that it has started, and removes its shared memory. */
+  async end(): Promise<void> {
+    this.#child.kill('SIGQUIT');
+    await this.#ended;
   }
 
   /** Ends it, and each process that it has started, with SIGKILL. */
