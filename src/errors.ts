@@ -188,6 +188,22 @@ export function systemCode(error: unknown): string | undefined {
   return undefined;
 }
 
+const noLinks = new Set([
+  'EPERM',
+  'EACCES',
+  'ENOTSUP',
+  'EOPNOTSUPP',
+  'ENOSYS',
+  'EMLINK',
+  'EINVAL',
+  'UNKNOWN',
+]);
+
+/** Whether a failed link means that the file system has no hard links, as FAT and some network and container mounts. */
+export function isWithoutLinks(error: unknown): boolean {
+  return noLinks.has(systemCode(error) ?? '');
+}
+
 const words: Record<string, string> = {
   ENOSPC: 'the disk is full',
   EDQUOT: 'the disk quota is used up',

@@ -11,7 +11,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { MgwError, systemCode, type Charged, localError } from '../errors.ts';
+import { isWithoutLinks, MgwError, systemCode, type Charged, localError } from '../errors.ts';
 import { syncFolder } from './make-folder.ts';
 import {
   plainFile,
@@ -98,9 +98,9 @@ async function putOnce(file: WholeFile, target: string, charged: Charged, isBegu
     linkSync(file.path, target);
     return true;
   } catch (error) {
-    const code = systemCode(error) ?? '';
-    if (code !== 'EEXIST' && !noLinks.has(code)) throw error;
-    if (code !== 'EEXIST' && reserve(target)) return renameOver(file.path, target);
+    const isTaken = systemCode(error) === 'EEXIST';
+    if (!isTaken && !isWithoutLinks(error)) throw error;
+    if (!isTaken && reserve(target)) return renameOver(file.path, target);
   }
   const existing = statusOf(target);
   if (
@@ -132,17 +132,6 @@ function renameOver(path: string, target: string, isReserved = true): boolean {
     throw error;
   }
 }
-
-const noLinks = new Set([
-  'EPERM',
-  'EACCES',
-  'ENOTSUP',
-  'EOPNOTSUPP',
-  'ENOSYS',
-  'EMLINK',
-  'EINVAL',
-  'UNKNOWN',
-]);
 
 function isLinkTo(path: string, existing: Stats): boolean {
   const named = statusOf(path);

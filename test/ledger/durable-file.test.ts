@@ -46,6 +46,19 @@ it.each<[string, (path: string) => Promise<unknown>, string[]]>([
   expect(await operationsOf(freshFolder(), act)).toEqual(operations);
 });
 
+it.each(['EPERM', 'ENOTSUP', 'EINVAL', 'UNKNOWN'])(
+  'createExclusively creates a file if a link fails with %s, and never over another',
+  async (code) => {
+    const folder = freshFolder();
+    const create = async (path: string): Promise<void> => {
+      expect(await createExclusively(path, 'one')).toBe(true);
+      expect(await createExclusively(path, 'two')).toBe(false);
+      expect(readFileSync(path, 'utf8')).toBe('one');
+    };
+    await operationsOf(folder, create, ({ name }) => (name === 'link' ? code : false));
+  },
+);
+
 // The other process may die before its own sync, and this one relies on the file.
 it('createExclusively makes the file of another process durable', async () => {
   const folder = freshFolder();
