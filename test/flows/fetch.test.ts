@@ -157,6 +157,15 @@ async function planned(job: Job, target: Target, deps: FlowDeps, protocol?: Prot
   return { ...one, ...(protocol && { protocol }) };
 }
 
+it('a job that several REFs name is planned once, under the first of them', async () => {
+  const state = freshFolder();
+  const deps = await flowDeps(state, {});
+  const { id } = await jobWith(deps.ledger, 'c', accepted);
+  const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
+  const plan = await planFetches(['task_1', id], target, deps, ['jobs', 'fetch']);
+  expect([...plan.keys()]).toEqual(['task_1']);
+});
+
 describe('fetch --no-wait', () => {
   const fetched = async (verdict: QueryVerdict, ...events: JobEvent[]): Promise<[MgwError, number]> => {
     const state = freshFolder();
