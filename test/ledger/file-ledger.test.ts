@@ -252,6 +252,19 @@ it.each<[string, (ledger: Ledger) => Promise<unknown>]>([
   },
 );
 
+it('the creation of a job fails if the index cannot be written, even if it could be a moment later', async () => {
+  const { ledger } = await made();
+  onEnd(() => watchDisk(undefined));
+  let failures = 0;
+  await watchDisk(({ name, path = '' }, run) => {
+    if (name === 'write' && path.endsWith('index.log') && (failures += 1) === 1)
+      throw Object.assign(new Error('full'), { code: 'ENOSPC' });
+    return run();
+  });
+  await expect(ledger.create(newJobId(now), [prepared])).rejects.toMatchObject({ code: 'local_io' });
+  expect(failures).toBe(1);
+});
+
 describe('a claim', () => {
   it('is stored inside its folder', async () => {
     const { ledger, state } = await made();
