@@ -99,6 +99,7 @@ describe('prune keeps, even with --keys,', () => {
     ['a job that is in progress', 'open', accepted],
     ['a job that has a damaged record', 'open', [...delivered, undefined]],
     ['a job that was not delivered', 'undelivered', succeeded],
+    ['a job that was not delivered, and whose record names no command', 'undelivered', succeeded.slice(1)],
     [
       'a job that was delivered to one of two commands',
       'undelivered',
