@@ -431,6 +431,23 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
   });
 
+  it('is read again from its beginning if another file, as long or longer, took its place', async () => {
+    const { ledger, state } = await made();
+    await make(ledger, 5);
+    expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(1);
+    // The jobs of a new file are in the order of their ids, so the last line is that of a job that is known.
+    const lose = (): void => {
+      for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
+    };
+    lose();
+    const earlier = newJobId(now - 1000);
+    const other = await openFileLedger(state, () => now);
+    await other.create(earlier, [{ ...prepared, fingerprint: 'f0' }]);
+    lose();
+    expect(await (await openFileLedger(state, () => now)).lookup('fingerprint', 'f0')).toEqual([earlier]);
+    expect(await ledger.lookup('fingerprint', 'f0')).toEqual([earlier]);
+  });
+
   it('that has lost a line without a job is padded to its count once, not by each command', async () => {
     const { ledger, state, id } = await made();
     const [log, count] = [join(state, 'index.log'), join(state, 'index.count')];

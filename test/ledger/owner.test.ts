@@ -71,5 +71,11 @@ describe('a process', () => {
     expect(lifeOf({ ...other, host: 'elsewhere' })).toBe('unknown');
     expect(lifeOf({ ...other, start: '' })).toBe('unknown');
     expect(lifeOf({ ...currentOwner(), start: '' })).toBe('alive');
+    // As on Windows.
+    vi.spyOn(process, 'platform', 'get').mockReturnValue('win32');
+    vi.stubEnv('PATH', '/nowhere');
+    onEnd(() => void vi.restoreAllMocks());
+    onEnd(() => void vi.unstubAllEnvs());
+    expect(lifeOf(other)).toBe('unknown');
   });
 });
