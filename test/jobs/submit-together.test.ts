@@ -6,7 +6,7 @@ import type { GatewayClient } from '../../src/http/client.ts';
 import { MgwError } from '../../src/errors.ts';
 import { TransportError } from '../../src/http/transport-error.ts';
 import { findJob } from '../../src/jobs/ref.ts';
-import { holderText, newJobId } from '../../src/ledger/names.ts';
+import { holderText, names, newJobId } from '../../src/ledger/names.ts';
 import type { Owner } from '../../src/job.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { fingerprintOf, type Order } from '../../src/jobs/order.ts';
@@ -195,6 +195,16 @@ it('an interruption while another process claims a key exits 130 and sends nothi
   deps.clock.onSleep = () => deps.soft.abort('SIGINT');
   expect(await run(deps, orderOf({ key: 'k' }))).toMatchObject({ exit: 130, error: { charged: 'no' } });
   expect(server.requests).toHaveLength(0);
+});
+
+it('a submission without a key becomes the job for which a dead run claimed its name', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state);
+  const [id, fingerprint] = [newJobId(1), fingerprintOf(orderOf(), deps.gateway)];
+  const name = names.first({ fingerprint });
+  await deps.ledger.claim(name, holderText({ job: id, fingerprint, owner: deadOwner() }));
+  expect(await run(deps)).toMatchObject({ exit: 0, job: { id } });
+  expect(server.created).toBe(1);
 });
 
 describe('one job', () => {

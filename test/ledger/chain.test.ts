@@ -125,7 +125,8 @@ describe('the names of a job without claims', () => {
     const claims: Record<string, string> = { 'key.k': 'nonsense' };
     const ledger = ledgerOf(claims);
     for (const fingerprint of ['', lostFingerprint])
-      expect(await enrol(ledger, jobOf('j1', { fingerprint, attempts: 1 }), owner)).toBe('take.j1');
+      for (const key of ['k', 'free'])
+        expect(await enrol(ledger, jobOf('j1', { key, fingerprint, attempts: 1 }), owner)).toBe('take.j1');
     expect(claims).toEqual({ 'key.k': 'nonsense', [names.attempt('j1', 1)]: JSON.stringify(owner) });
     expect(await enrol(ledger, jobOf('j2'), owner)).toBe('take.j2');
     expect(claims['key.k']).toBe('nonsense');
