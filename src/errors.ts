@@ -199,8 +199,8 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-/** Whether a failed link means that the file system has no hard links, as FAT and some network and container mounts. */
-export function isWithoutLinks(error: unknown): boolean {
+/** Whether a failed link means that the file system has no hard links, such as FAT and some network and container mounts. */
+export function isLinkUnsupported(error: unknown): boolean {
   return noLinks.has(systemCode(error) ?? '');
 }
 

@@ -11,7 +11,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { isWithoutLinks, MgwError, systemCode, type Charged, localError } from '../errors.ts';
+import { isLinkUnsupported, MgwError, systemCode, type Charged, localError } from '../errors.ts';
 import { syncFolder } from './make-folder.ts';
 import {
   plainFile,
@@ -99,7 +99,7 @@ async function putOnce(file: WholeFile, target: string, charged: Charged, isBegu
     return true;
   } catch (error) {
     const isTaken = systemCode(error) === 'EEXIST';
-    if (!isTaken && !isWithoutLinks(error)) throw error;
+    if (!isTaken && !isLinkUnsupported(error)) throw error;
     if (!isTaken && reserve(target)) return renameOver(file.path, target);
   }
   const existing = statusOf(target);

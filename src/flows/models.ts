@@ -3,7 +3,7 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { MgwError, exitCodes, messageOf } from '../errors.ts';
 import { bearer, type Model } from '../exchange.ts';
-import { asSentence, withDelay } from '../http/failures.ts';
+import { asSentence, withRetryDelay } from '../http/failures.ts';
 import { queryTimeoutMs } from '../jobs/order.ts';
 import { getModel, listModels, readModels } from '../protocols/models.ts';
 import type { Session } from './session.ts';
@@ -61,7 +61,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
     return read.models;
   }
   const { code, message, requestId } = read.failure;
-  throw new MgwError(code, withDelay(message, read.failure), {
+  throw new MgwError(code, withRetryDelay(message, read.failure), {
     requestId,
     retry: code === 'auth' ? 'never' : 'safe',
   });

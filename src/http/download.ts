@@ -2,7 +2,7 @@ import type { Clock, Deadline } from '../clock.ts';
 import { MgwError, type ErrorCode, localError } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
 import { backoffMs } from './retry.ts';
-import { withDelay } from './failures.ts';
+import { withRetryDelay } from './failures.ts';
 import { attempt, corrupt, type Attempt, type AttemptOptions } from './download/attempt.ts';
 import type { DownloadGateway } from './download/follow.ts';
 import { mimeOf, mp4In } from '../media/mp4.ts';
@@ -183,7 +183,7 @@ const incomplete: readonly ErrorCode[] = ['result_corrupt', 'result_unavailable'
 
 function givenUp(failure: Failure): MgwError {
   const { code, message, requestId } = failure;
-  return new MgwError(code, withDelay(`The download failed: ${message}.`, failure), {
+  return new MgwError(code, withRetryDelay(`The download failed: ${message}.`, failure), {
     exit: incomplete.includes(code) ? 'incomplete' : 'unavailable',
     charged: 'yes',
     retry: 'resume',

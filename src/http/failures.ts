@@ -205,7 +205,7 @@ export function asSentence(text: string): string {
 }
 
 /** Returns a message, followed by a sentence with the gateway's requested delay, if any. */
-export function withDelay(message: string, { retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
+export function withRetryDelay(message: string, { retryAfterMs = 0 }: Pick<Failure, 'retryAfterMs'>): string {
   return retryAfterMs > 0
     ? `${asSentence(message)} Try again in ${Math.ceil(retryAfterMs / 1000)} s.`
     : message;

@@ -14,7 +14,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { isWithoutLinks, systemCode } from '../errors.ts';
+import { isLinkUnsupported, systemCode } from '../errors.ts';
 import { syncFile, syncFolder } from '../files/make-folder.ts';
 import { plainFile } from '../files/whole-file.ts';
 
@@ -203,7 +203,7 @@ async function link(draft: string, path: string, text: string): Promise<void> {
   try {
     linkSync(draft, path);
   } catch (error) {
-    if (isWithoutLinks(error)) return writeNew(path, text);
+    if (isLinkUnsupported(error)) return writeNew(path, text);
     // Over a network, a link may succeed although an error is reported.
     if (statSync(draft).nlink < 2) throw error;
   }

@@ -1,6 +1,6 @@
 import { MgwError, type Charged, type ErrorCode } from '../errors.ts';
 import type { SubmitVerdict } from '../exchange.ts';
-import { asSentence, withDelay } from '../http/failures.ts';
+import { asSentence, withRetryDelay } from '../http/failures.ts';
 
 /** Exit 130 or 143: interrupted before the end. */
 export function interrupted(
@@ -28,7 +28,7 @@ export function notAccepted(
     return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', requestId });
   }
   const said = `Not accepted after ${tries} ${tries === 1 ? 'try' : 'tries'}: ${message}`;
-  return new MgwError(code, withDelay(said, failure), { exit: 'unavailable', retry: 'safe', requestId });
+  return new MgwError(code, withRetryDelay(said, failure), { exit: 'unavailable', retry: 'safe', requestId });
 }
 
 /** Exit 6: no connection was made, so nothing was sent. */

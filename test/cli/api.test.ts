@@ -35,6 +35,13 @@ describe('mgw api GET', () => {
     expect(server.requests).toHaveLength(2);
   });
 
+  it('prints the beginning of a refusal that is too long, and does not ask again', async () => {
+    const { user, server } = await bench(say(404, 'x'.repeat(2 * 1024 * 1024)));
+    const run = await user.run(['api', 'GET', '/v1/nothing']);
+    expect([run.code, run.stdout.length]).toEqual([4, 1024 * 1024]);
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('passes bytes through unchanged', async () => {
     const bytes = Buffer.from(Array.from({ length: 70_000 }, (_, index) => index % 256));
     const { user } = await bench(say(200, bytes, { 'content-type': 'video/mp4' }));

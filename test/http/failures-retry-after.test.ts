@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { retryAfter, withDelay } from '../../src/http/failures.ts';
+import { retryAfter, withRetryDelay } from '../../src/http/failures.ts';
 
 const now = Date.parse('2026-11-20T12:00:00Z');
 
@@ -67,6 +67,6 @@ it.each([
   [7000, 'busy. Try again in 7 s.'],
   [7001, 'busy. Try again in 8 s.'],
 ])('a delay of %s ms makes the message "%s"', (retryAfterMs, message) => {
-  expect(withDelay('busy', { retryAfterMs })).toBe(message);
-  expect(withDelay('busy', {})).toBe('busy');
+  expect(withRetryDelay('busy', { retryAfterMs })).toBe(message);
+  expect(withRetryDelay('busy', {})).toBe('busy');
 });

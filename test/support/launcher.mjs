@@ -1,5 +1,5 @@
 // Starts processes for another one, whose memory would make each start slow; see launch.ts. They end with that process:
-// if a suite is killed, one that still polls could reach a server of a later test, which has got the same port.
+// if a suite is killed, one that still polls could reach a server of a later test on the same port.
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 

@@ -270,7 +270,7 @@ describe('a connection that sends nothing', () => {
   async function stalled(answer: Answer): Promise<void> {
     const server = await ctx.start(inTurn(answer, file(one)));
     const fetching = ctx.fetch(server.url(), { idleTimeoutMs: 60_000 });
-    // Fails with the requests, which show the client.
+    // A failure prints the requests, which show who sent them.
     await expect.poll(() => server.asked).toHaveLength(1);
     while (server.asked.length === 1) {
       ctx.clock.advance(30_000);

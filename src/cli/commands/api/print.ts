@@ -8,7 +8,7 @@ import { commandFilter, isWorkflow, write, type Io } from '../../io.ts';
 import type { Deadline } from '../../../clock.ts';
 import { MgwError } from '../../../errors.ts';
 import type { CallOptions, StreamedReply } from '../../../http/client.ts';
-import { readFailure, withDelay } from '../../../http/failures.ts';
+import { readFailure, withRetryDelay } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
 import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
@@ -174,7 +174,9 @@ async function apiGet(
     }
     const { bytes, complete } = await readBounded(answer.body, longestRefusal);
     answer.close();
-    return { status, headers, text: new TextDecoder().decode(bytes), complete };
+    // Another try would not make a refusal shorter.
+    const isRead = complete || bytes.length === longestRefusal;
+    return { status, headers, text: new TextDecoder().decode(bytes), complete: isRead };
   };
   const reply = await readWithRetries(once, { ...deps, deadline, signal: deps.signals.soft });
   return { reply, stream };
@@ -188,7 +190,7 @@ export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
     return notAccepted({ ...verdict, failure: { ...failure, message: words } }, 1);
   const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
-  const said = again ? withDelay(words, failure) : words;
+  const said = again ? withRetryDelay(words, failure) : words;
   const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
   const next = failure.code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
   const { code, requestId } = failure;
