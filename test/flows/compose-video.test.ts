@@ -64,6 +64,12 @@ describe('the model list', () => {
     expect(unchecked).toMatchObject({ body: { duration: 98 }, error: '' });
   });
 
+  it('is fetched from the gateway unless the caller has it', async () => {
+    const protocol: Protocol = { ...c, needsListing: () => 'fill' };
+    const made = composeVideo(sessionIn(freshFolder()), protocol, { flags: boat });
+    await expect(made).rejects.toThrow('taken from the model list, which could not be fetched');
+  });
+
   it('is fetched for a body that lacks a field, but not for a body that is wrong anyway', async () => {
     const wrong = await composed('fill', { flags: { ...boat, duration: '98' } });
     expect([wrong.error, wrong.fetched]).toEqual([expect.stringContaining('98'), []]);

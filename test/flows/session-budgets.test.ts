@@ -108,7 +108,10 @@ describe('the remaining budget of a batch', () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);
-    expect((await remainders(undefined, undefined))[0]).toEqual([]);
+    const [unnamed] = await remainders(undefined, undefined, async (session) => {
+      await (await session.budget('standing', 'undefined')).setLimit(limit);
+    });
+    expect(unnamed).toEqual([]);
     const [used] = await remainders('3', 'clips', async (session) => {
       for (const [kind, name] of [
         ['standing', 'clips'],

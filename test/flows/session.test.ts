@@ -1,6 +1,8 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
+import { resolveSettings } from '../../src/config/resolve.ts';
+import { configuredGateway } from '../../src/flows/settings.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
@@ -13,4 +15,11 @@ it('a session tries again to open what it could not open before', async () => {
   const ledger = await session.ledger();
   expect(await session.ledger()).toBe(ledger);
   expect(existsSync(join(state, 'jobs'))).toBe(true);
+});
+
+it('the sandbox has a name of its own in the records, whatever gateway is configured', () => {
+  const env = { MGW_BASE_URL: 'https://gateway.example/', MGW_API_KEY: 'k' };
+  const gatewayOf = (flags: object): string | undefined =>
+    configuredGateway(resolveSettings({ flags, env, file: { profiles: {} } }));
+  expect([gatewayOf({}), gatewayOf({ sandbox: true })]).toEqual(['https://gateway.example', 'sandbox']);
 });

@@ -33,11 +33,13 @@ interface Scene {
   puts: string[];
   /** The bytes of the objects. */
   stored: Buffer[];
+  /** The local paths from which the objects were uploaded. */
+  sources: string[];
 }
 
 async function scene(): Promise<Scene> {
   const [server, folder, puts] = [await speechServer([audio, end]), freshFolder(), [] as string[]];
-  const stored: Buffer[] = [];
+  const [stored, sources] = [[] as Buffer[], [] as string[]];
   const client = createClient({ baseUrl: new URL(server.url), key, userAgent: 'test' });
   onEnd(() => client.close());
   const store: Partial<ObjectStore> = {
@@ -46,12 +48,13 @@ async function scene(): Promise<Scene> {
     put: (url, { path }) => {
       puts.push(url);
       stored.push(readFileSync(path));
+      sources.push(path);
       return Promise.resolve();
     },
   };
   const objects = (): Promise<ObjectStore> => Promise.resolve(store as ObjectStore);
   const deps = await flowDeps(join(folder, 'state'), { client, objects, clock: systemClock });
-  return { server, deps, folder, puts, stored };
+  return { server, deps, folder, puts, stored, sources };
 }
 
 describe('speech', () => {
@@ -74,6 +77,26 @@ describe('speech', () => {
     }
     expect(server.requests).toHaveLength(1);
     expect(stored).toEqual([audio]);
+  });
+
+  it('is uploaded from the same file after a failed upload, and leaves none of an interrupted one', async () => {
+    const { deps, puts, sources } = await scene();
+    const wanted = wish({ output: 's3://m/a.mp3' });
+    const failing: Partial<ObjectStore> = {
+      checkFree: () => Promise.resolve(),
+      put: (_url, { path }) => {
+        sources.push(path);
+        return Promise.reject(new Error('the store is full'));
+      },
+    };
+    const objects = (): Promise<ObjectStore> => Promise.resolve(failing as ObjectStore);
+    await expect(speak(composed, wanted, { ...deps, objects })).rejects.toThrow('full');
+    await speak(composed, wanted, deps);
+    const [source = ''] = sources;
+    expect([sources, puts]).toEqual([[source, source], ['s3://m/a.mp3']]);
+    writeFileSync(source, audio);
+    await speak(composed, wanted, deps);
+    expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
   it('as WAV has one header with its rate, in a file, a stream and an object', async () => {

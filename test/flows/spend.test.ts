@@ -86,6 +86,8 @@ it('mgw spend gives the evidence once for each file that differs from its reques
         ...[
           file('/marked', { sha256: 'c', unmarked_sha256: 'a' }),
           file('/good', { sha256: 'd', mismatches: undefined }),
+          file('/marked-first', { sha256: 'f', unmarked_sha256: 'e' }),
+          file('/plain', { sha256: 'e' }),
         ],
       ],
     },
@@ -93,7 +95,7 @@ it('mgw spend gives the evidence once for each file that differs from its reques
     { at: start + day + 1, events: [accepted, done, file('/d', { mismatches: undefined })] },
   );
   const all = await disputedIn(ledger);
-  expect(all.map(({ path }) => path)).toEqual(['/c', '/a', '/b']);
+  expect(all.map(({ path }) => path)).toEqual(['/c', '/a', '/b', '/marked-first']);
   expect(all[1]).toMatchObject({
     ...{ model: 'm', task: 'task_1', request_id: 'r2', price: '2', sha256: 'a' },
     ...{ delivered: { duration: 4 }, mismatches: [{ field: 'duration' }] },

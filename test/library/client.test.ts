@@ -107,6 +107,7 @@ describe('the library: a video', () => {
     const { files } = await clientOf().job('@last');
     expect(files).toMatchObject([{ mismatches: [{ field: 'duration', asked: 6, delivered: 2 }] }]);
     expect(readFileSync(output).toString('latin1')).toContain('trainedAlgorithmicMedia');
+    expect(existsSync(`${output}.json`)).toBe(false);
     await expect(clientOf().fetch('@last', { strict: true })).rejects.toMatchObject({
       code: 'result_corrupt',
     });
