@@ -259,7 +259,6 @@ async function placeAt(
     return { place, conflict: new MgwError('conflict', text, { next: showCommand({ id: holder.job }) }) };
   }
   if (job === undefined) return { place };
-  const recorded = job.record.fingerprint === lostFingerprint ? holder.fingerprint : job.record.fingerprint;
-  if (recorded !== fingerprint) throw keyConflict(key, job, order.body);
+  if (holder.fingerprint !== fingerprint) throw keyConflict(key, job, order.body);
   return { job, place };
 }

@@ -1,7 +1,7 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Reply } from '../../src/exchange.ts';
+import type { Exchange, Reply } from '../../src/exchange.ts';
 import {
   fetchModels,
   listedModels,
@@ -28,6 +28,7 @@ const says = (body: object, status = 200, headers: Record<string, string> = {}):
 
 interface Scene extends ReturnType<typeof sessionIn> {
   calls: CallOptions[];
+  paths: string[];
 }
 
 /** A session whose gateway gives these responses; the last one is repeated. */
@@ -36,15 +37,16 @@ function scene(
   env: NodeJS.ProcessEnv = {},
   state = freshFolder(),
 ): Scene {
-  const calls: CallOptions[] = [];
+  const [calls, paths] = [[] as CallOptions[], [] as string[]];
   const client = {
-    exchange: (_: unknown, options: CallOptions) => {
+    exchange: ({ path }: Exchange, options: CallOptions) => {
       calls.push(options);
+      paths.push(path);
       const answer = answers.length > 1 ? answers.shift() : answers[0];
       return answer instanceof TransportError ? Promise.reject(answer) : Promise.resolve(answer);
     },
   } as unknown as GatewayClient;
-  return { ...sessionIn(state, env, { client: () => Promise.resolve(client) }), calls };
+  return { ...sessionIn(state, env, { client: () => Promise.resolve(client) }), calls, paths };
 }
 
 const unsent = (reason: TransportError['reason']): TransportError =>
@@ -62,6 +64,7 @@ describe('the models of an API key', () => {
     ]);
     const one = scene([says(listing)]);
     await fetchModels(one, 'veo-3');
+    expect([own.paths, one.paths]).toEqual([['/v1/models'], ['/v1/models/veo-3']]);
     expect(recallModels(await one.settings())).toEqual([]);
   });
 

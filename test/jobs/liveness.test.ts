@@ -131,8 +131,10 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
 describe('a job that is removed while another command begins to run on it', () => {
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
-  /** Removes a finished job, and begins to wait for it at a moment of that; returns how both ended. */
-  async function removedAndWaitedFor(moment: Moment): Promise<{ removed: unknown; waited: unknown }> {
+  /** Removes a finished job, and begins to wait for it at a moment of that; returns how both ended, and the runs that have not ended. */
+  async function removedAndWaitedFor(
+    moment: Moment,
+  ): Promise<{ removed: unknown; waited: unknown; runs: string[] | undefined }> {
     const [server, state] = [await httpServer(), freshFolder()];
     const { job, delivered } = await run(await depsFor(server.url, state));
     if (job === undefined) throw new Error('there is no job');
@@ -171,13 +173,18 @@ describe('a job that is removed while another command begins to run on it', () =
     });
     // The clock does not wait, so its sleeps last until the removal instead.
     deps.clock.onSleep = () => removal.then(() => undefined);
-    return { removed: await removal, waited: await waited };
+    const ended = { removed: await removal, waited: await waited };
+    return { ...ended, runs: (await ledger.read(job.id))?.record.runs.map(({ command }) => command) };
   }
 
   it.each<Moment>(['before the removal', 'during the removal'])(
     'is left to a run that begins %s',
     async (moment) => {
-      expect(await removedAndWaitedFor(moment)).toEqual({ removed: 'in_use', waited: 'worked' });
+      expect(await removedAndWaitedFor(moment)).toMatchObject({
+        removed: 'in_use',
+        waited: 'worked',
+        runs: ['wait'],
+      });
     },
   );
 

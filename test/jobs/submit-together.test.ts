@@ -287,8 +287,11 @@ it('a job that is accepted just before it is claimed is not sent', async () => {
       return deps.ledger.claim(name, content);
     },
   };
-  expect(await run({ ...deps, ledger })).toMatchObject({ exit: 0, isResumed: true, job: { handle: 'late' } });
+  const ran = await run({ ...deps, ledger });
+  expect(ran).toMatchObject({ exit: 0, isResumed: true, job: { handle: 'late' } });
   expect(server.requests).toHaveLength(0);
+  const types = (await deps.ledger.events(ran.job?.id ?? '')).map((event) => event?.type);
+  expect(types).not.toContain('unavailable');
 });
 
 describe('a claim without its event', () => {

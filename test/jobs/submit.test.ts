@@ -55,6 +55,11 @@ describe('a submission without a connection', () => {
     expect(server.created).toBe(1);
   });
 
+  it('of a body without a model is recorded too', async () => {
+    const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
+    expect((await run(deps, orderOf({ model: undefined }))).job).toMatchObject({ state: 'prepared' });
+  });
+
   it('reports an unreachable gateway, not a rate limit, if the wait ends first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));

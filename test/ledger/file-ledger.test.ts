@@ -379,6 +379,16 @@ describe('an index', () => {
     expect(await ledger.fateOf(id)).toBe('lost');
   });
 
+  it('knows a job whose record appears while it is looked for', async () => {
+    const { ledger, state } = await made();
+    const id = await make(ledger, 5);
+    const [path, aside] = [join(state, 'jobs', `${id}.jsonl`), join(state, 'aside')];
+    renameSync(path, aside);
+    const fate = ledger.fateOf(id);
+    renameSync(aside, path);
+    expect(await fate).toBe('there');
+  });
+
   it.each<[string, (log: string, count: string) => void]>([
     ['lost', (log) => rmSync(log)],
     ['lost with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
