@@ -4,7 +4,7 @@ import { lostFingerprint, type Job, type JobEvent, type Owner, type RecordedEven
 import { decodeEvents, encodeEvent } from '../event-log.ts';
 import { foldJob } from '../fold.ts';
 import type { IndexEntry } from '../index-lines.ts';
-import { DatabaseLost, isDuplicate, type Database } from './database.ts';
+import { isDuplicate, type Database } from './database.ts';
 import { isFact, type UnwrittenEvent, type UnwrittenEvents } from '../kept-facts.ts';
 import { leaseLost } from './lease-keeper.ts';
 import { createJobs, heldIn, isHeld, type Created, type NewJob } from './new-jobs.ts';
@@ -110,14 +110,11 @@ export class EventWriter {
   async append(id: string, event: JobEvent): Promise<void> {
     const line = encodeEvent(event, this.#now()).trimEnd();
     const fact = { job: id, uid: randomUUID(), line };
-    const owner = ownerIn(event);
     let exists: boolean;
     try {
       await this.flush();
-      exists = await this.#write(fact, event, owner);
+      exists = await this.#write(fact, event, ownerIn(event));
     } catch (error) {
-      // A refused event is not saved.
-      if (owner !== undefined && !(error instanceof DatabaseLost)) throw error;
       if (!isFact(event)) throw error;
       const cause = toMgwError(error);
       throw cause.with({}, `${cause.message} ${await this.#keep(fact)}`);
