@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { budgetPath } from '../../src/budget/file-budget.ts';
-import { decimalOf, formatDecimal } from '../../src/decimal.ts';
+import { decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import {
   budgetsWithReservations,
   configuredAllowance,
@@ -13,7 +13,7 @@ import { withinDeadline } from '../../src/flows/session.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { describePostgres } from '../ledger/postgres/place.ts';
 import { freshFolder } from '../support/servers.ts';
-import { flowDeps, sessionIn } from './flow-deps.ts';
+import { flowDeps, jobWith, sessionIn } from './flow-deps.ts';
 
 const owner = deadOwner();
 const limit = { amount: decimalOf(5) };
@@ -57,6 +57,15 @@ describe('the budgets in which a job has an open reservation', () => {
     mkdirSync(unreadable);
     await expect((await budgetsWithReservations(session))('job_1')).rejects.toMatchObject({ code: 'EISDIR' });
   });
+});
+
+it('a budget of a session frees what a dead process reserved for a job that was never sent', async () => {
+  const session = sessionIn(freshFolder());
+  const { id } = await jobWith(await session.ledger(), 'c');
+  const budget = await session.budget('command', 'clips');
+  await budget.reserve({ id: `${id}.a`, amount: decimalOf(1), owner }, limit);
+  await budget.settle();
+  expect((await budget.state()).reserved).toEqual(zero);
 });
 
 describe('the standing budget', () => {
@@ -155,6 +164,24 @@ it('a session with a deadline passes the deadline to its client', async () => {
 });
 
 describePostgres('the database of a session', (newPlace) => {
+  it('has its budgets, what they have left, and what is reserved for a job', async () => {
+    const place = await newPlace();
+    await place.open();
+    const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
+    const { lease } = await session.ledger();
+    const budget = await session.budget('standing', 'clips');
+    await budget.setLimit(limit);
+    await budget.reserve({ id: 'job_1.a', amount: decimalOf(2), owner: (await lease()).owner });
+    const budgetsOf = await budgetsWithReservations(session);
+    expect([await budgetsOf('job_1'), await budgetsOf('job_2')]).toEqual([[budget], []]);
+    const named = { value: 'clips', source: 'flag' as const };
+    const settings = { ...(await session.settings()), budget: named };
+    const own = { ...session, settings: () => Promise.resolve(settings) };
+    expect(await remaindersFor(own, 'films', undefined)).toEqual([
+      { label: 'the budget clips', limit: limit.amount, left: decimalOf(3) },
+    ]);
+  });
+
   it('is closed with the ledger, even if no job was used', async () => {
     const place = await newPlace();
     await place.open();
