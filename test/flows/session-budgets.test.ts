@@ -168,10 +168,10 @@ describePostgres('the database of a session', (newPlace) => {
     const place = await newPlace();
     await place.open();
     const session = sessionIn(freshFolder(), { MGW_STATE: place.server.url(place.database) });
-    const { lease } = await session.ledger();
+    const ledger = await session.ledger();
     const budget = await session.budget('standing', 'clips');
     await budget.setLimit(limit);
-    await budget.reserve({ id: 'job_1.a', amount: decimalOf(2), owner: (await lease()).owner });
+    await budget.reserve({ id: 'job_1.a', amount: decimalOf(2), owner: (await ledger.lease()).owner });
     const budgetsOf = await budgetsWithReservations(session);
     expect([await budgetsOf('job_1'), await budgetsOf('job_2')]).toEqual([[budget], []]);
     const named = { value: 'clips', source: 'flag' as const };
