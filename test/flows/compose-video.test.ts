@@ -31,6 +31,14 @@ describe('the configured defaults of a video', () => {
   });
 });
 
+it('a local path is refused like any value that is not a URL if the caller reads no files', async () => {
+  const composed = composeVideo(sessionIn(freshFolder()), c, { flags: { ...flags, image: './boat.png' } });
+  await expect(composed).rejects.toMatchObject({
+    code: 'usage',
+    message: expect.stringContaining('--image') as string,
+  });
+});
+
 describe('the model list', () => {
   const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
   /** Composes with a protocol that completes the duration from the list, and records what the list was fetched for. */
