@@ -65,9 +65,8 @@ export async function composeVideo(
   const protocol = configured(registered, settings);
   checkDefaultNames(settings);
   const asked = protocol.normalise(compose(protocol, input));
-  const defaults = settings.defaultsFor(protocol.name, protocol.modelOf(asked) ?? '');
-  const hasDefaults = Object.keys(known(protocol, defaults)).length > 0;
-  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
+  const defaults = known(protocol, settings.defaultsFor(protocol.name, protocol.modelOf(asked)));
+  const composed = protocol.normalise(compose(protocol, { ...input, defaults }));
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const judge = (violations: Violation[], judged: JsonObject): void =>

@@ -24,6 +24,12 @@ describe('the configured defaults of a video', () => {
     expect((await compose({})).video.body).toEqual(video.asked);
   });
 
+  it('are those of the requested model', async () => {
+    const defaultsFor = (...of: unknown[]): object =>
+      of.join() === 'c,vendor-h3-mini' ? { resolution: '720p' } : {};
+    expect((await compose({}, { defaultsFor })).video.body).toMatchObject({ resolution: '720p' });
+  });
+
   it('are refused for an unknown flag or protocol', async () => {
     await expect(compose({ colour: 'red' })).rejects.toThrow('defaults.video.c: there is no flag --colour.');
     const stray = compose({}, { videoDefaults: { a: {}, d: {} } });
