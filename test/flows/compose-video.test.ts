@@ -3,8 +3,10 @@ import { messageOf, type MgwError } from '../../src/errors.ts';
 import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
 import type { Listing } from '../../src/flows/models.ts';
 import type { JsonObject } from '../../src/json.ts';
+import { a } from '../../src/protocols/a/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
+import { images } from '../protocols/a/support.ts';
 import { freshFolder } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
@@ -154,6 +156,16 @@ describe('the message about a wrong value', () => {
     }
     expect(await messageFor({ flags, fromFiles: ['duration'] })).not.toContain('97');
     expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
+  });
+
+  it('never quotes the image of a flag', async () => {
+    const image = images['image/png'] ?? '';
+    const parts = { flags: { model: 'video-a', prompt: 'a boat', image } };
+    const { video } = await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([]));
+    const isFromFile = ['image', 'image.mimeType', 'prompt'].map((field) =>
+      video.isFromFile?.(`instances.0.${field}`),
+    );
+    expect(isFromFile).toEqual([true, true, false]);
   });
 
   it('names the model, unless the model is from a file', async () => {

@@ -1,6 +1,6 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { configuredGateway } from '../../src/flows/settings.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -22,4 +22,12 @@ it('the sandbox has a name of its own in the records, whatever gateway is config
   const gatewayOf = (flags: object): string | undefined =>
     configuredGateway(resolveSettings({ flags, env, file: { profiles: {} } }));
   expect([gatewayOf({}), gatewayOf({ sandbox: true })]).toEqual(['https://gateway.example', 'sandbox']);
+});
+
+it('a session closes its store of objects', async () => {
+  const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
+  const session = sessionIn(freshFolder(), account);
+  const closed = vi.spyOn(await session.objects(), 'close');
+  await session.close();
+  expect(closed).toHaveBeenCalledOnce();
 });
