@@ -11,20 +11,14 @@ export const clearPassword = 'MGW_CLEAR_PASSWORD';
  * verified, unless the server is on this machine (design 15). NODE_TLS_REJECT_UNAUTHORIZED has no effect.
  * @throws MgwError('config') if a certificate file cannot be read.
  */
-export function tlsOptions(
-  { tls, href }: StateUrl,
-  defaultHost?: string,
-): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
+export function tlsOptions({
+  tls,
+  href,
+}: StateUrl): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
   const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
-  if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href, defaultHost)))
-    return false;
+  if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href))) return false;
   const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && pem(path));
-  return {
-    rejectUnauthorized: tls.mode !== 'no-verify',
-    ...(ca && { ca }),
-    ...(cert && { cert }),
-    ...(key && { key }),
-  };
+  return { rejectUnauthorized: tls.mode !== 'no-verify', ca, cert, key };
 }
 
 /** Returns a warning if someone on the network could read or change the traffic, else undefined. */
@@ -50,10 +44,10 @@ function pem(path: string): string {
 }
 
 // Like the pg client: of several `host` parameters the last one counts, and a parameter overrides the host of the URL.
-function isHere(href: string, defaultHost = process.env['PGHOST'] ?? 'localhost'): boolean {
+function isHere(href: string): boolean {
   const url = new URL(href);
   const hosts = url.searchParams.getAll('host');
-  const host = hosts.at(-1) || decodeURIComponent(url.hostname) || defaultHost;
+  const host = hosts.at(-1) || decodeURIComponent(url.hostname) || (process.env['PGHOST'] ?? 'localhost');
   return host.startsWith('/') || /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host);
 }
 

@@ -72,10 +72,10 @@ describe('TLS to the database', () => {
   });
 
   it('follows PGHOST if the address names no host', () => {
-    expect(tlsOptions(parseStateUrl('postgres:///d'), 'db.example.com')).toEqual({
-      rejectUnauthorized: true,
-    });
-    expect(tlsOptions(parseStateUrl('postgres:///d'), '/run/postgresql')).toBe(false);
+    vi.stubEnv('PGHOST', 'db.example.com');
+    expect(tlsOptions(parseStateUrl('postgres:///d'))).toEqual({ rejectUnauthorized: true });
+    vi.stubEnv('PGHOST', '/run/postgresql');
+    expect(tlsOptions(parseStateUrl('postgres:///d'))).toBe(false);
   });
 
   it('fails with the name of a certificate file that cannot be read', () => {
