@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { expect, it } from 'vitest';
+import { budgetPath } from '../../src/budget/file-budget.ts';
 import { budgetsIn } from '../../src/flows/budgets.ts';
 import { freshFolder } from '../support/servers.ts';
 
@@ -11,4 +12,12 @@ it('the budgets of a folder are its files, and a folder that cannot be read is a
   for (const name of ['b%20c.jsonl', 'a.jsonl', 'a.lock']) writeFileSync(join(folder, name), '');
   expect(await budgetsIn(folder)).toEqual(['a', 'b c']);
   await expect(budgetsIn(join(folder, 'a.jsonl'))).rejects.toMatchObject({ code: 'local_io', retry: 'safe' });
+});
+
+it('a budget whose name is too long for a file has the hash of the name', () => {
+  const fileOf = (length: number): string => basename(budgetPath('/state', 'standing', 'x'.repeat(length)));
+  expect([fileOf(200), fileOf(201)]).toEqual([
+    `${'x'.repeat(200)}.jsonl`,
+    expect.stringMatching(/^long-[\da-f]{64}\.jsonl$/),
+  ]);
 });

@@ -190,10 +190,10 @@ describe('speech that is saved as an object', () => {
     const { deps, objects } = await scene();
     const urls = [
       's3://m/job_1.mp3',
-      's3://m/job_2.mp3',
       's3://n/job_3.mp3',
       's3://m/job_4.wav',
       '/m/job_5.mp3',
+      's3://m/job_2.mp3',
     ];
     const files = urls.map(fileAt);
     const recovered = async (url: string): Promise<string | undefined> =>
