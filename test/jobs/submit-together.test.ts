@@ -207,6 +207,22 @@ it('a submission without a key becomes the job for which a dead run claimed its 
   expect(server.created).toBe(1);
 });
 
+it('a submission whose job another process creates first begins a run of its own on that job', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const deps = await depsFor(server.url, state);
+  const create: Ledger['create'] = async (id, events) => {
+    await deps.ledger.create(
+      id,
+      events.filter((event) => event?.type === 'prepared'),
+    );
+    return deps.ledger.create(id, events);
+  };
+  const { job } = await run({ ...deps, ledger: { ...deps.ledger, create } });
+  const events = await deps.ledger.events(job?.id ?? '');
+  expect(events.filter((event) => event?.type === 'began')).toHaveLength(1);
+  expect(server.created).toBe(1);
+});
+
 describe('one job', () => {
   it('is sent once by two reruns of a dead run', async () => {
     const [server, state] = [await httpServer(), freshFolder()];

@@ -293,6 +293,18 @@ describe('a claim', () => {
     expect(readdirSync(join(state, 'claims'))).not.toContain('send');
   });
 
+  it('is made once the folders can be synced, although an earlier sync failed', async () => {
+    const { state } = await made();
+    const ledger = await openFileLedger(state, () => now);
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path }, run) =>
+      name === 'sync' && path === dirname(state) ? Promise.reject(new Error('EIO')) : run(),
+    );
+    await expect(ledger.claim('first', 'mine')).rejects.toMatchObject({ code: 'local_io' });
+    await watchDisk(undefined);
+    expect(await ledger.claim('first', 'mine')).toBeUndefined();
+  });
+
   // After a power cut, an attempt without a record would look like a job that was lost.
   it('of an attempt is made after the names of all records are durable, whoever created them', async () => {
     const { ledger, state, id } = await made();
