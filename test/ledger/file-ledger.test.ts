@@ -372,6 +372,15 @@ describe('a claim', () => {
   });
 });
 
+it('a link in place of a record is no removal, even if it is as long as one', async () => {
+  const { ledger, id, path } = await made();
+  await ledger.remove(id);
+  const link = '/'.padEnd(statSync(path).size, 'x');
+  rmSync(path);
+  symlinkSync(link, path);
+  expect(await ledger.fateOf(id)).toBe('there');
+});
+
 describe('an index', () => {
   const handleOf = (id: string): string => `task_of_${id}`;
   const make = async (ledger: Ledger, time: number): Promise<string> => {
