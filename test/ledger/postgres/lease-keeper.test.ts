@@ -44,6 +44,13 @@ describe('the check whether processes are alive', () => {
     expect(statements).toEqual(['DELETE', 'SELECT']);
   });
 
+  it('tells the leases of one process apart', async () => {
+    const { keeper } = open();
+    const [now, before] = [afar('2'), { ...afar('9'), instance: 'i2' }];
+    const lifeOf = await keeper.livesOf([now, before]);
+    expect([lifeOf(now), lifeOf(before)]).toEqual(['alive', 'dead']);
+  });
+
   it('needs one more statement to end the lease of a process that is proven dead on this machine', async () => {
     const { keeper, statements } = open();
     const dead: Owner = { ...deadOwner(), lease: '5', instance: 'i5' };
