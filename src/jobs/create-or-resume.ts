@@ -259,6 +259,8 @@ async function placeAt(
     return { place, conflict: new MgwError('conflict', text, { next: showCommand({ id: holder.job }) }) };
   }
   if (job === undefined) return { place };
-  if (holder.fingerprint !== fingerprint) throw keyConflict(key, job, order.body);
+  // A removed job may have been imported again, with another body.
+  const recorded = job.record.fingerprint === lostFingerprint ? holder.fingerprint : job.record.fingerprint;
+  if (recorded !== fingerprint) throw keyConflict(key, job, order.body);
   return { job, place };
 }

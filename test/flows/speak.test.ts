@@ -79,7 +79,7 @@ describe('speech', () => {
     expect(stored).toEqual([audio]);
   });
 
-  it('is uploaded from the same file after a failed upload, and leaves none of an interrupted one', async () => {
+  it('is uploaded from the same file after a failed upload, and leaves no file of an interrupted one', async () => {
     const { deps, puts, sources } = await scene();
     const wanted = wish({ output: 's3://m/a.mp3' });
     const failing: Partial<ObjectStore> = {

@@ -131,7 +131,10 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
 describe('a job that is removed while another command begins to run on it', () => {
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
-  /** Removes a finished job, and begins to wait for it at a moment of that; returns how both ended, and the runs that have not ended. */
+  /**
+   * Removes a finished job, and begins to wait for it at a moment of that. Returns how both ended, and the commands of
+   * the runs that have not ended.
+   */
   async function removedAndWaitedFor(
     moment: Moment,
   ): Promise<{ removed: unknown; waited: unknown; runs: string[] | undefined }> {

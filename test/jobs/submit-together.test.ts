@@ -134,6 +134,21 @@ describe('one key', () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  it('whose removed job was imported with another body exits 2 and sends nothing', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const { ledger, gateway } = await depsFor(server.url, state);
+    const { job } = await run(await depsFor(server.url, state), orderOf({ key: 'k' }));
+    const id = job?.id ?? '';
+    await ledger.remove(id);
+    const imported = { protocol: 'c', base_url: gateway, fingerprint: 'other', account: 'test', key: 'k' };
+    await ledger.create(id, [{ type: 'prepared', ...imported }], true);
+    expect(await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).toMatchObject({
+      exit: 2,
+      error: { code: 'conflict' },
+    });
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('whose record is lost exits 7 and sends nothing until a person resolves it', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     const deps = await depsFor(server.url, state);
