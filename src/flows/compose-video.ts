@@ -66,7 +66,8 @@ export async function composeVideo(
   checkDefaultNames(settings);
   const asked = protocol.normalise(compose(protocol, input));
   const defaults = known(protocol, settings.defaultsFor(protocol.name, protocol.modelOf(asked)));
-  const composed = protocol.normalise(compose(protocol, { ...input, defaults }));
+  const hasDefaults = Object.keys(defaults).length > 0;
+  const composed = hasDefaults ? protocol.normalise(compose(protocol, { ...input, defaults })) : asked;
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const judge = (violations: Violation[], judged: JsonObject): void =>

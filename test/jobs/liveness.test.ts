@@ -183,7 +183,7 @@ describe('a job that is removed while another command begins to run on it', () =
   it.each<Moment>(['before the removal', 'during the removal'])(
     'is left to a run that begins %s',
     async (moment) => {
-      expect(await removedAndWaitedFor(moment)).toMatchObject({
+      expect(await removedAndWaitedFor(moment)).toEqual({
         removed: 'in_use',
         waited: 'worked',
         runs: ['wait'],
