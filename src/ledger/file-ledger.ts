@@ -79,6 +79,8 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
   // The index is only a copy. On a full disk the event itself may still fit.
   const note = (entry: IndexEntry, isDurable: boolean): Promise<() => boolean> =>
     index.add([entry], isDurable).catch(() => () => true);
+  // Jobs that this process created and has not sent. They are in the index.
+  const created = new Set<string>();
   const noteRemoved = (id: string): Promise<unknown> => note({ kind: 'removed', value: '', id }, false);
   return {
     create: (id, events, restores) =>
@@ -87,14 +89,17 @@ function jobMethods({ records, index, claims, durable, local, now }: Parts): Job
         if (records.isRemoved(id) ? restores !== true : records.version(id) !== undefined) return false;
         const text = events.map((event) => encodeEvent(event, now())).join('');
         const entries = entriesOf(id, foldRecord(id, text));
-        return writeIndexed(
+        const isCreated = await writeIndexed(
           () => index.add(entries),
           () => records.create(id, text, restores),
         );
+        if (isCreated) created.add(id);
+        return isCreated;
       }),
     ...keepingFacts(
       (id, event) =>
         local(async () => {
+          if (event.type === 'sending' && !created.delete(id)) await index.restore(id);
           const write = (): Promise<void> =>
             records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
           if (event.type === 'accepted')
@@ -243,13 +248,9 @@ class FileClaims {
   // Not durable, since 100,000 syncs would take minutes; creating the marker file makes the names durable. A power cut
   // may leave such a claim without its content, which is then derived from the jobs.
   async #reclaim(name: string, content: string): Promise<string | undefined> {
-    try {
-      await createFile(this.#pathOf(name), withChecksum(content), false);
-      return undefined;
-    } catch (error) {
-      ignoreExisting(error);
-      return (await this.#claimed(name)) ?? '';
-    }
+    const created = createFile(this.#pathOf(name), withChecksum(content), false);
+    const isCreated = await created.then(() => true, ignoreExisting);
+    return isCreated === true ? undefined : ((await this.#claimed(name)) ?? '');
   }
 
   async #claimed(name: string): Promise<string | undefined> {

@@ -50,6 +50,14 @@ export class JobIndex {
     return () => added.every((isKept) => isKept());
   }
 
+  /**
+   * Adds the lines of a job that was created by another process. That process may have died before it saw that the
+   * index had been replaced ({@link writeIndexed}).
+   */
+  async restore(id: string): Promise<void> {
+    await this.#jobs.restore(id);
+  }
+
   /** Ids of the jobs with a value, newest line first. Their records may be gone. */
   async find(kind: IndexKind, value: string): Promise<string[]> {
     const lines = await this.#logOf(kind).whole();
@@ -144,6 +152,19 @@ class IndexLog {
     return (await appended).after;
   }
 
+  /** Adds the lines of a job that are not in the log. */
+  async restore(id: string): Promise<void> {
+    await this.whole();
+    const missing = this.#missing([id]);
+    if (missing.length > 0) await this.add(missing);
+  }
+
+  #missing(ids: readonly string[]): IndexEntry[] {
+    return ids
+      .flatMap((id) => this.#jobs.entriesOf(id))
+      .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
+  }
+
   /** Reads the log, completes it if lines were lost, and returns its lines. */
   async whole(): Promise<IndexLines> {
     await this.#completeUnless(() => {
@@ -185,10 +206,7 @@ class IndexLog {
       [this.#path, this.#countPath].map((path) => createFile(path, '').catch(ignoreExisting)),
     );
     this.#refresh();
-    const missing = this.#jobs
-      .ids()
-      .flatMap((id) => this.#jobs.entriesOf(id))
-      .filter(({ kind, id, value }) => !this.#lines.find(kind, value).includes(id));
+    const missing = this.#missing(this.#jobs.ids());
     // A log without a count counts as lost.
     if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
       missing.push(filler);

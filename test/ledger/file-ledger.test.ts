@@ -462,6 +462,20 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
   });
 
+  it('regains the line of a job that another process created, once it is sent', async () => {
+    const { ledger, state, id: first } = await made();
+    const log = join(state, 'index.log');
+    const line = readFileSync(log, 'latin1');
+    const id = await make(ledger, 5);
+    // The creator died before it saw that the index had been replaced, and completed without its job.
+    writeFileSync(log, line + line);
+    const other = await openFileLedger(state, () => now);
+    expect((await other.listed()).slice()).toEqual([first]);
+    for (let times = 0; times < 2; times += 1) await other.append(id, sending());
+    expect((await other.listed()).slice()).toEqual([first, id]);
+    expect(statSync(log).size).toBe(3 * line.length);
+  });
+
   it('is read again from its beginning if another file, as long or longer, took its place', async () => {
     const { ledger, state } = await made();
     await make(ledger, 5);

@@ -129,4 +129,15 @@ export const stories: Record<string, Story> = {
       { process: 1, before: 'kill', what: 'disk full', room: 0, steps: 250 },
     ],
   },
+  'the index was lost under a process that then died, and the job that another paid for was never listed': {
+    seed: 1,
+    commands: [word, keyed, ['jobs', 'ls', '--json'], keyed],
+    incidents: [
+      { process: 2, before: 'open jobs/', what: 'index lost' },
+      { process: 2, before: 'link jobs/', what: 'next starts' },
+      { process: 3, before: 'print stdout', what: 'switch' },
+      { process: 2, before: 'stat index.log', what: 'kill' },
+      { command: 4, what: 'starts last' },
+    ],
+  },
 };
