@@ -66,7 +66,7 @@ async function main() {
   tests.read(files);
   const results = [];
   await each(chosen, async (runner, mutant) => {
-    const outcome = await tests.judge(runner, mutant.number, 1000 * Number(values.seconds));
+    const outcome = await tests.judge(runner, mutant, 1000 * Number(values.seconds));
     results.push({ mutant, outcome });
     note(`${results.length}/${chosen.length}  ${outcome.padEnd(9)}  ${mutant.id}  ${mutant.text}`);
   });

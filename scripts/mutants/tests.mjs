@@ -74,6 +74,8 @@ export class Tests {
   #tree;
   /** The tests that reach a mutant, by its number, the quickest first. A whole file has its path as id. */
   #reaching = new Map();
+  /** How many mutants of a source file the tests of a file have killed. */
+  #kills = new Map();
   /** Whether a test passes without a mutant when it runs alone, by its id. */
   #passes = new Map();
 
@@ -116,11 +118,14 @@ export class Tests {
   }
 
   /**
-   * Runs the tests that reach a mutant until one fails. The quick ones come first, since they kill most mutants; those
-   * that together take longer than the limit are left out.
+   * Runs the tests that reach a mutant until one fails. Those of the files that killed most mutants of the same source
+   * come first, then the quick ones; those that together take longer than the limit are left out.
    */
-  async judge(runner, mutant, limitMs) {
-    const all = this.#reaching.get(mutant) ?? [];
+  async judge(runner, { number, path }, limitMs) {
+    const kills = this.#kills.get(path) ?? new Map();
+    this.#kills.set(path, kills);
+    const killsOf = ({ file }) => kills.get(file) ?? 0;
+    const all = [...(this.#reaching.get(number) ?? [])].sort((a, b) => killsOf(b) - killsOf(a));
     let tests = all.filter((_, index) => index === 0 || total(all.slice(0, index + 1)) <= limitMs);
     if (tests.length === 0) return 'unreached';
     for (let budget = 2000; ; budget *= 3) {
@@ -128,11 +133,13 @@ export class Tests {
       if (tests.length === 0) return 'survived';
       const fit = tests.findIndex((_, index) => total(tests.slice(0, index + 1)) > budget);
       const some = tests.slice(0, fit === -1 ? tests.length : Math.max(1, fit));
-      const answer = await runner.run(grouped(some), limitOf(some), { mutant });
+      const answer = await runner.run(grouped(some), limitOf(some), { mutant: number });
       if (answer === undefined) return 'killed';
       for (const failed of answer.failed) {
         const test = some.find(({ id }) => id === failed);
-        if (test === undefined || (await this.#passesAlone(runner, test))) return 'killed';
+        if (test !== undefined && !(await this.#passesAlone(runner, test))) continue;
+        if (test !== undefined) kills.set(test.file, killsOf(test) + 1);
+        return 'killed';
       }
       if (answer.failed.length === 0) tests = tests.slice(some.length);
     }
@@ -157,8 +164,9 @@ function grouped(tests) {
   return [...files];
 }
 
+// ms. Each file gets a process.
 function total(tests) {
-  return tests.reduce((sum, { ms }) => sum + ms, 0);
+  return tests.reduce((sum, { ms }) => sum + ms, 500 * new Set(tests.map(({ file }) => file)).size);
 }
 
 function limitOf(tests) {
