@@ -170,5 +170,5 @@ function total(tests) {
 }
 
 function limitOf(tests) {
-  return 60_000 + 5 * total(tests);
+  return 20_000 + 5 * total(tests);
 }

@@ -28,14 +28,17 @@ export async function queryJob(job: Job, protocol: Protocol, deps: FlowDeps): Pr
   if (job.state === 'sending') return { job };
   if (job.handle === undefined) return { job, error: withoutHandle(job) };
   const { job: seen, verdict } = await observe(job, protocol, deps);
-  if (verdict.kind === 'observation' && verdict.state === 'succeeded' && !hasResult(verdict))
+  if (verdict.kind !== 'observation')
+    return { job: seen, error: unanswered(seen, verdict, deps.clock.now()) };
+  if (verdict.state === 'succeeded' && !hasResult(verdict))
     return { job: seen, error: noResult(seen, verdict) };
-  if (verdict.kind === 'observation' && verdict.warning !== undefined) deps.note(verdict.warning);
-  return { job: seen, error: problemOf(seen, verdict, deps.clock.now()) };
+  if (verdict.warning !== undefined) deps.note(verdict.warning);
+  return { job: seen, error: seen.state === 'failed' ? failedError(seen) : undefined };
 }
 
-function problemOf(job: Job, verdict: QueryVerdict, now: number): MgwError | undefined {
-  if (verdict.kind === 'observation') return job.state === 'failed' ? failedError(job) : undefined;
+type Unanswered = Exclude<QueryVerdict, { kind: 'observation' }>;
+
+function unanswered(job: Job, verdict: Unanswered, now: number): MgwError | undefined {
   if (verdict.kind === 'again' && verdict.isWell) return undefined;
   const { code, message, requestId } = verdict.failure;
   const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
