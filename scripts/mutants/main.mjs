@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -43,6 +43,7 @@ if (values.help) process.stdout.write(usage);
 else await main();
 
 async function main() {
+  reserve(`${tree}.pid`);
   const chosen = choose(makeTree(tree, note));
   if (chosen.length === 0) throw new Error('No mutant is chosen.');
   if (values.list) return chosen.forEach(({ number, id, text }) => console.log(`${number}  ${id}  ${text}`));
@@ -72,6 +73,23 @@ async function main() {
   });
   for (const runner of runners) runner.close();
   report(results);
+}
+
+// Of two runs in one folder, one may replace the copy of the other. Its tests would fail, which would count as kills.
+function reserve(path) {
+  const other = existsSync(path) ? Number(readFileSync(path, 'utf8')) : 0;
+  if (other > 0 && isRunning(other))
+    throw new Error(`Process ${other} uses ${tree}. Set MGW_MUTANTS_TREE to another folder.`);
+  writeFileSync(path, String(process.pid));
+  process.once('exit', () => rmSync(path, { force: true }));
+}
+
+function isRunning(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return error.code === 'EPERM';
+  }
 }
 
 function choose(mutants) {
