@@ -120,12 +120,14 @@ async function tryUntilDecided(
 ): Promise<PaymentResult> {
   for (let tries = 1; ; tries += 1) {
     const { verdict, reply, unsent } = await attemptOnce(payment, record, deps, progress);
-    if (verdict !== undefined && (verdict.kind !== 'unavailable' || tries > deps.retries))
-      return { verdict, reply, tries };
-    if (unsent !== undefined && tries > deps.retries) throw unsentError(unsent.message);
+    const isLast = tries > deps.retries;
+    if (verdict !== undefined) {
+      if (verdict.kind !== 'unavailable' || isLast) return { verdict, reply, tries };
+    } else if (isLast) throw unsentError(unsent.message);
     const failure = unsent ?? verdict.failure;
     const what = unsent === undefined ? 'the gateway did not accept it' : 'nothing was sent';
     await pause(`${failure.message}; ${what}`, failure, tries - 1, payment.deadline, deps);
+    progress.begun = false;
   }
 }
 
@@ -139,7 +141,6 @@ async function attemptOnce(
   deps: PayDeps,
   progress: PaymentProgress,
 ): Promise<Attempt> {
-  progress.begun = false;
   let reply: Reply;
   try {
     reply = await exchange(payment, record, deps, progress);
@@ -183,7 +184,7 @@ async function exchange(
         `Interrupted. Waiting for the response to ${purchase.name}, which may be charged. Interrupt again to give up.`,
       );
   };
-  signals.soft.addEventListener('abort', interrupted, { once: true });
+  signals.soft.addEventListener('abort', interrupted);
   let lease: Lease | undefined;
   const options: CallOptions = {
     auth,
@@ -199,8 +200,10 @@ async function exchange(
       try {
         const { money } = progress.reservation;
         // Without a record and a reservation, no ledger is needed.
-        if (record.sending !== undefined || money.reservation !== undefined) lease = await progress.leased();
-        if (lease !== undefined) await record.sending?.(money, lease.owner);
+        if (record.sending !== undefined || money.reservation !== undefined) {
+          lease = await progress.leased();
+          await record.sending?.(money, lease.owner);
+        }
       } catch (error) {
         progress.outcome = 'none';
         throw error;
