@@ -130,6 +130,11 @@ describe('a payment', () => {
     const twice = await pay({ verdicts: [unavailable, unavailable, accepted] });
     expect([twice.result?.tries, twice.settled, twice.clock.pauses.length]).toEqual([3, 'accepted', 2]);
     expect(twice.notes[0]).toMatch(/^busy; the gateway did not accept it; trying again in /);
+    // The pauses are 0.5 s and 1 s, with 25 % jitter.
+    const [first = 0, second = 0] = twice.clock.pauses;
+    expect(first).toBeLessThan(625);
+    expect(second).toBeGreaterThanOrEqual(750);
+    expect(second).toBeLessThan(1250);
     const ended = await pay({ verdicts: [unavailable] });
     expect(ended.result).toMatchObject({ verdict: unavailable, tries: 3 });
     expect(ended.settled).toBe('none');
@@ -140,6 +145,7 @@ describe('a payment', () => {
     const later: SubmitVerdict = { kind: 'unavailable', failure: { ...failure, retryAfterMs: 60_000 } };
     const ran = await pay({ verdicts: [later, accepted], remainingMs: 90_000 });
     expect(ran.clock.pauses[0]).toBeGreaterThanOrEqual(60_000);
+    expect((await pay({ verdicts: [later, accepted], remainingMs: 60_000 })).result?.tries).toBe(2);
     const late = await pay({ verdicts: [later], remainingMs: 59_000 });
     expect(late.error).toMatchObject({
       exitCode: 6,
@@ -158,23 +164,34 @@ describe('a payment', () => {
     expect([never.clock.pauses.length, never.settled, never.steps]).toEqual([2, 'none', []]);
   });
 
+  it('that was refused, and then could not be sent again, is not in doubt', async () => {
+    const ran = await pay({ exchange: [answers(), fails(unsent())], verdicts: [unavailable] });
+    expect(ran.error).toMatchObject({ exitCode: 6, message: 'Nothing was sent: no route.' });
+    expect([ran.steps.at(-1), ran.settled]).toEqual(['unavailable', 'none']);
+  });
+
   it.each(['certificate', 'private_address'] as const)('is not retried after %s', async (reason) => {
     const ran = await pay({ exchange: [fails(unsent(reason))] });
     expect([ran.clock.pauses, ran.settled, (ran.error as MgwError).exitCode]).toEqual([[], 'none', 6]);
   });
 
-  it.each<[string, Exchange]>([
-    ['breaks after it may have been sent', breaks(new Error('reset'))],
-    ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset'))],
-  ])('that %s is in doubt', async (_, exchange) => {
-    const ran = await pay({ exchange: [exchange] });
-    expect(ran.result).toMatchObject({
-      ...{ verdict: { kind: 'unknown', failure: { code: 'submit_unknown', message: 'reset' } }, tries: 1 },
-    });
-    expect(ran.result?.reply).toBeUndefined();
-    expect(ran.steps.at(-1)).toBe('unknown');
-    expect(ran.settled).not.toBe('accepted');
-  });
+  it.each<[string, Exchange, 'none at all' | 'none']>([
+    ['breaks after it may have been sent', breaks(new Error('reset')), 'none at all'],
+    ['has no response in time', breaks(new TransportError('sent', 'timeout', 'reset')), 'none at all'],
+    // Without a record nothing can have been sent, so the amount is released.
+    ['fails in the phase of sending', fails(new TransportError('sent', 'timeout', 'reset')), 'none'],
+  ])(
+    'that %s is in doubt, and an amount that may be charged stays reserved',
+    async (_, exchange, settled) => {
+      const ran = await pay({ exchange: [exchange] });
+      expect(ran.result).toMatchObject({
+        ...{ verdict: { kind: 'unknown', failure: { code: 'submit_unknown', message: 'reset' } }, tries: 1 },
+      });
+      expect(ran.result?.reply).toBeUndefined();
+      expect(ran.steps.at(-1)).toBe('unknown');
+      expect(ran.settled).toBe(settled);
+    },
+  );
 
   it('whose process may be considered dead is not sent, and the ledger decides about the next attempt', async () => {
     let isLost = true;
@@ -198,6 +215,19 @@ describe('a payment', () => {
     expect(ran.notes).toMatchObject([expect.stringContaining('suspended; nothing was sent')]);
   });
 
+  it.each<[string, PaymentRecord]>([
+    ['with a record', { sending: () => Promise.resolve() }],
+    ['without a record', {}],
+  ])('%s is not sent under a reservation that its process may have lost', async (_, record) => {
+    const assertLease = (): never => {
+      throw new Error('suspended');
+    };
+    const lease = (): ReturnType<PayDeps['lease']> => Promise.resolve({ owner: deadOwner(), assertLease });
+    const ran = await pay({ record, deps: { lease, retries: 0 } });
+    expect(ran.error).toMatchObject({ exitCode: 6, message: 'Nothing was sent: suspended.' });
+    expect(ran.settled).toBe('none');
+  });
+
   it('that cannot be recorded is not sent', async () => {
     const full = new MgwError('local_io', 'full');
     const ran = await pay({ record: { sending: () => Promise.reject(full) } });
@@ -208,6 +238,11 @@ describe('a payment', () => {
     const ran = await pay({ record: {}, isBudgeted: false });
     expect([ran.result?.verdict, ran.leases]).toEqual([accepted, 0]);
     expect((await pay({ record: {} })).leases).toBe(1);
+  });
+
+  it('without a budget is recorded before it is sent, too', async () => {
+    const ran = await pay({ isBudgeted: false });
+    expect([ran.steps, ran.leases]).toEqual([['sending', 'reply 200', 'accepted'], 1]);
   });
 });
 
@@ -247,13 +282,17 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
-  it('in the pause ends the pause', async () => {
+  it('in the pause ends the payment without another attempt', async () => {
     const soft = new AbortController();
-    const pausing: Exchange = () => {
-      soft.abort('SIGINT');
-      return Promise.reject(unsent());
+    let connections = 0;
+    const refused: Exchange = (options) => {
+      connections += 1;
+      return answers()(options);
     };
-    expect((await pay({ exchange: [pausing] }, soft)).error).toMatchObject({ exitCode: 130 });
+    const note = (): void => soft.abort('SIGINT');
+    const ran = await pay({ exchange: [refused], verdicts: [unavailable], deps: { note } }, soft);
+    expect(ran.error).toMatchObject({ exitCode: 130, charged: 'no' });
+    expect([connections, ran.settled]).toEqual([1, 'none']);
   });
 
   it('while the response is pending prints one note if the next interruption would give up', async () => {

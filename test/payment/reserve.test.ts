@@ -111,7 +111,7 @@ describe('a payment that exceeds a budget', () => {
       /^The budget a of 3 a day is too low: .* 0\.4 credits, and 0 is left \(1 spent, 2 reserved/,
     );
     expect((await refused(stateOf(0, 0, limit), { raise })).message).toMatch(
-      /up to 0\.4 credits\. Nothing was sent/,
+      /^The budget a of 1 is too low: .* up to 0\.4 credits\. Nothing was sent/,
     );
     expect((await refused(stateOf(1, 0, limit), { raise })).next).toEqual([...raise, '1.4']);
   });
