@@ -137,8 +137,7 @@ export class FileBudget implements Budget {
       throw this.#broken;
     }
     const decision = this.#reservations.apply(event);
-    if (event.type !== 'reserve' || decision === undefined) return;
-    if (this.#awaited.has(event.id)) this.#awaited.set(event.id, decision);
+    if (event.type === 'reserve' && this.#awaited.has(event.id)) this.#awaited.set(event.id, decision);
   }
 
   #at(): string {
