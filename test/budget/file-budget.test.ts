@@ -256,9 +256,9 @@ describe('a budget shared by processes', () => {
 function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome> = {},
-): { budget: Budget; file: { text: string; now: number; ofOther: string } } {
-  // `ofOther` is what another process appends just after this one.
-  const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '' };
+): { budget: Budget; file: { text: string; now: number; ofOther: string; split: number } } {
+  // `ofOther` is what another process appends just after this one. Each read returns its first `split` characters alone.
+  const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '', split: 0 };
   let offset = 0;
   const log: BudgetLog = {
     append: (more) => {
@@ -270,7 +270,8 @@ function alone(
     read: async function* () {
       const read = file.text.slice(offset);
       offset = file.text.length;
-      yield read;
+      yield read.slice(0, file.split);
+      yield read.slice(file.split);
     },
     close: () => Promise.resolve(),
   };
@@ -388,6 +389,11 @@ describe('a budget', () => {
     await first.budget.setLimit({ amount: decimalOf(4) });
     await ask(first.budget, 'a', 3);
     const whole = first.file.text;
+    for (let split = 1; split < whole.length; split += 1) {
+      const { budget, file } = alone(whole);
+      file.split = split;
+      expect(text((await budget.state()).reserved), String(split)).toBe('3');
+    }
     await ask(first.budget, 'b', 1);
     for (let length = whole.length; length < first.file.text.length - 1; length += 1) {
       const { budget } = alone(first.file.text.slice(0, length));
