@@ -1,7 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import {
   appendFileSync,
+  existsSync,
   mkdirSync,
+  readdirSync,
+  readlinkSync,
   renameSync,
   statSync,
   symlinkSync,
@@ -11,7 +14,8 @@ import {
 import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { openBudgetLog, type BudgetLog } from '../../src/budget/file-budget.ts';
+import { writeBudgetFile } from '../../src/budget/budget-entries.ts';
+import { openBudget, openBudgetLog, type BudgetLog } from '../../src/budget/file-budget.ts';
 import { MgwError } from '../../src/errors.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -98,6 +102,34 @@ describe('a budget file', () => {
     change(path);
     await expect(log.append('second\n', true)).rejects.toThrow(MgwError);
     await log.close();
+  });
+
+  it.runIf(process.platform === 'linux').each<[string, (path: string) => Promise<unknown>]>([
+    ['a log that is closed', async (path) => (await openBudgetLog(path)).close()],
+    [
+      'a budget that is closed',
+      async (path) => {
+        const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+        await (await openBudget(path, { now: () => 0, outcomeOf })).close();
+      },
+    ],
+    ['a copied budget', (path) => writeBudgetFile(path, { entries: [] })],
+    [
+      'a FIFO in its place',
+      async (path) => {
+        execFileSync('mkfifo', [path]);
+        await expect(openBudgetLog(path)).rejects.toThrow(MgwError);
+      },
+    ],
+  ])('is not left open by %s, and neither is its folder', async (_, use) => {
+    const folder = freshFolder();
+    await use(join(folder, 'a.jsonl'));
+    const open = readdirSync('/proc/self/fd').map((file) => {
+      // The descriptor of this listing is closed by now.
+      const link = join('/proc/self/fd', file);
+      return existsSync(link) ? readlinkSync(link) : '';
+    });
+    expect(open.filter((path) => path.startsWith(folder))).toEqual([]);
   });
 
   it.each<[string, (path: string) => unknown]>([
