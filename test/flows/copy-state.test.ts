@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import type { Budget } from '../../src/budget/budget.ts';
-import { budgetPath, openBudget } from '../../src/budget/file-budget.ts';
+import { readBudgetFile, readBudgetRows } from '../../src/budget/budget-entries.ts';
+import { budgetPath, openBudget, type BudgetKind } from '../../src/budget/file-budget.ts';
 import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';
@@ -45,17 +46,34 @@ describePostgres('a folder copied into a database and back into another folder',
     await from.create(unsent, [prepared]);
     for (const id of [doubt, unsent]) await from.claim(`send.${id}.1`, JSON.stringify(owner));
     const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
-    const open = (folder: string): Promise<Budget> =>
-      openBudget(budgetPath(folder, 'standing', 'clips'), { now: () => now, outcomeOf });
+    const open = (folder: string, kind: BudgetKind = 'standing', name = 'clips'): Promise<Budget> =>
+      openBudget(budgetPath(folder, kind, name), { now: () => now, outcomeOf });
     const budget = await open(one);
     await budget.setLimit({ amount: decimalOf(9), per: 'month' });
     for (const id of ['a', 'b', 'c']) await budget.reserve({ id, amount: decimalOf(2), owner });
     await budget.keep('a');
     await budget.release('b');
+    const [other, ofCommand] = [await open(one, 'standing', 'songs'), await open(one, 'command')];
+    await other.setLimit({ amount: decimalOf(5) });
+    await other.reserve({ id: 'd', amount: decimalOf(1), owner });
+    await ofCommand.reserve({ id: 'e', amount: decimalOf(3), owner }, { amount: decimalOf(4) });
+    await Promise.all([other.close(), ofCommand.close()]);
+    const budgets = [
+      ['command', 'clips'],
+      ['standing', 'clips'],
+      ['standing', 'songs'],
+    ] as const;
+    const entriesIn = (folder: string): Promise<unknown[]> =>
+      Promise.all(
+        budgets.map(async ([kind, name]) => {
+          const entries = await readBudgetFile(budgetPath(folder, kind, name));
+          return { kind, name, budget: entries };
+        }),
+      );
 
     expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([3, 0]);
     const { database } = shared;
-    expect([await copyBudgetsIn(one, database), await copyBudgetsIn(one, database)]).toEqual([1, 0]);
+    expect([await copyBudgetsIn(one, database), await copyBudgetsIn(one, database)]).toEqual([3, 0]);
     const copied = new PostgresBudget({
       database,
       kind: 'standing',
@@ -64,7 +82,9 @@ describePostgres('a folder copied into a database and back into another folder',
       now: () => now,
     });
     expect(await copyJobs(shared, back)).toBe(3);
-    expect([await copyBudgetsOut(database, two), await copyBudgetsOut(database, two)]).toEqual([1, 0]);
+    expect([await copyBudgetsOut(database, two), await copyBudgetsOut(database, two)]).toEqual([3, 0]);
+    for (const copies of [await readBudgetRows(database), await entriesIn(two)])
+      expect(copies).toEqual(await entriesIn(one));
 
     for (const ledger of [shared, back]) {
       expect(await all(ledger)).toEqual(await all(from));
