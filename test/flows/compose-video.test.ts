@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { messageOf, type MgwError } from '../../src/errors.ts';
+import type { Model } from '../../src/exchange.ts';
 import { composeVideo, type BodyParts } from '../../src/flows/compose-video.ts';
 import type { Listing } from '../../src/flows/models.ts';
 import type { JsonObject } from '../../src/json.ts';
 import { a } from '../../src/protocols/a/protocol.ts';
+import { b } from '../../src/protocols/b/protocol.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol } from '../../src/protocols/protocol.ts';
 import { images } from '../protocols/a/support.ts';
@@ -54,12 +56,13 @@ describe('the model list', () => {
     needs: 'fill' | 'check' | undefined,
     parts: Partial<BodyParts>,
     complete: NonNullable<Protocol['complete']> = (body) => ({ ...body, duration: 6 }),
+    listed: Model[] = [],
   ): Promise<{ body: JsonObject | undefined; error: string; fetched: string[]; notes: string[] }> => {
     const protocol: Protocol = { ...c, needsListing: () => needs, complete };
     const [session, fetched] = [sessionIn(freshFolder()), [] as string[]];
     const listing: Listing = (use) => {
       fetched.push(use);
-      return Promise.resolve([]);
+      return Promise.resolve(listed);
     };
     const given = { flags: boat, ...parts };
     const made = composeVideo(session, protocol, given, listing).then(({ video }) => ({
@@ -101,10 +104,23 @@ describe('the model list', () => {
       expect((await composed('fill', parts)).fetched).toEqual(['fill']);
     }
     expect((await composed('check', {})).fetched).toEqual(['check']);
+    const modelless = { check: false, flags: { prompt: 'a boat' } };
+    expect(await composed(undefined, modelless)).toMatchObject({ body: { prompt: 'a boat' }, fetched: [] });
     // The model may be one of another protocol.
     expect((await composed(undefined, { flags: { ...boat, model: 'new' }, body: {} })).fetched).toEqual([
       'check',
     ]);
+  });
+
+  it('that has the model only under another protocol causes an error, except under --no-check', async () => {
+    const members = { endpoints: [], model_versions: [], raw: {} };
+    const listed: Model[] = [{ id: 'vendor-h3-mini', protocols: ['a'], ...members }];
+    const { error } = await composed('check', {}, undefined, listed);
+    expect(error).toBe('vendor-h3-mini is served by Protocol A, not by Protocol C.');
+    expect(await composed('fill', { check: false }, undefined, listed)).toMatchObject({
+      body: { model: 'vendor-h3-mini' },
+      error: '',
+    });
   });
 
   it('that does not contain the model as given causes an error, or a note under --no-check', async () => {
@@ -120,6 +136,17 @@ describe('the model list', () => {
       [expect.stringContaining('choose vendor-h3-mini')],
     ]);
   });
+});
+
+it('a model that the list lacks is quoted from the command line, and not from a file', async () => {
+  const messageFor = (parts: BodyParts): Promise<string> =>
+    composeVideo(sessionIn(freshFolder()), b, parts, () => Promise.resolve([])).then(() => '', messageOf);
+  const model = 'Video-X';
+  const given = await messageFor({ flags: { model }, body: { Prompt: 'a boat' }, fromFiles: ['body'] });
+  expect(given).toMatch(/^--model \(ModelName\): Video-X is not allowed/);
+  const body = { ModelName: model, Prompt: 'a boat' };
+  const ofFile = await messageFor({ flags: {}, body, fromFiles: ['body'] });
+  expect(ofFile).toBe('--model: the value in the file is not in the model list as given.');
 });
 
 describe('the note on the defaults of a model', () => {
@@ -158,14 +185,23 @@ describe('the message about a wrong value', () => {
     expect(await messageFor({ flags, fromFiles: ['prompt'] })).toContain('97');
   });
 
-  it('never quotes the image of a flag', async () => {
+  it('never quotes the image of a flag, nor a list or an object that contains it', async () => {
     const image = images['image/png'] ?? '';
     const parts = { flags: { model: 'video-a', prompt: 'a boat', image } };
     const { video } = await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([]));
-    const isFromFile = ['image', 'image.mimeType', 'prompt'].map((field) =>
-      video.isFromFile?.(`instances.0.${field}`),
+    const isFromFile = ['.0.image', '.0.image.mimeType', '.0', '', '.0.prompt', '.1'].map((field) =>
+      video.isFromFile?.(`instances${field}`),
     );
-    expect(isFromFile).toEqual([true, true, false]);
+    expect(isFromFile).toEqual([true, true, true, true, false, false]);
+  });
+
+  it('is not given under --no-check', async () => {
+    expect(await messageFor({ body, check: false })).toBe('');
+  });
+
+  it('calls a field that a file lacks missing', async () => {
+    const lacking = { flags: {}, body: { model: 'vendor-h3-mini' }, fromFiles: ['body'] };
+    expect(await messageFor(lacking)).toMatch(/^--prompt: missing; /);
   });
 
   it('names the model, unless the model is from a file', async () => {
