@@ -6,6 +6,7 @@ import type { Job, JobEvent } from '../../src/job.ts';
 import { identityOf, lockOutput } from '../../src/jobs/lock-output.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import type { Protocol, QueryVerdict } from '../../src/protocols/protocol.ts';
+import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { freshFolder } from '../support/servers.ts';
 import { countingClient, flowDeps, jobWith } from './flow-deps.ts';
 
@@ -29,7 +30,7 @@ interface Ran {
 async function run(
   wanted: Partial<DeliveryOptions>,
   verdict: QueryVerdict,
-  { events = [accepted], isResumed = true, soft = false, handles = true, leftover = '' } = {},
+  { events = [accepted], isResumed = true, soft = false, handles = true, leftover = '', stored = '' } = {},
 ): Promise<Ran> {
   const { client, asked } = countingClient();
   const refused = new Error('no handle');
@@ -42,7 +43,11 @@ async function run(
     }),
   };
   const signal = soft ? AbortSignal.abort('SIGINT') : new AbortController().signal;
-  const deps = await flowDeps(freshFolder(), { client, signals: { soft: signal, hard: signal } });
+  const store: Partial<ObjectStore> = { has: (url) => Promise.resolve(url === stored) };
+  const deps = await flowDeps(freshFolder(), {
+    ...{ client, signals: { soft: signal, hard: signal } },
+    ...(stored !== '' && { objects: () => Promise.resolve(store as ObjectStore) }),
+  });
   const job = await jobWith(deps.ledger, 'c', ...events);
   if (leftover !== '') {
     const lock = await lockOutput(leftover, deps, {
@@ -141,6 +146,17 @@ describe('an accepted job', () => {
     ]);
     expect(existsSync(path)).toBe(true);
     expect(error?.job?.handle).toBe('task_1');
+  });
+
+  it('whose result is in the store already is neither queried nor fetched', async () => {
+    const stored = 's3://m/a.mp4';
+    const file = { path: stored, bytes: 1, sha256: 'a'.repeat(64) };
+    const success: JobEvent = { ...failedEvent, state: 'succeeded', results: 1 };
+    const events: JobEvent[] = [accepted, success, { type: 'file', file }];
+    const target = { kind: 'file', path: stored } as const;
+    const wanted = { ask: 'file', target, deadline: { remainingMs: () => 0 } } as const;
+    const ended = await run(wanted, seen('running'), { events, stored });
+    expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
   it('whose handle cannot be queried never ends in success', async () => {
