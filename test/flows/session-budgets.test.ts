@@ -6,6 +6,7 @@ import { decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import {
   budgetsWithReservations,
   configuredAllowance,
+  configuredBudgets,
   remaindersFor,
   withBudget,
 } from '../../src/flows/budgets.ts';
@@ -172,6 +173,7 @@ describePostgres('the database of a session', (newPlace) => {
     const budget = await session.budget('standing', 'clips');
     await budget.setLimit(limit);
     await budget.reserve({ id: 'job_1.a', amount: decimalOf(2), owner: (await ledger.lease()).owner });
+    expect(await configuredBudgets(session)).toEqual(['clips']);
     const budgetsOf = await budgetsWithReservations(session);
     expect([await budgetsOf('job_1'), await budgetsOf('job_2')]).toEqual([[budget], []]);
     const named = { value: 'clips', source: 'flag' as const };
