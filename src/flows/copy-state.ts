@@ -70,9 +70,10 @@ async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> 
   const content = await from.claimed(name);
   if (content === undefined) return;
   const there = await to.claim(name, content);
-  if (there === undefined && (await from.isConfirmed(name))) await to.confirm(name);
   if (there !== undefined && there !== content)
     throw new MgwError('conflict', `${name} is already claimed in the target by ${there.slice(0, 80)}.`);
+  // Also for a claim that is there: an earlier copy may have been interrupted before this line.
+  if (await from.isConfirmed(name)) await to.confirm(name);
 }
 
 const kinds: readonly BudgetKind[] = ['standing', 'command', 'batch'];

@@ -35,16 +35,40 @@ async function fill(ledger: Ledger): Promise<void> {
   await ledger.claim(names.attempt(next, 2), JSON.stringify(owner));
 }
 
+function confirmations(ledger: Ledger): Promise<boolean[]> {
+  return Promise.all([1, 2].map((attempt) => ledger.isConfirmed(names.attempt(next, attempt))));
+}
+
 it('every claim is copied with its confirmation, and a removed claim stays removed', async () => {
   const [from, to] = await ledgers();
   await fill(from);
-  expect([await copyJobs(from, to), await copyJobs(from, to)]).toEqual([1, 0]);
-  for (const name of ['key.boat', names.after(gone), names.attempt(next, 1), names.attempt(next, 2)])
-    expect(await to.claimed(name), name).toBe(await from.claimed(name));
-  const confirmed = [1, 2].map((attempt) => to.isConfirmed(names.attempt(next, attempt)));
-  expect(await Promise.all(confirmed)).toEqual([true, false]);
+  for (const copied of [1, 0]) {
+    expect(await copyJobs(from, to)).toBe(copied);
+    for (const name of ['key.boat', names.after(gone), names.attempt(next, 1), names.attempt(next, 2)])
+      expect(await to.claimed(name), name).toBe(await from.claimed(name));
+    expect(await confirmations(to)).toEqual([true, false]);
+  }
   expect([await to.fateOf(gone), await to.fateOf(next)]).toEqual(['removed', 'there']);
   expect(await to.create(gone, [prepared])).toBe(false);
+});
+
+it('a claim whose copy was interrupted before its confirmation is confirmed by the next copy', async () => {
+  const [from, to] = await ledgers();
+  await fill(from);
+  await expect(
+    copyJobs(from, { ...to, confirm: () => Promise.reject(new Error('interrupted')) }),
+  ).rejects.toThrow('interrupted');
+  expect(await confirmations(to)).toEqual([false, false]);
+  await copyJobs(from, to);
+  expect(await confirmations(to)).toEqual([true, false]);
+});
+
+it('an attempt that another process made in the target is a conflict, and is not confirmed', async () => {
+  const [from, to] = await ledgers();
+  await fill(from);
+  await to.claim(names.attempt(next, 1), 'of another process');
+  await expect(copyJobs(from, to)).rejects.toMatchObject({ code: 'conflict' });
+  expect(await confirmations(to)).toEqual([false, false]);
 });
 
 it('a job that is removed during the copy is not copied', async () => {
