@@ -113,10 +113,15 @@ describe('an accepted job', () => {
     expect(recorded).toMatchObject({ error: { exitCode: 5 }, asked: 0 });
     const leftover = target.path;
     expect(await run({ target }, seen('failed'), { leftover })).toMatchObject({
-      error: { exitCode: 5 },
+      error: { exitCode: 5, job: { state: 'failed' } },
       asked: 1,
     });
     expect(readdirSync(folder)).toEqual([]);
+  });
+
+  it('that has failed exits 5 if its video was to go to standard output', async () => {
+    const { error, job } = await run({ ask: 'file', target: { kind: 'stdout' } }, seen('failed'));
+    expect(error).toMatchObject({ exitCode: 5, next: ['mgw', 'jobs', 'show', job.id] });
   });
 
   it('whose run is interrupted keeps its partial file, from which the next run continues', async () => {
@@ -159,9 +164,20 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
+  it('whose folder cannot be made is saved in the current folder by the suggested command', async () => {
+    const path = join(freshFolder(), 'a.mp4');
+    writeFileSync(path, 'mine');
+    const target = { kind: 'folder', path: join(path, 'clips') } as const;
+    const { error } = await run({ ask: 'file', target }, seen('succeeded', true));
+    expect(error?.next?.slice(-2)).toEqual(['-o', './']);
+  });
+
   it('whose handle cannot be queried never ends in success', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',
     });
+    const events: JobEvent[] = [{ type: 'accepted', handle: '../task_1' }];
+    const { error, job } = await run({ ask: 'accept' }, seen('running'), { events });
+    expect(error).toMatchObject({ charged: 'yes', next: ['mgw', 'jobs', 'show', job.id] });
   });
 });

@@ -88,7 +88,8 @@ describe('the video of an earlier job', () => {
     writeFileSync(newest, other);
     const found = await asset(await job(accepted, success(1), fileAt(old), fileAt(newest, other)));
     rmSync(newest);
-    await expect(found.read()).rejects.toThrow(`${old} changed while the command ran`);
+    const message = `${old} changed while the command ran.`;
+    await expect(found.read()).rejects.toMatchObject({ code: 'usage', message });
   });
 
   it('is not used if it changes while ffmpeg reads it', async () => {
@@ -168,6 +169,7 @@ describe('the video of an earlier job', () => {
     ],
     ['has not finished', [accepted], '', 'has not finished', ['jobs', 'fetch']],
     ['was not saved', [accepted, success(1)], '', 'has not been saved', ['jobs', 'fetch']],
+    ['saved none of its videos', [accepted, success(2)], '#2', 'has not been saved', ['jobs', 'fetch']],
     ['has fewer videos', [accepted, success(2)], '#3', 'has only 2 videos', undefined],
     ['has no video 0', [accepted, success(2)], '#0', 'has only 2 videos', undefined],
   ])('does not exist if the job %s', async (_, events, end, words, next) => {
