@@ -103,11 +103,11 @@ async function awaited(
     deadline,
     intervalMs: deps.pollIntervalMs,
     atOnce: isResumed,
-    ...(onUpdate && { onUpdate }),
+    onUpdate,
   };
   if (target !== undefined) {
     const { key, trustedOrigins } = deps;
-    const saving = { target, force, mark, key, trustedOrigins, toStdout, ...(onProgress && { onProgress }) };
+    const saving = { target, force, mark, key, trustedOrigins, toStdout, onProgress };
     return fetchResults(job, protocol, deps, { ...waiting, ...saving });
   }
   if (job.state !== 'succeeded' || job.record.results === 0) await watch(job, protocol, deps, waiting);

@@ -28,7 +28,7 @@ export interface Part {
   /** The number of the video among those of the job, from 1. */
   index: number;
   /** Absent for the whole video. */
-  place?: FramePlace;
+  place?: FramePlace | undefined;
   /** The flag and its value, for messages. */
   shown: string;
 }
@@ -56,7 +56,7 @@ export function partOf(ref: string, flag: string): Part {
   return {
     key,
     index: sample === undefined ? 1 : Number(sample),
-    ...(place !== undefined && { place: place as FramePlace }),
+    place: place as FramePlace | undefined,
     shown,
   };
 }
