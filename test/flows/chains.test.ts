@@ -174,3 +174,33 @@ test('a reference that a flag does not support, or that matches nothing, exits 2
     expect((await user.run([...submit, '--image', ref])).code).toBe(2);
   expect(images()).toHaveLength(0);
 });
+
+test('a file in place of a video that is gone is not overwritten: exit 10, and nothing is submitted', async () => {
+  const { user, images } = await scene();
+  await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
+  writeFileSync(join(user.cwd, 'intro.mp4'), 'mine');
+  const ran = await user.run([...submit, '--image', '@intro:last', '--json']);
+  expect(ran.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists' } });
+  expect(readFileSync(join(user.cwd, 'intro.mp4'), 'utf8')).toBe('mine');
+  expect(images()).toHaveLength(1);
+});
+
+test('a video that was ordered but that the gateway never made exits 2, and nothing is submitted', async () => {
+  const { user, images } = await scene();
+  const two = [
+    ...submit,
+    '--sample-count',
+    '2',
+    '--key',
+    'intro',
+    '-o',
+    'intro.mp4',
+    '--poll-interval',
+    '50ms',
+  ];
+  await user.run(two);
+  const ran = await user.run([...submit, '--image', '@intro#2:last', '--json']);
+  expect(ran.json).toMatchObject({ exit_code: 2, error: { code: 'usage' } });
+  expect(ran.stderr + ran.stdout).toContain('has only 1 video.');
+  expect(images()).toHaveLength(1);
+});
