@@ -127,6 +127,18 @@ describe('-o s3://', () => {
     expect([posts(), kept()]).toEqual([1, []]);
   });
 
+  test('downloads a video again if the file that was kept for its upload is damaged', async () => {
+    const { user, store, video, posts, kept } = await scene();
+    store.faults.push(({ method }, response) => method === 'PUT' && response.writeHead(403).end());
+    const ran = await user.run(to('s3://bucket/boat.mp4'));
+    const [name = ''] = kept();
+    writeFileSync(join(user.env['MGW_STATE_DIR'] ?? '', 'uploads', name), 'damaged');
+    const again = await user.run(['jobs', 'fetch', ran.json.job.id, '-o', 's3://bucket/boat.mp4']);
+    expect(again.code, again.stderr).toBe(0);
+    expect(store.objects.get('/bucket/boat.mp4')).toEqual(video);
+    expect([posts(), kept()]).toEqual([1, []]);
+  });
+
   test('fetches a video into a bucket', async () => {
     const { user, store, video } = await scene();
     const { id } = (await user.run(submit)).json.job as unknown as Saved;
