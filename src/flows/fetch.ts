@@ -4,7 +4,7 @@ import type { Deadline } from '../clock.ts';
 import { MgwError, toMgwError } from '../errors.ts';
 import type { Goal, Job } from '../job.ts';
 import { failedError, noResult, noSuchJob, pendingError, withoutHandle } from '../jobs/errors.ts';
-import { fetchPlace, fileCount, makeFolderOf, targetsIn, type FetchPlace } from '../jobs/fetch-place.ts';
+import { fetchPlace, fileCount, makeFolderOf, withTargets, type FetchPlace } from '../jobs/fetch-place.ts';
 import { hasResult, observe } from '../jobs/observe.ts';
 import { stdoutText } from '../jobs/mark.ts';
 import { checkReceipts } from '../jobs/receipt.ts';
@@ -94,15 +94,12 @@ export async function planFetches(
       plan.set(ref, { error: toMgwError(error) });
     }
   }
-  const all = [...found.values()];
-  const targets = targetsIn(
-    place,
-    all.map(({ job, protocol }, index) => ({ job, index: index + 1, count: fileCount(job, protocol) })),
-  );
-  for (const [index, { ref, ...each }] of all.entries()) {
-    const target = targets[index];
-    if (target !== undefined) plan.set(ref, { ...each, place, target });
-  }
+  const all = [...found.values()].map((each, index) => ({
+    ...each,
+    index: index + 1,
+    count: fileCount(each.job, each.protocol),
+  }));
+  for (const each of withTargets(place, all)) plan.set(each.ref, { ...each, place });
   return plan;
 }
 

@@ -67,14 +67,17 @@ function templateOf(path: string): OutputPlace {
 }
 
 /**
- * Returns the target of each job's result.
+ * Returns the jobs with the targets of their results.
  * @throws MgwError('usage') if a name cannot be made, leads out of its folder, or is the same for two jobs.
  */
-export function targetsIn(place: FetchPlace, fetched: readonly FetchItem[]): Target[] {
+export function withTargets<Item extends FetchItem>(
+  place: FetchPlace,
+  fetched: readonly Item[],
+): (Item & { target: Target })[] {
   const owners = new Map<string, string>();
   return fetched.map((each) => {
     const target = targetIn(place, each);
-    if (target.kind === 'stdout') return target;
+    if (target.kind === 'stdout') return { ...each, target };
     for (const path of pathsAt(target, each.job, each.count)) {
       const other = owners.get(sameFileName(path));
       if (other !== undefined)
@@ -83,7 +86,7 @@ export function targetsIn(place: FetchPlace, fetched: readonly FetchItem[]): Tar
         );
       owners.set(sameFileName(path), each.job.id);
     }
-    return target;
+    return { ...each, target };
   });
 }
 
