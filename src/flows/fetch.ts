@@ -165,7 +165,7 @@ export async function deliverFound(
 }
 
 async function checkFinished(job: Job, protocol: Protocol, deps: FlowDeps): Promise<void> {
-  if (job.handle === undefined || job.state === 'succeeded') return;
+  if (job.state === 'succeeded') return;
   const seen = await queryJob(job, protocol, deps);
   if (seen.job.state !== 'queued' && seen.job.state !== 'running') return;
   throw (seen.error ?? pendingError(seen.job)).with({ job: seen.job });

@@ -97,11 +97,14 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(ran.stderr).toContain('@none: No such job: @none.');
   });
 
-  it('sends one query with --no-wait', async () => {
+  it('sends one query with --no-wait, and saves the result if the task has succeeded', async () => {
     gateway.polls = 1000;
     await submit();
     expect(await fetch('@last', '--no-wait')).toMatchObject({ code: 8 });
     expect(gateway.seen.filter(({ method }) => method === 'GET')).toHaveLength(1);
+    gateway.polls = 0;
+    const saved = { code: 0, stdout: paths('boat.mp4') };
+    expect(await fetch('@last', '--no-wait', '-o', 'boat.mp4')).toMatchObject(saved);
   });
 });
 
