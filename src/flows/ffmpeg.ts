@@ -53,7 +53,7 @@ export async function encode(path: string, args: string[], signal: AbortSignal, 
 const streamSchema = z.looseObject({ codec_type: z.string() });
 const probeSchema = z.object({
   streams: z.array(streamSchema),
-  format: z.object({ duration: z.optional(z.string()) }),
+  format: z.object({ duration: z.coerce.number().check(z.positive()) }),
 });
 
 /** A stream of a media file, by the names that ffprobe gives its properties. */
@@ -76,12 +76,11 @@ export async function probe(path: string, input: string[], signal: AbortSignal):
   const args = ['-show_data_hash', 'sha256', '-show_streams', '-show_format', '-of', 'json'];
   const text = await output('ffprobe', path, [...args, ...input], { signal, timeout: timeoutMs });
   const { data } = probeSchema.safeParse(tryParseJson(text.toString()));
-  const seconds = Number(data?.format.duration);
-  if (data === undefined || !(seconds > 0))
+  if (data === undefined)
     throw usageError(`ffprobe cannot read ${printableLine(path, 200)}: it has no duration.`);
   const first = (type: string): Stream | undefined =>
     data.streams.find(({ codec_type: each }) => each === type);
-  return { video: first('video'), audio: first('audio'), seconds };
+  return { video: first('video'), audio: first('audio'), seconds: data.format.duration };
 }
 
 async function output(
