@@ -89,6 +89,32 @@ it.each<[string, JobEvent[], RegExp]>([
   });
 });
 
+it.each<[string, JobEvent[]]>([
+  ['accepted', [accepted]],
+  ['never sent', []],
+])('a job that was %s and that another command has just removed exits 2: no such job', async (_, events) => {
+  const { protocol, client, asked } = verdictOf(seen('running'));
+  const deps = await flowDeps(freshFolder(), { client });
+  const job = await jobWith(deps.ledger, 'c', ...events);
+  await deps.ledger.remove(job.id);
+  await expect(waitFor({ job, protocol }, endless, deps)).rejects.toMatchObject({
+    exitCode: 2,
+    message: `No such job: ${job.id}.`,
+  });
+  expect(asked()).toBe(0);
+});
+
+it('a wait ends with the task, saves nothing, and says that an earlier run paid', async () => {
+  const { protocol, client } = verdictOf(seen('succeeded', { results: [result] }));
+  const deps = await flowDeps(freshFolder(), { client });
+  const job = await jobWith(deps.ledger, 'c', accepted);
+  expect(await waitFor({ job, protocol }, endless, deps)).toMatchObject({
+    job: { id: job.id, state: 'succeeded' },
+    files: [],
+    isResumed: true,
+  });
+});
+
 describe('one query of a job', () => {
   const ask = async (
     verdict: QueryVerdict,
@@ -166,6 +192,17 @@ it('a job that several REFs name is planned once, under the first of them', asyn
   expect([...plan.keys()]).toEqual(['task_1']);
 });
 
+it('fetch waits for the task unless it is told not to', async () => {
+  const state = freshFolder();
+  const { client, asked } = countingClient();
+  const readQuery = (): QueryVerdict => (asked() < 3 ? seen('running') : seen('failed', { failure }));
+  const deps = await flowDeps(state, { client });
+  const target = { kind: 'file', path: join(state, 'boat.mp4') } as const;
+  const plan = await planned(await jobWith(deps.ledger, 'c', accepted), target, deps, { ...c, readQuery });
+  await expect(fetch(plan, { force: false, deadline: endless }, deps)).rejects.toMatchObject({ exitCode: 5 });
+  expect(asked()).toBe(3);
+});
+
 describe('fetch --no-wait', () => {
   const fetched = async (verdict: QueryVerdict, ...events: JobEvent[]): Promise<[MgwError, number]> => {
     const state = freshFolder();
@@ -206,7 +243,8 @@ describe('fetch --no-wait', () => {
 });
 
 describe('saved speech', () => {
-  const audio = Buffer.from('audio');
+  // The first frame of an MP3 begins with these two bytes.
+  const audio = Buffer.from('\xff\xfbaudio', 'latin1');
   const sha256 = createHash('sha256').update(audio).digest('hex');
 
   const spoken = async (
@@ -237,6 +275,17 @@ describe('saved speech', () => {
     expect((await deps.ledger.read(job.id))?.files).toHaveLength(2);
   });
 
+  it('is marked in the copy if that was requested', async () => {
+    const folder = freshFolder();
+    const { deps, job } = await spoken(folder);
+    const path = join(folder, 'copy.mp3');
+    const plan = await planned(job, { kind: 'file', path }, deps);
+    const done = await fetch(plan, { ...wishes, mark: true }, deps);
+    expect(done.files).toMatchObject([{ path, unmarked_sha256: sha256 }]);
+    expect(readFileSync(path).includes('trainedAlgorithmicMedia')).toBe(true);
+    expect(deps.notes).toEqual([]);
+  });
+
   it('goes to standard output, with a note that it cannot be marked there', async () => {
     const { deps, job } = await spoken(freshFolder());
     const plan = await planned(job, { kind: 'stdout' }, deps);
@@ -249,13 +298,15 @@ describe('saved speech', () => {
     await expect(fetch(plan, wishes, deps)).rejects.toMatchObject({ code: 'internal' });
   });
 
-  it('is uploaded once if the output is an object, and leaves no file', async () => {
+  it('is uploaded once if the output is an object, and leaves no file, even after a run that was killed', async () => {
     const { deps: own, job } = await spoken(freshFolder());
     const calls: string[] = [];
+    let local = '';
     const store = {
       has: (url: string) => Promise.resolve(calls.includes(`put ${url}`)),
       put: (url: string, { path }: { path: string }) => {
         expect(readFileSync(path)).toEqual(audio);
+        local = path;
         calls.push(`put ${url}`);
         return Promise.resolve();
       },
@@ -269,6 +320,8 @@ describe('saved speech', () => {
       expect(done.files).toMatchObject([{ path: target.path, sha256, mime: 'audio/mpeg' }]);
       expect(done.job.files.map(({ path }) => path)).toContain(target.path);
       expect(left()).toEqual([]);
+      // A run that is killed after the upload leaves its local file.
+      writeFileSync(local, audio);
     }
     expect(calls).toEqual(['put s3://media/speech.mp3']);
   });
