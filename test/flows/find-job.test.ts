@@ -2,12 +2,14 @@ import { describe, expect, it } from 'vitest';
 import { checkGateway, findJobHere, protocolOf } from '../../src/flows/find-job.ts';
 import { lostProtocol, type Job, type JobEvent } from '../../src/job.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
+import { newJobId } from '../../src/ledger/names.ts';
 import { protocols } from '../../src/protocols/registry.ts';
 import { deadOwner } from '../jobs/harness.ts';
 import { freshFolder } from '../support/servers.ts';
 import { flowDeps, jobWith } from './flow-deps.ts';
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+const prepared = { type: 'prepared', protocol: 'a', base_url: '', fingerprint: '', account: '' } as const;
 
 describe('a job that a REF names', () => {
   it('comes with its protocol and the settings, except for speech', async () => {
@@ -36,6 +38,16 @@ describe('a job that a REF names', () => {
     expect(protocolOf({ ...lost, protocol: 'c' })).toBe(c);
   });
 
+  it('of another gateway exits 2 with the command for its own gateway', async () => {
+    const deps = await flowDeps(freshFolder());
+    const id = newJobId(1_795_000_000_000);
+    await deps.ledger.create(id, [{ ...prepared, base_url: 'https://other.example' }]);
+    await expect(findJobHere(id, deps, ['jobs', 'wait'])).rejects.toMatchObject({
+      code: 'usage',
+      next: ['mgw', '--base-url', 'https://other.example', 'jobs', 'wait', id],
+    });
+  });
+
   it('that is not recorded exits 2, with the protocols if it may be a handle', async () => {
     const deps = await flowDeps(freshFolder());
     const find = (...words: string[]): Promise<unknown> =>
@@ -56,6 +68,22 @@ describe('a job that a REF names', () => {
     const sending: JobEvent = { type: 'sending', attempt: 1, owner };
     const { id } = await jobWith(deps.ledger, 'c', sending, { type: 'reply', attempt: 1, reply });
     expect((await findJobHere(id, deps, ['jobs', 'wait'])).job.handle).toBe('task_7');
+  });
+
+  it('gets a warning if the response that was not read names the operation of another model', async () => {
+    const deps = await flowDeps(freshFolder());
+    const id = newJobId(1_795_000_000_000);
+    const text = '{"name":"models/other/operations/1"}';
+    await deps.ledger.create(id, [
+      { ...prepared, request: { model: 'vendor-v' } },
+      { type: 'sending', attempt: 1, owner: deadOwner() },
+      { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text, complete: true } },
+    ]);
+    await findJobHere(id, deps, ['jobs', 'wait']);
+    expect((await deps.ledger.events(id)).at(-1)).toMatchObject({
+      type: 'accepted',
+      warning: expect.stringContaining('cannot be fetched') as string,
+    });
   });
 });
 
