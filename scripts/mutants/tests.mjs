@@ -118,15 +118,17 @@ export class Tests {
   }
 
   /**
-   * Runs the tests that reach a mutant until one fails. Those of the files that killed most mutants of the same source
-   * come first, then the quick ones; those that together take longer than the limit are left out.
+   * Runs the tests that reach a mutant until one fails. Quick ones come first, and more so those of files that killed
+   * other mutants of the same source. The slow ones that do not fit into the limit are left out.
    */
   async judge(runner, { number, path }, limitMs) {
     const kills = this.#kills.get(path) ?? new Map();
     this.#kills.set(path, kills);
     const killsOf = ({ file }) => kills.get(file) ?? 0;
-    const all = [...(this.#reaching.get(number) ?? [])].sort((a, b) => killsOf(b) - killsOf(a));
+    const order = (test) => (test.ms + 50) / (1 + killsOf(test));
+    const all = this.#reaching.get(number) ?? [];
     let tests = all.filter((_, index) => index === 0 || total(all.slice(0, index + 1)) <= limitMs);
+    tests.sort((a, b) => order(a) - order(b));
     if (tests.length === 0) return 'unreached';
     for (let budget = 2000; ; budget *= 3) {
       tests = tests.filter(({ id }) => this.#passes.get(id) !== false);
