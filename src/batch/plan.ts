@@ -263,7 +263,7 @@ class Planning {
   #isFree({ path, work }: NamedRow): boolean {
     if (this.#batch.force || path.includes('{job}')) return true;
     const count = countOf(work);
-    return pathsAt({ kind: 'file', path }, { id: '' }, count).every((each) => !pathExists(each));
+    return pathsAt(path, count).every((each) => !pathExists(each));
   }
 
   async #counted(planned: PlannedRow): Promise<PlannedRow> {

@@ -96,7 +96,7 @@ function isDelivered({ record, files }: Job): boolean {
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const target = { kind: 'file', path: pathFor(path, job) } as const;
-  const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target, job, job.record.results ?? 0, count);
+  const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target.path, job.record.results ?? 0, count);
   const files = paths.map((each) => job.files.find((file) => file.path === each));
   const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
   return paths.length > 0 && there.length === paths.length ? there : undefined;
@@ -110,7 +110,7 @@ export async function tidyRow(
   const { job } = take;
   if (job === undefined || isObjectUrl(path ?? '') || (state !== 'done' && state !== 'failed')) return;
   const count = Math.max(countOf(work), job.record.results ?? 0);
-  await removeJobLeftovers(job, pathsAt({ kind: 'file', path: pathFor(path, job) }, job, count), deps);
+  await removeJobLeftovers(job, pathsAt(pathFor(path, job), count), deps);
 }
 
 type Tidied = RowStatus & Pick<RowIdentity, 'work' | 'path'>;

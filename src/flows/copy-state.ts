@@ -7,6 +7,7 @@ import {
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
 import { MgwError } from '../errors.ts';
 import type { JobEvent, RecordedEvent } from '../job.ts';
+import { attemptClaim } from '../jobs/charge-outcome.ts';
 import { follow } from '../ledger/chain.ts';
 import { names } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -32,7 +33,9 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);
     if (job === undefined) continue;
-    const events = await from.events(id);
+    // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
+    const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
+    const events = [...(await from.events(id)), ...lost];
     if (await isNewIn(to, id, events)) {
       await to.create(id, events);
       copied += 1;

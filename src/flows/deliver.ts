@@ -77,8 +77,8 @@ export async function deliver(
     const error = thrown.with({ job: thrown.job ?? job });
     if (target === undefined || target.kind === 'stdout') throw error;
     // The partial files of earlier runs will never be completed.
-    if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target, job, 1), deps);
-    const next = nextForOutput(error, job, target.kind === 'folder' ? `${target.path}/` : target.path);
+    if (error.exitCode === exitCodes.failed) await removeJobLeftovers(job, pathsAt(target.path, 1), deps);
+    const next = nextForOutput(error, job, target.path);
     throw next === undefined ? error : error.with({ next });
   } finally {
     hooks.onEnd?.();

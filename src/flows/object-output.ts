@@ -37,7 +37,7 @@ export async function deliverToObjects(
   const path = await localPath(`${job.id}-`, url, deps);
   const uploaded = await uploadedBefore(job, url, deps);
   if (uploaded !== undefined) {
-    const paths = pathsAt({ kind: 'file', path }, job, uploaded.length);
+    const paths = pathsAt(path, uploaded.length);
     await removeJobLeftovers(job, paths, deps);
     for (const each of paths) await removeUploaded(job, each, deps);
     return uploaded;
@@ -55,7 +55,7 @@ export async function deliverToObjects(
 // An earlier run may have uploaded everything and died before it reported that.
 async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<JobFile[] | undefined> {
   const count = job.record.results ?? 0;
-  const urls = pathsAt({ kind: 'file', path: url }, job, count);
+  const urls = pathsAt(url, count);
   const files = urls.flatMap((each) => job.files.find(({ path }) => path === each) ?? []);
   if (files.length === 0 || files.length < count) return undefined;
   const store = await deps.objects();

@@ -137,7 +137,7 @@ async function checkPlaces(
   if (target.kind === 'file' && isObjectUrl(target.path)) {
     if (sidecar) throw usageError(noSidecar);
     const store = await objects();
-    for (const url of pathsAt(target, { id: '' }, count)) await store.checkFree(url, force);
+    for (const url of pathsAt(target.path, count)) await store.checkFree(url, force);
     return;
   }
   if (makeFolder !== undefined && target.kind !== 'stdout') {

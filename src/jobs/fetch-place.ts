@@ -78,7 +78,7 @@ export function withTargets<Item extends FetchItem>(
   return fetched.map((each) => {
     const target = targetIn(place, each);
     if (target.kind === 'stdout') return { ...each, target };
-    for (const path of pathsAt(target, each.job, each.count)) {
+    for (const path of pathsAt(target.path, each.count)) {
       const other = owners.get(sameFileName(path));
       if (other !== undefined)
         throw usageError(

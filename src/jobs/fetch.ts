@@ -29,7 +29,7 @@ export interface FetchOptions extends WatchOptions, SaveOptions {
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
 
-type OnDisk = Target & { kind: 'file' | 'folder' };
+type OnDisk = Target & { kind: 'file' };
 
 /**
  * Makes sure, before anything is paid, that `count` files can be put at a target.
@@ -40,11 +40,11 @@ export function checkTargetFree(target: Target, count: number, force: boolean): 
     checkOneForStdout(count, 'no');
     return;
   }
-  const paths = pathsAt(target, { id: '' }, count);
+  const paths = pathsAt(target.path, count);
   // Numbered files next to a folder of that name would be unexpected. A trailing slash means a folder too, but is lost
   // once the path is resolved.
   const isMeantAsFolder = target.path.endsWith('/') || (count > 1 && isFolder(target.path));
-  if (target.kind === 'file' && isMeantAsFolder) checkOutput(target.path, { force });
+  if (isMeantAsFolder) checkOutput(target.path, { force });
   for (const path of paths) checkOutput(path, { force });
 }
 
@@ -120,7 +120,7 @@ async function fetchTo(
     if (options.mark && saved.some(({ provenance }) => !provenance?.includes('xmp'))) deps.note(savedText);
     return tidied(saved, job, deps);
   }
-  const [path = ''] = pathsAt(target, job, 1, 1);
+  const [path = ''] = pathsAt(target.path, 1);
   const locks = new Map<string, OutputLock>();
   const lock = async (place: Place): Promise<OutputLock> => {
     const identity = identityOf(job, place.index);
@@ -166,7 +166,7 @@ async function saveAll(
   options: Parameters<typeof saveResult>[4],
 ): Promise<JobFile[]> {
   const { observation, job } = watched;
-  const paths = pathsAt(target, job, observation.results.length, ordered(job, protocol));
+  const paths = pathsAt(target.path, observation.results.length, ordered(job, protocol));
   if (paths.length < ordered(job, protocol))
     deps.note(`${ordered(job, protocol)} videos were ordered; the gateway shows ${paths.length}.`);
   const files: JobFile[] = [];
@@ -203,7 +203,7 @@ function ordered({ request }: Job, protocol: Protocol): number {
 /** Returns the files of a job at a target, if an earlier run saved all of them and they are intact. */
 async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
-  const paths = pathsAt(target, job, job.record.results ?? 0, ordered(job, protocol));
+  const paths = pathsAt(target.path, job.record.results ?? 0, ordered(job, protocol));
   const files = paths.map((path) => job.files.find((file) => file.path === path));
   if (files.length === 0) return undefined;
   const intact = await Promise.all(files.map(async (file) => file !== undefined && (await isIntact(file))));

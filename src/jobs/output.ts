@@ -1,15 +1,12 @@
-import { dirname, extname, isAbsolute, relative, resolve, sep, join } from 'node:path';
+import { dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
 import { escapeFrom } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
 import type { Ask, Goal, Job } from '../job.ts';
 
-/**
- * Where a result goes: a file or an object (`s3://BUCKET/KEY`), a folder in which mgw chooses the name, or standard
- * output.
- */
-export type Target = { kind: 'file' | 'folder'; path: string } | { kind: 'stdout' };
+/** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
+export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
 /** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
 export function numberedPath(path: string, index: number, count: number): string {
@@ -20,17 +17,12 @@ export function numberedPath(path: string, index: number, count: number): string
 }
 
 /**
- * The absolute paths of a job's `count` files at a target; the names never come from the server. `asked` is the number
+ * The absolute paths of a job's `count` files from the path of its target; the names never come from the server. `asked` is the number
  * that was ordered: if fewer files arrived, they keep the names that were checked before anything was paid.
  */
-export function pathsAt(
-  target: Target & { kind: 'file' | 'folder' },
-  job: Pick<Job, 'id'>,
-  count: number,
-  asked = count,
-): string[] {
-  const path = absoluteOutput(target.kind === 'folder' ? join(target.path, `${job.id}.mp4`) : target.path);
-  return Array.from({ length: count }, (_, index) => numberedPath(path, index, Math.max(count, asked)));
+export function pathsAt(path: string, count: number, asked = count): string[] {
+  const absolute = absoluteOutput(path);
+  return Array.from({ length: count }, (_, index) => numberedPath(absolute, index, Math.max(count, asked)));
 }
 
 /** Builds the goal of a command: its ask and its target. */

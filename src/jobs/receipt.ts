@@ -195,7 +195,7 @@ export function sidecarPath(path: string): string {
  */
 export async function checkSidecarsFree(target: Target, count: number, force: boolean): Promise<void> {
   if (target.kind === 'stdout' || force) return;
-  for (const path of pathsAt(target, { id: '' }, count)) await checkFree(path);
+  for (const path of pathsAt(target.path, count)) await checkFree(path);
 }
 
 async function checkFree(path: string): Promise<void> {

@@ -207,9 +207,9 @@ async function fetched(
 ): Promise<Answer> {
   const { fetch: fetchResult, planFetches } = await import('../flows/fetch.ts');
   const deps = await call.deps();
-  const isFolder = output !== undefined && /[\\/]$/.test(output);
+  const isFolder = output === undefined || /[\\/]$/.test(output);
   const path = await tools.root.file(output ?? '.', 'output');
-  const target = { kind: output === undefined || isFolder ? 'folder' : 'file', path } as const;
+  const target = { kind: 'file', path: isFolder ? `${path}/` : path } as const;
   const [planned] = (await planFetches([ref], target, deps, ['jobs', 'fetch'])).values();
   if (planned === undefined || 'error' in planned) throw planned?.error ?? usageError(`No such job: ${ref}.`);
   if (planned.target.kind !== 'stdout') await tools.root.file(planned.target.path, 'output');

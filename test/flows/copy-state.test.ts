@@ -99,6 +99,17 @@ describePostgres('a folder copied into a database and back into another folder',
     }
   });
 
+  it('keeps the doubt about a job whose record has lost the event of its attempt', async () => {
+    const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
+    const shared = await (await newPlace()).open();
+    const id = newJobId(now);
+    await from.create(id, [prepared]);
+    await from.claim(`send.${id}.1`, JSON.stringify(owner));
+    await from.confirm(`send.${id}.1`);
+    expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([1, 0]);
+    expect(await shared.read(id)).toMatchObject({ state: 'unknown' });
+  });
+
   it('is not copied over a key that belongs to another job by then', async () => {
     const from = await openFileLedger(join(freshFolder(), 'one'), () => now);
     const shared = await (await newPlace()).open();

@@ -164,14 +164,6 @@ describe('an accepted job', () => {
     expect(ended).toMatchObject({ files: [file], asked: 0, told: [] });
   });
 
-  it('whose folder cannot be made is saved in the current folder by the suggested command', async () => {
-    const path = join(freshFolder(), 'a.mp4');
-    writeFileSync(path, 'mine');
-    const target = { kind: 'folder', path: join(path, 'clips') } as const;
-    const { error } = await run({ ask: 'file', target }, seen('succeeded', true));
-    expect(error?.next?.slice(-2)).toEqual(['-o', './']);
-  });
-
   it('whose handle cannot be queried never ends in success', async () => {
     expect((await run({ ask: 'accept' }, seen('running'), { handles: false })).error).toMatchObject({
       message: 'no handle',

@@ -187,7 +187,7 @@ it('a job that several REFs name is planned once, under the first of them', asyn
   const state = freshFolder();
   const deps = await flowDeps(state, {});
   const { id } = await jobWith(deps.ledger, 'c', accepted);
-  const target = { kind: 'folder', path: state } as const;
+  const target = { kind: 'file', path: state } as const;
   const plan = await planFetches(['task_1', id], target, deps, ['jobs', 'fetch']);
   expect([...plan.keys()]).toEqual(['task_1']);
 });

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { canaryKey, newUser } from '../support/cli.ts';
@@ -265,6 +265,8 @@ describe('an agent', () => {
     expect(uploaded).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
     const fetched = await agent.call('fetch', { ref, output: 'boat.mp4' });
     expect(fetched.files).toMatchObject([{ path: join(user.cwd, 'boat.mp4') }]);
+    const inFolder = await agent.call('fetch', { ref, output: 'clips/' });
+    expect(dirname(inFolder.files?.[0]?.path ?? '')).toBe(join(user.cwd, 'clips'));
     const speech = { key: 'two', text: 'hello', speaker: 'en_female_1', output: 'out.mp3' };
     expect(await agent.call('speak', speech)).toMatchObject({ ok: true, charged: 'yes' });
     expect(await agent.call('speak', speech)).toMatchObject({ ok: true, charged: 'no', resumed: true });
