@@ -59,7 +59,7 @@ function startOf(pid: number): string | undefined {
   if (process.platform !== 'linux') return startByPs(pid);
   const stat = readSystem(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
   const [state = '', ...fields] = stat?.split(') ').pop()?.split(' ') ?? [];
-  return state === 'Z' || state === 'X' ? 'ended' : fields[18];
+  return state === 'Z' ? 'ended' : fields[18];
 }
 
 // For macOS and the BSDs. Windows has no ps, so start times are unknown there.

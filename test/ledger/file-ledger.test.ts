@@ -460,6 +460,8 @@ describe('an index', () => {
       await add(other)();
     });
     expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
+    await writeIndexed(add(id), () => fs.promises.rm(path));
+    expect(await index.find('fingerprint', 'f1')).toEqual([id]);
   });
 
   it('regains the line of a job that another process created, once it is sent', async () => {
