@@ -301,11 +301,16 @@ describe('responses with a handle', () => {
     expect(JSON.parse(server.requests[0]?.body ?? '')).toEqual(orderOf().body);
   });
 
-  it('that are too long to be recorded whole are not marked as whole', async () => {
-    const server = await httpServer(says({ filler: 'x'.repeat(80_000), task_id: 'task_1' }));
+  it.each([
+    [65_536, true],
+    [65_537, false],
+  ])('of %i characters are recorded as whole: %s', async (length, complete) => {
+    const around = JSON.stringify({ filler: '', task_id: 'task_1' }).length;
+    const filler = 'x'.repeat(length - around);
+    const server = await httpServer(says({ filler, task_id: 'task_1' }));
     const state = freshFolder();
     expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, job: { handle: 'task_1' } });
-    expect(jobText(state)).toContain('"complete":false');
+    expect(jobText(state)).toContain(`"complete":${complete}`);
   });
 });
 
@@ -330,6 +335,17 @@ describe('refusals', () => {
     });
     expect((await run(await depsFor(server.url, state))).exit).toBe(0);
     expect(server.created).toBe(1);
+  });
+
+  it('that quote the URL of an upload are recorded without its signature', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const message = 'cannot read https://store.example/boat.png?X-Amz-Signature=0123456789abcdef';
+    server.answers.push(says({ error: { message } }, 400));
+    const order = orderOf();
+    const upload = (): Promise<Order['exchange']> => Promise.resolve(order.exchange);
+    const { error } = await run(await depsFor(server.url, state), { ...order, upload });
+    expect(error?.message).toContain('boat.png?X-Amz-Signature=');
+    for (const text of [error?.message, jobText(state)]) expect(text).not.toContain('0123456789abcdef');
   });
 
   it.each([307, 308])(
@@ -530,6 +546,9 @@ describe('the same command again', () => {
     await run(await depsFor(server.url, state));
     expect((await run(await depsFor(server.url, state), order)).exit).toBe(0);
     expect(server.created).toBe(1);
+    const doubt = await depsFor((await httpServer(says('accepted!'))).url, freshFolder());
+    expect((await run(doubt)).exit).toBe(7);
+    expect((await run(doubt, order)).exit).toBe(7);
   });
 
   it('follows the decision of a person about a lost submission', async () => {

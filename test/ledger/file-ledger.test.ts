@@ -25,7 +25,7 @@ import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
-import { jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { holderText, jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -566,6 +566,18 @@ describe('claims whose folder was lost', () => {
     for (const texts of found) expect(texts.map((text) => readHolder(text ?? '')?.job)).toEqual(ids);
     expect(await ledger.claimed(`send.${ids[3]}.1`)).toBeDefined();
     expect(await ledger.claimed(`take.${ids[2]}`)).toBeUndefined();
+  });
+
+  it('are completed around those that are left', async () => {
+    const state = freshFolder();
+    const ledger = await openFileLedger(state, () => now);
+    // The clock went back between the two jobs.
+    const [first, second] = [newJobId(now), newJobId(now - 1)];
+    await ledger.claim('take.f1', holderText({ job: first, fingerprint: 'f1', owner: deadOwner() }));
+    for (const id of [first, second]) await ledger.create(id, [prepared]);
+    rmSync(join(state, 'claims', '.complete'));
+    const other = await openFileLedger(state, () => now);
+    expect(readHolder((await other.claimed(`take.${first}`)) ?? '')?.job).toBe(second);
   });
 });
 

@@ -46,11 +46,13 @@ describePostgres('the check of a database', (newPlace) => {
   ])('refuses tables of version %i, and leaves them unchanged', async (version, text) => {
     const place = await newPlace();
     await place.open();
-    await place.server.query(`UPDATE mgw.meta SET version = ${version}`, place.database);
+    const change = `UPDATE mgw.meta SET version = ${version}; DROP TABLE mgw.claims`;
+    await place.server.query(change, place.database);
     const url = parseStateUrl(place.server.url(place.database));
     const refusal = { code: 'config', message: expect.stringContaining(text) as string };
     await expect(examineLedger(url, clock)).rejects.toMatchObject(refusal);
     await expect(makeLedger(url)).rejects.toMatchObject(refusal);
+    expect(await place.server.query("SELECT to_regclass('mgw.claims')", place.database)).toBe('');
   });
 
   it('refuses a schema without tables or without an identity, and names the command that creates them', async () => {
@@ -60,6 +62,7 @@ describePostgres('the check of a database', (newPlace) => {
     await makeLedger(url);
     await place.server.query('DELETE FROM mgw.meta', place.database);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
+    expect((await makeLedger(url)).version).toBe(2);
     await dropLedger(url);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
     expect((await makeLedger(url)).version).toBe(2);
