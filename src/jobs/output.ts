@@ -17,8 +17,8 @@ export function numberedPath(path: string, index: number, count: number): string
 }
 
 /**
- * The absolute paths of a job's `count` files from the path of its target; the names never come from the server. `asked` is the number
- * that was ordered: if fewer files arrived, they keep the names that were checked before anything was paid.
+ * The absolute paths of `count` files at the path of a target; the names never come from the server. `asked` is the
+ * number that was ordered: if fewer files arrived, they keep the names that were checked before anything was paid.
  */
 export function pathsAt(path: string, count: number, asked = count): string[] {
   const absolute = absoluteOutput(path);
