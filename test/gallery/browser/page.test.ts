@@ -162,7 +162,11 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     const first = await open(`${url}#sort=name`);
     await first.keyboard.press('/');
     await first.keyboard.type('PAPER sea');
-    await first.waitForFunction(() => document.querySelector('.count')?.textContent === '2 of 7 jobs');
+    const found = async (): Promise<unknown> => [
+      await first.locator('.search input').inputValue(),
+      await first.locator('.count').textContent(),
+    ];
+    await expect.poll(found, { timeout: 30_000 }).toEqual(['PAPER sea', '2 of 7 jobs']);
     expect(first.url()).toContain('text=PAPER+sea');
     await tile(first, 'boat').locator('.open').focus();
     for (const key of ['2', 'x', 'Enter', ' ', 'ArrowRight', '5']) await first.keyboard.press(key);
