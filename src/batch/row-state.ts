@@ -95,8 +95,8 @@ function isDelivered({ record, files }: Job): boolean {
  * means reading every file.
  */
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
-  const target = { kind: 'file', path: pathFor(path, job) } as const;
-  const paths = job.protocol === 'tts' ? [target.path] : pathsAt(target.path, job.record.results ?? 0, count);
+  const named = pathFor(path, job);
+  const paths = job.protocol === 'tts' ? [named] : pathsAt(named, job.record.results ?? 0, count);
   const files = paths.map((each) => job.files.find((file) => file.path === each));
   const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
   return paths.length > 0 && there.length === paths.length ? there : undefined;
