@@ -218,8 +218,8 @@ function isStandingPiece({ files, record: { fingerprint } }: Job): boolean {
 }
 
 // Speech that was billed and broke off blocks another payment, unless a later job replaced it.
-async function blocksSpeech({ id, state, handle, record }: Job, ledger: Ledger): Promise<boolean> {
-  if (state !== 'failed' || handle === undefined) return false;
+async function blocksSpeech({ id, state, record }: Job, ledger: Ledger): Promise<boolean> {
+  if (state !== 'failed') return false;
   const others = await ledger.lookup('fingerprint', record.fingerprint);
   for (const other of others)
     if (other > id && (await ledger.read(other))?.handle !== undefined) return false;
