@@ -61,6 +61,8 @@ export async function composeVideo(
       : await namedFiles(session, registered, parts.flags, readLocalFile, inputs);
   const input = { body: given, flags, set, fromFiles };
   const isFromFile = fileFields(registered, parts);
+  const modelField = registered.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
+  const isModelQuoted = !isFromFile(modelField);
   const settings = await session.settings();
   const protocol = configured(registered, settings);
   checkDefaultNames(settings);
@@ -71,9 +73,9 @@ export async function composeVideo(
   const checks = await protocol.checks();
   const mayFill = protocol.needsListing?.(composed) === 'fill';
   const judge = (violations: Violation[], judged: JsonObject): void =>
-    refuse(protocol, violations, isFromFile, protocol.modelOf(judged));
+    refuse(protocol, violations, isFromFile, isModelQuoted ? protocol.modelOf(judged) : undefined);
   if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
-  const body = await completed(session, protocol, composed, parts, listing, isFromFile);
+  const body = await completed(session, protocol, composed, parts, listing, isModelQuoted);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
   const upload = uploadFor(session, protocol, body, files, { endpoint, checkAssets: parts.checkAssets });
@@ -109,7 +111,7 @@ function refuse(
   );
   const isOfModel = violations.some(({ flag }) => flag === '--model');
   throw usageError(
-    violationMessage(shown, isFromFile('model') ? undefined : model),
+    violationMessage(shown, model),
     isOfModel ? ['mgw', 'models', '--protocol', protocol.name] : undefined,
   );
 }
@@ -145,22 +147,20 @@ async function completed(
   body: JsonObject,
   { check = true, dryRun = false }: BodyParts,
   listing: Listing,
-  isFromFile: (field: string) => boolean,
+  isModelQuoted: boolean,
 ): Promise<JsonObject> {
   const model = protocol.modelOf(body);
-  const modelField = protocol.flags.find((flag) => longName(flag) === 'model')?.field ?? 'model';
-  const isQuoted = !isFromFile(modelField);
   const use = await listingUse(session, protocol, body);
   const isFetched = use === 'fill' || (use === 'check' && check && !dryRun);
   const models = isFetched ? await listing(use) : undefined;
   if (check && model !== undefined)
-    refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isQuoted);
+    refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isModelQuoted);
   if (models === undefined) return body;
   try {
     return protocol.complete?.(body, models) ?? body;
   } catch (error) {
     if (check)
-      throw isQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
+      throw isModelQuoted ? error : usageError(`--model: ${valueInFile} is not in the model list as given.`);
     session.note(`Could not complete the request from the model list: ${messageOf(error)}`);
     return body;
   }

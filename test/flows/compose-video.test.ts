@@ -144,6 +144,9 @@ it('a model that the list lacks is quoted from the command line, and not from a 
   const model = 'Video-X';
   const given = await messageFor({ flags: { model }, body: { Prompt: 'a boat' }, fromFiles: ['body'] });
   expect(given).toMatch(/^--model \(ModelName\): Video-X is not allowed/);
+  const wrong = { OutputConfig: { Duration: 'long' }, ModelVersion: '2.0' };
+  const judged = await messageFor({ flags: { model }, body: wrong, fromFiles: ['body'] });
+  expect(judged).toContain(' for Video-X; ');
   const body = { ModelName: model, Prompt: 'a boat' };
   const ofFile = await messageFor({ flags: {}, body, fromFiles: ['body'] });
   expect(ofFile).toBe('--model: the value in the file is not in the model list as given.');
