@@ -117,6 +117,8 @@ export interface ErrorDetails {
   path?: string;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
+  /** The words that the typed command lacks. */
+  lacks?: readonly string[];
   cause?: unknown;
 }
 
@@ -134,6 +136,7 @@ export class MgwError extends Error {
   readonly budget: BudgetShortfall | undefined;
   readonly path: string | undefined;
   readonly protocols: readonly string[] | undefined;
+  readonly lacks: readonly string[] | undefined;
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause });
@@ -148,13 +151,14 @@ export class MgwError extends Error {
     this.budget = details.budget;
     this.path = details.path;
     this.protocols = details.protocols;
+    this.lacks = details.lacks;
   }
 
   /** Returns a copy of the error with other details and, if `message` is given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, budget, path, protocols, cause } = this;
-    const own = { exit, charged, retry, next, requestId, job, handle, budget, path, protocols, cause };
+    const { charged, retry, next, requestId, job, handle, budget, path, protocols, lacks, cause } = this;
+    const own = { exit, charged, retry, next, requestId, job, handle, budget, path, protocols, lacks, cause };
     return new MgwError(this.code, message, { ...own, ...details });
   }
 }

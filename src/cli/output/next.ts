@@ -47,9 +47,11 @@ export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hi
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
 }
 
-// Returns the typed command with its wrong flag corrected; undefined if it did not fail because of a flag.
+// Returns the typed command with its wrong or missing flag corrected; undefined if it did not fail because of a flag.
 function correct(error: MgwError, argv: readonly string[]): string[] | undefined {
-  const { charged, budget, next } = error;
+  const { charged, budget, next, lacks } = error;
+  const end = optionsEnd(argv);
+  if (lacks !== undefined) return [...argv.slice(0, end), ...lacks, ...argv.slice(end)];
   const output =
     charged === 'no' ? retyped(argv, ['-o', '--output'], (path) => otherOutput(error, path)) : undefined;
   if (output !== undefined) return output;
@@ -85,8 +87,7 @@ function retyped(
   names: readonly string[],
   correction: (value: string) => string | undefined,
 ): string[] | undefined {
-  const end = argv.includes('--') ? argv.indexOf('--') : argv.length;
-  for (const [index, word] of argv.slice(0, end).entries()) {
+  for (const [index, word] of argv.slice(0, optionsEnd(argv)).entries()) {
     const [name = '', ...rest] = word.split('=');
     if (!names.includes(name)) continue;
     const isOneWord = rest.length > 0;
@@ -96,4 +97,9 @@ function retyped(
     return [...argv.slice(0, index), ...words, ...argv.slice(index + words.length)];
   }
   return undefined;
+}
+
+// Words after `--` are no options.
+function optionsEnd(argv: readonly string[]): number {
+  return argv.includes('--') ? argv.indexOf('--') : argv.length;
 }

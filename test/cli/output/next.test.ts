@@ -65,6 +65,8 @@ describe('the next command of an error that suggests none', () => {
     ['output_exists', {}, 'batch run -o {id}.mp4', help.slice(1).join(' ')],
     ['output_exists', {}, 'api -- -o a.mp4', help.slice(1).join(' ')],
     ['output_exists', { charged: 'yes', retry: 'resume' }, 'submit -o a.mp4', undefined],
+    ['usage', { lacks: ['-o', 'a.mp3'] }, 'tts hello', 'tts hello -o a.mp3'],
+    ['usage', { lacks: ['-o', 'a.mp3'] }, 'tts -- -hello', 'tts -o a.mp3 -- -hello'],
     [
       'budget',
       { budget, next: ['mgw', 'spend'] },

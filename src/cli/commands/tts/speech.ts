@@ -2,7 +2,7 @@ import type { Context } from '../../context.ts';
 import { readInputText, readStdin } from '../../input.ts';
 import type { BudgetOptions } from '../../options.ts';
 import { type OutputOptions, targetOf } from '../../wait-options.ts';
-import { usageError, exitCodes, toMgwError } from '../../../errors.ts';
+import { usageError, exitCodes, MgwError, toMgwError } from '../../../errors.ts';
 import { at, type JsonObject, type Json } from '../../../json.ts';
 import { composeSpeech, type SpeechFormat } from '../../../speech/compose.ts';
 import { splitText } from '../../../speech/split.ts';
@@ -91,8 +91,12 @@ function checkSplit(options: TtsOptions): void {
 
 function outputOf(options: TtsOptions): string | undefined {
   const target = targetOf(options);
-  if (target === undefined)
-    throw usageError('No output: name a file with -o FILE, or write the audio to standard output with -o -.');
+  if (target === undefined) {
+    const { format = 'mp3' } = options;
+    const lacks = ['-o', `speech.${format === 'ogg_opus' ? 'ogg' : format}`];
+    const message = 'No output: name a file with -o FILE, or write the audio to standard output with -o -.';
+    throw new MgwError('usage', message, { lacks });
+  }
   if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output names a folder: name a file in it.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }
