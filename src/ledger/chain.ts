@@ -84,8 +84,7 @@ export async function enrol(claims: Claims, job: Job, owner: Owner, from?: strin
   if (fingerprint === '' || fingerprint === lostFingerprint) return next;
   const text = holderText({ job: job.id, fingerprint, owner });
   for (let name = from ?? names.first({ key: job.key, fingerprint }); ;) {
-    const existing = await claims.claim(name, text);
-    const holder = existing === undefined ? undefined : readHolder(existing);
+    const holder = readHolder((await claims.claim(name, text)) ?? '');
     if (holder === undefined || holder.job === job.id) return next;
     name = names.after(holder.job);
   }

@@ -83,6 +83,15 @@ describe('the chain of a name', () => {
     expect(await walk(ledgerOf(takes, [jobOf('j1')]), 'j1', { fingerprint: 'f' })).toEqual([
       { name: 'take.f', isFree: false },
     ]);
+    expect(await walk(ledgerOf({ 'key.k': '' }, [jobOf('j1', { fingerprint: 'g' })]), 'j1')).toEqual([
+      'key.k j1 there',
+      undefined,
+    ]);
+    const ids = (): Promise<string[]> => Promise.resolve(['j1', 'removed']);
+    expect(await walk({ ...ledgerOf({ 'key.k': '' }, [jobOf('j1')]), ids }, 'j1')).toEqual([
+      'key.k j1 there',
+      undefined,
+    ]);
   });
 
   it('includes a job that is created between two reads', async () => {

@@ -61,7 +61,9 @@ describe('an appended line', () => {
   it('to a folder, a device or a link fails', async () => {
     mkdirSync(path);
     await expect(appendFile(path, 'x')).rejects.toMatchObject({ code: 'EISDIR' });
-    await expect(appendFile('/dev/null', 'x')).rejects.toMatchObject({ code: 'EINVAL' });
+    await expect(appendFile('/dev/null', 'x', { isDurable: false })).rejects.toMatchObject({
+      code: 'EINVAL',
+    });
     symlinkSync('/dev/null', join(folder, 'link'));
     await expect(appendFile(join(folder, 'link'), 'x')).rejects.toMatchObject({ code: 'ELOOP' });
   });
@@ -86,6 +88,14 @@ it('a file is read from an offset; a missing file is undefined, and a folder has
 });
 
 describe('a created file', () => {
+  it.skipIf(process.platform !== 'linux')('is closed', async () => {
+    await createFile(path, 'one');
+    const { ino } = statSync(path);
+    const isOpen = (fd: string): boolean =>
+      statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.ino === ino;
+    expect(readdirSync('/proc/self/fd').filter(isOpen)).toEqual([]);
+  });
+
   it('does not exist if its content could not be written or its folder could not be synced', async () => {
     await failAt('write', 'EIO');
     await expect(createFile(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
