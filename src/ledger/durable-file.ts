@@ -89,7 +89,7 @@ export async function appendFile(
     writeWhole(file, isTorn ? tornEnd + text : text);
     const after = fstatSync(file);
     if (isDurable) await syncFile(file);
-    if (lstatSync(path, { throwIfNoEntry: false })?.ino !== after.ino)
+    if (lstatSync(path).ino !== after.ino)
       throw Object.assign(new Error(`${path} was removed`), { code: 'ENOENT' });
     return { before, after };
   } finally {
@@ -146,7 +146,7 @@ export function readTail(
     const offset = from(stat);
     const bytes = room(stat.isFile() ? Math.max(0, stat.size - offset) : 0);
     let length = 0;
-    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+    for (let read = -1; read !== 0; length += read)
       read = readSync(file, bytes, length, bytes.length - length, offset + length);
     return { stat, tail: bytes.subarray(0, length) };
   } finally {

@@ -1,4 +1,12 @@
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -76,6 +84,28 @@ describe('an appended line', () => {
   });
 });
 
+it.skipIf(process.platform !== 'linux')(
+  'a file is closed after it was created, changed or read',
+  async () => {
+    await createFile(path, 'one\n');
+    await appendFile(path, 'two\n');
+    expect(readBytes(path)?.length).toBe(8);
+    const { ino } = statSync(path);
+    const isOpen = (fd: string): boolean =>
+      statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.ino === ino;
+    expect(readdirSync('/proc/self/fd').filter(isOpen)).toEqual([]);
+  },
+);
+
+it('a file that is cut while it is read ends there', () => {
+  writeFileSync(path, 'one two');
+  const room = (bytes: number): Buffer => {
+    truncateSync(path, 3);
+    return Buffer.alloc(bytes);
+  };
+  expect(readTail(path, () => 0, room)?.tail.toString()).toBe('one');
+});
+
 it('a file is read from an offset; a missing file is undefined, and a folder has no bytes', () => {
   writeFileSync(path, 'one two');
   expect(readTail(path, () => 4)?.tail.toString()).toBe('two');
@@ -88,14 +118,6 @@ it('a file is read from an offset; a missing file is undefined, and a folder has
 });
 
 describe('a created file', () => {
-  it.skipIf(process.platform !== 'linux')('is closed', async () => {
-    await createFile(path, 'one');
-    const { ino } = statSync(path);
-    const isOpen = (fd: string): boolean =>
-      statSync(`/proc/self/fd/${fd}`, { throwIfNoEntry: false })?.ino === ino;
-    expect(readdirSync('/proc/self/fd').filter(isOpen)).toEqual([]);
-  });
-
   it('does not exist if its content could not be written or its folder could not be synced', async () => {
     await failAt('write', 'EIO');
     await expect(createFile(path, 'one')).rejects.toMatchObject({ code: 'EIO' });
