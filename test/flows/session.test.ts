@@ -2,8 +2,10 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
+import { bearer } from '../../src/exchange.ts';
 import { configuredGateway } from '../../src/flows/settings.ts';
-import { freshFolder } from '../support/servers.ts';
+import { shortestSecret } from '../../src/redact.ts';
+import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
 it('a session tries again to open what it could not open before', async () => {
@@ -24,10 +26,34 @@ it('the sandbox has a name of its own in the records, whatever gateway is config
   expect([gatewayOf({}), gatewayOf({ sandbox: true })]).toEqual(['https://gateway.example', 'sandbox']);
 });
 
-it('a session closes its store of objects', async () => {
+it('a session closes what it opened', async () => {
   const account = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'secret', AWS_REGION: 'eu-west-1' };
-  const session = sessionIn(freshFolder(), account);
-  const closed = vi.spyOn(await session.objects(), 'close');
+  const session = sessionIn(freshFolder(), { ...account, MGW_SANDBOX: '1' });
+  const { baseUrl } = await session.gateway();
+  const opened = [await session.objects(), await session.budget('standing', 'clips')];
+  const closed = opened.map((each) => vi.spyOn(each, 'close'));
   await session.close();
-  expect(closed).toHaveBeenCalledOnce();
+  for (const each of closed) expect(each).toHaveBeenCalledOnce();
+  await expect(fetch(baseUrl)).rejects.toMatchObject({ cause: { code: 'ECONNREFUSED' } });
+});
+
+it('a session that is closed ends its calls', async () => {
+  const server = await httpServer(() => void session.close());
+  const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url });
+  const client = await session.client();
+  const call = client.exchange(
+    { method: 'GET', path: '/v1/models', headers: {} },
+    { auth: bearer, timeoutMs: 60_000 },
+  );
+  await expect(call).rejects.toThrow('the client was closed');
+});
+
+it('a key is hidden from its shortest length on that is not found by chance', async () => {
+  const [key, short] = ['k'.repeat(shortestSecret), 's'.repeat(shortestSecret - 1)];
+  const shownBy = async (text: string): Promise<string> => {
+    const session = sessionIn(freshFolder(), { MGW_API_KEY: text });
+    await session.settings();
+    return session.redact(text);
+  };
+  expect([(await shownBy(key)).includes(key), await shownBy(short)]).toEqual([false, short]);
 });
