@@ -6,7 +6,7 @@ import {
 } from '../budget/budget-entries.ts';
 import { budgetFolder, type BudgetKind, budgetPath } from '../budget/file-budget.ts';
 import { MgwError } from '../errors.ts';
-import type { JobEvent, RecordedEvent } from '../job.ts';
+import type { Job, JobEvent, RecordedEvent } from '../job.ts';
 import { attemptClaim } from '../jobs/charge-outcome.ts';
 import { follow } from '../ledger/chain.ts';
 import { names } from '../ledger/names.ts';
@@ -22,8 +22,8 @@ export interface CopyCounts {
 
 /**
  * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
- * @throws MgwError('conflict') if the target holds a different job or claim of the same name. The jobs before it were
- * copied.
+ * @throws MgwError('conflict') if a process is working on a job, or the target holds a different job or claim of the same
+ * name. The jobs before it were copied.
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
@@ -33,6 +33,7 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   for (const id of (await from.ids()).reverse()) {
     const job = await from.read(id);
     if (job === undefined) continue;
+    refuseInUse(job);
     // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
     const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
     const events = [...(await from.events(id)), ...lost];
@@ -53,6 +54,16 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
     });
   }
   return copied;
+}
+
+// The process may pay for the job, or for another one, after the copy.
+function refuseInUse({ id, record: { runs, lifeOf } }: Job): void {
+  const run = runs.find(({ owner }) => lifeOf(owner) === 'alive');
+  if (run === undefined) return;
+  throw new MgwError(
+    'conflict',
+    `Another mgw (process ${run.owner.pid}) is working on job ${id}. Wait until no mgw is running, and repeat the command.`,
+  );
 }
 
 async function isNewIn(

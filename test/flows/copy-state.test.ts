@@ -7,6 +7,7 @@ import { PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { JobEvent } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { copyBudgetsIn, copyBudgetsOut, copyJobs } from '../../src/flows/copy-state.ts';
@@ -108,6 +109,24 @@ describePostgres('a folder copied into a database and back into another folder',
     await from.confirm(`send.${id}.1`);
     expect([await copyJobs(from, shared), await copyJobs(from, shared)]).toEqual([1, 0]);
     expect(await shared.read(id)).toMatchObject({ state: 'unknown' });
+  });
+
+  it('is not copied while a process works on a job', async () => {
+    const from = await openFileLedger(freshFolder(), () => now);
+    const began: JobEvent = {
+      type: 'began',
+      run: 'r',
+      owner: currentOwner(),
+      command: 'submit',
+      ask: 'file',
+    };
+    const id = newJobId(now);
+    await from.create(id, [prepared, began]);
+    const shared = await (await newPlace()).open();
+    await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict' });
+    expect(await shared.ids()).toEqual([]);
+    await from.append(id, { type: 'detached', run: 'r', exit_code: 0 });
+    expect(await copyJobs(from, shared)).toBe(1);
   });
 
   it('is not copied over a key that belongs to another job by then', async () => {
