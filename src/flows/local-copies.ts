@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import type { Deadline } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { bearer } from '../exchange.ts';
-import { partPath } from '../files/claim-log.ts';
+import { unlinkAll } from '../files/claim-log.ts';
 import type { OutputLock } from '../files/output-lock.ts';
 import { download } from '../http/download.ts';
 import type { JobFile } from '../job.ts';
@@ -41,8 +40,6 @@ export class LocalCopies {
     const url = await store.address(file.path);
     const target = await localPath(`${copyPrefix}${randomUUID()}-`, file.path, deps);
     const lock = await lockOutput(target, deps, { identity: copyPrefix, deadline });
-    // Otherwise the copy of a killed process would be kept for a run that continues it.
-    await lock.note({ durable: 0 });
     this.#locks.push(lock);
     const { clock, signals, retries, userAgent, note } = deps;
     // The store is the user's own service, and may run on this machine.
@@ -57,9 +54,8 @@ export class LocalCopies {
   /** Removes the temporary files. */
   async close(): Promise<void> {
     for (const lock of this.#locks.splice(0))
-      await bestEffort(this.#deps, async () => {
-        const copy = partPath(lock.target, lock.metadata.part ?? '');
-        if (copy !== undefined) await rm(copy, { force: true });
+      await bestEffort(this.#deps, () => {
+        unlinkAll(lock.target, [lock.metadata.part ?? '']);
         lock.release();
       });
   }

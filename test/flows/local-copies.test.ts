@@ -5,7 +5,9 @@ import { systemClock } from '../../src/clock.ts';
 import { LocalCopies, recoverObject } from '../../src/flows/local-copies.ts';
 import type { FlowDeps } from '../../src/flows/settings.ts';
 import type { JobFile } from '../../src/job.ts';
+import { currentOwner } from '../../src/ledger/owner.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
+import { leaseOf } from '../support/lease.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { flowDeps } from './flow-deps.ts';
 
@@ -16,10 +18,12 @@ function fileAt(path: string, of = content): JobFile {
   return { path, bytes: of.length, sha256: createHash('sha256').update(of).digest('hex') };
 }
 
+const statuses: Record<string, number> = { '/refused.wav': 404, '/busy.wav': 503 };
+
 /** A store whose objects all have the content, except those called `gone`, and the names in the upload folder. */
 async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
   const { url } = await httpServer(({ path }, response) =>
-    response.writeHead(path === '/refused' ? 404 : 200, { 'content-type': 'audio/wav' }).end(content),
+    response.writeHead(statuses[path] ?? 200, { 'content-type': 'audio/wav' }).end(content),
   );
   const asked: string[] = [];
   const store: Partial<ObjectStore> = {
@@ -27,7 +31,7 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
       asked.push(path);
       return Promise.resolve(!path.includes('gone'));
     },
-    address: (path) => Promise.resolve(`${url}/${path.includes('refused') ? 'refused' : 'object'}`),
+    address: (path) => Promise.resolve(`${url}/${path.split('/').at(-1)}`),
   };
   const deps = await flowDeps(freshFolder(), {
     clock: systemClock,
@@ -62,6 +66,25 @@ it('an object that is gone or was replaced exits 2, and leaves no file', async (
   const other = fileAt('s3://media/boat.wav', Buffer.from('another boat..'));
   await expect(copies.pathOf(other)).rejects.toMatchObject({ code: 'usage' });
   await expect(copies.pathOf(fileAt('s3://media/refused.wav'))).rejects.toMatchObject({ code: 'usage' });
+  await copies.close();
+  expect(left()).toEqual([]);
+});
+
+it('a copy that is not finished at the deadline exits 8', async () => {
+  const { deps } = await scene();
+  const copies = new LocalCopies(deps, { remainingMs: () => 0 });
+  await expect(copies.pathOf(fileAt('s3://media/busy.wav'))).rejects.toMatchObject({ code: 'pending' });
+  await copies.close();
+});
+
+it('the copies of killed processes are removed before the next copy, and not those of live ones', async () => {
+  const { deps: killed, left } = await scene();
+  const copies = new LocalCopies({ ...killed, lease: leaseOf(currentOwner()) }, endless);
+  const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
+  const copyOfKilled = await new LocalCopies(killed, endless).pathOf(fileAt('s3://media/boat.wav'));
+  expect(existsSync(copyOfKilled)).toBe(true);
+  await copies.pathOf(fileAt('s3://media/boat.wav'));
+  expect([existsSync(copyOfKilled), existsSync(path)]).toEqual([false, true]);
   await copies.close();
   expect(left()).toEqual([]);
 });
