@@ -4,7 +4,6 @@ import { noSuchJob, showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
 import { findJob, importHandle } from '../jobs/ref.ts';
-import type { JsonObject } from '../json.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
@@ -40,9 +39,7 @@ export async function findJobHere(
     throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
   if (found.protocol === 'tts') return { job: found };
   const configured = deps.configured(protocol ?? protocolOf(found));
-  const job = await reconcile(deps.ledger, found, (reply, body) =>
-    configured.readSubmission(reply, (body ?? {}) as JsonObject),
-  );
+  const job = await reconcile(deps.ledger, found, (reply, body) => configured.readSubmission(reply, body));
   return { job, protocol: configured };
 }
 

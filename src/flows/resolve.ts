@@ -47,9 +47,7 @@ export async function resolve(
     return done(await resolveJob(ledger, settled, isSpeech ? notCreated(resolution) : resolution));
   }
   const protocol = configured(protocolOf(found), settings);
-  const job = await reconcile(ledger, found, (reply, body) =>
-    protocol.readSubmission(reply, isObject(body) ? body : {}),
-  );
+  const job = await reconcile(ledger, found, (reply, body) => protocol.readSubmission(reply, body));
   if (resolution.how === 'adopted') checkHandle(resolution.handle, job, protocol);
   if (resolution.how === 'resubmit') return submitAgain(job, protocol, wanted, session, hooks);
   const resolved = await resolveJob(ledger, job, resolution);

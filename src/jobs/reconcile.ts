@@ -1,5 +1,6 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import type { Job, JobError, JobEvent } from '../job.ts';
+import { isObject, type JsonObject } from '../json.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
 const longestText = 4000;
@@ -53,7 +54,7 @@ export function shownState(job: Job): Job['state'] {
 export async function reconcile(
   ledger: Ledger,
   job: Job,
-  read: (reply: Reply, body: unknown) => SubmitVerdict,
+  read: (reply: Reply, body: JsonObject) => SubmitVerdict,
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
   // Read again after its process is known to be dead, so that its last write is not missed.
@@ -70,10 +71,11 @@ function isUnsettled(job: Job): boolean {
   return isAbandoned(job) || (isUnread && job.handle === undefined);
 }
 
-function proven(job: Job, read: (reply: Reply, body: unknown) => SubmitVerdict): JobEvent | undefined {
+function proven(job: Job, read: (reply: Reply, body: JsonObject) => SubmitVerdict): JobEvent | undefined {
   const { pendingReply, attempts } = job.record;
+  const body = isObject(job.request) ? job.request : {};
   const event: JobEvent = pendingReply
-    ? eventOf(read(pendingReply, job.request), attempts)
+    ? eventOf(read(pendingReply, body), attempts)
     : {
         type: 'unknown',
         attempt: attempts,
