@@ -20,7 +20,7 @@ export async function protocolOfModel(
   session: Session,
   model: string,
   listing: Listing,
-  { dryRun = false } = {},
+  { dryRun }: { dryRun?: boolean | undefined } = {},
 ): Promise<Protocol> {
   const settings = await session.settings();
   const local = dryRun ? protocolsOfModel(model, settings, recallModels(settings)) : [];

@@ -11,11 +11,13 @@ describe('protocolsOfModel', () => {
     { id: 'both', protocols: ['a', 'c'] },
     { id: 'plain', protocols: [] },
     { id: 'vendor-h3', protocols: ['b'] },
+    { id: 'models/veo-9', protocols: ['a'] },
   ];
   const videoDefaults = { a: { plain: { duration: 5 } }, b: { plain: {}, veo: {} } };
   it.each([
     ['veo-3', ['a']],
     ['models/veo-3', ['a']],
+    ['models/veo-9', ['a']],
     ['both', ['a', 'c']],
     ['vendor-h3', ['b']],
     ['vendor-h3-mini', ['c']],

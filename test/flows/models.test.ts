@@ -108,7 +108,12 @@ describe('the cached models', () => {
     expect([recallModels(own), recallModels(others)]).toEqual([[model], []]);
     const [name = '', ...more] = readdirSync(join(state, 'models'));
     expect(more).toEqual([]);
-    for (const text of ['', '[]', '{"models":7}', '{"models":[null,7,{"id":7},{"id":"x","protocols":[]}]}']) {
+    for (const text of [
+      '',
+      '[]',
+      '{"models":7}',
+      '{"models":[null,7,{"id":7,"protocols":[],"model_versions":[]},{"id":"x","model_versions":[]},{"id":"x","protocols":[]}]}',
+    ]) {
       writeFileSync(join(state, 'models', name), text);
       expect(recallModels(own), text).toEqual([]);
     }
@@ -166,6 +171,11 @@ describe('the protocol of a model', () => {
     expect(own.calls).toHaveLength(0);
     expect(await find('vendor-h4', { dryRun: true }, own)).toBe('c');
     expect(own.calls).toHaveLength(1);
+    // The list is now cached.
+    expect(await find('vendor-h4', { dryRun: true }, own)).toBe('c');
+    expect(own.calls).toHaveLength(1);
+    const changed = scene([says({ data: [{ id: 'vendor-h3', protocol: 'b' }] })]);
+    expect(await find('vendor-h3', {}, changed)).toBe('b');
   });
 
   it('must be chosen if two protocols serve the model, or if none is known', async () => {

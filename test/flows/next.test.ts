@@ -118,6 +118,7 @@ describe('the next command of a command with -o', () => {
       { budget: '5' },
       [...resolve, '--budget', '5'],
     ],
+    ['does not overwrite without an output', resolve, { job }, { force: true }, resolve],
     [
       'has no budget if it cannot pay',
       [...resolve, '--adopt', 'h'],

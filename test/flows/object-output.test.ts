@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
 import { deliverToObjects, localPath, ObjectSink, upload } from '../../src/flows/object-output.ts';
 import type { Job, JobEvent, JobFile } from '../../src/job.ts';
+import { pathsAt } from '../../src/jobs/output.ts';
 import type { ObjectStore } from '../../src/store/s3-store.ts';
 import { freshFolder } from '../support/servers.ts';
 import { flowDeps, jobWith } from './flow-deps.ts';
@@ -89,9 +90,13 @@ describe('results saved as objects', () => {
     for (const url of urls) objects.add(url);
     const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
     await maker('-1', '-2')(path);
+    // The locks of uploads whose process died before its claim.
+    for (const each of pathsAt(path, 2)) writeFileSync(`${each}.upload.part.json`, '');
     const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
     const saved = await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
     expect([saved.map((file) => file.path), left()]).toEqual([urls, []]);
+    await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
+    expect(deps.notes).toEqual([]);
     objects.delete('s3://m/b-2.mp4');
     await expect(deliverToObjects(made, 's3://m/b.mp4', options, deps, never)).rejects.toThrow('made again');
   });
