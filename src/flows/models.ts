@@ -36,7 +36,7 @@ export async function fetchModels(session: Session, id?: string, limits: Limits 
   );
   const retries = Math.min(settings.retries.value, limits.retries ?? Number.POSITIVE_INFINITY);
   // Fewer retries than for a submission: a listing without a response should fail soon.
-  const unsentRetries = settings.retries.source === 'default' ? 2 : retries;
+  const unsentRetries = settings.retries.source === 'default' ? Math.min(retries, 2) : retries;
   const reply = await readWithRetries(
     () =>
       client.exchange(request, {
@@ -110,9 +110,9 @@ function isKnown(value: unknown): value is KnownModel {
   return typeof id === 'string' && Array.isArray(protocols) && Array.isArray(versions);
 }
 
-// Each gateway has its own models.
+// Each gateway has its own models. The sandbox has its own folder.
 function pathOf(settings: Settings): string {
-  const gateway = settings.sandbox.value ? 'sandbox' : (settings.baseUrl?.value ?? '');
+  const gateway = settings.baseUrl?.value ?? '';
   const name = createHash('sha256').update(gateway).digest('hex').slice(0, 32);
   return join(ledgerFolder(settings), 'models', `${name}.json`);
 }

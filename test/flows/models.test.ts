@@ -1,6 +1,7 @@
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import type { Settings } from '../../src/config/resolve.ts';
 import type { Exchange, Reply } from '../../src/exchange.ts';
 import {
   fetchModels,
@@ -36,6 +37,7 @@ function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},
   state = freshFolder(),
+  more: Partial<Settings> = {},
 ): Scene {
   const [calls, paths] = [[] as CallOptions[], [] as string[]];
   const client = {
@@ -46,7 +48,9 @@ function scene(
       return answer instanceof TransportError ? Promise.reject(answer) : Promise.resolve(answer);
     },
   } as unknown as GatewayClient;
-  return { ...sessionIn(state, env, { client: () => Promise.resolve(client) }), calls, paths };
+  const session = sessionIn(state, env, { client: () => Promise.resolve(client) });
+  const settings = async (): Promise<Settings> => ({ ...(await session.settings()), ...more });
+  return { ...session, settings, calls, paths };
 }
 
 const unsent = (reason: TransportError['reason']): TransportError =>
@@ -54,7 +58,8 @@ const unsent = (reason: TransportError['reason']): TransportError =>
 
 describe('the models of an API key', () => {
   it('are requested within the time limits of the settings and of the caller, and are cached', async () => {
-    const own = scene([says(listing)], { MGW_TIMEOUT: '1m' });
+    const requestTimeoutMs = { value: 60_000, source: 'flag' } as const;
+    const own = scene([says(listing)], {}, freshFolder(), { requestTimeoutMs });
     const models = await fetchModels(own, undefined, { timeoutMs: 7 });
     expect(models.map(({ id }) => id)).toEqual(['veo-3', 'vendor-h4']);
     expect(own.calls).toMatchObject([{ timeoutMs: 7 }]);
@@ -62,8 +67,9 @@ describe('the models of an API key', () => {
       { id: 'veo-3', protocols: ['a'] },
       { id: 'vendor-h4' },
     ]);
-    const one = scene([says(listing)]);
+    const one = scene([says(listing)], {}, freshFolder(), { requestTimeoutMs });
     await fetchModels(one, 'veo-3');
+    expect(one.calls).toMatchObject([{ timeoutMs: 60_000 }]);
     expect([own.paths, one.paths]).toEqual([['/v1/models'], ['/v1/models/veo-3']]);
     expect(recallModels(await one.settings())).toEqual([]);
   });
@@ -71,10 +77,14 @@ describe('the models of an API key', () => {
   it('are requested again a few times', async () => {
     const own = scene([says({}, 503), unsent('unreachable'), says(listing)]);
     expect(await fetchModels(own)).toHaveLength(2);
-    expect(own.calls).toHaveLength(3);
+    expect([own.calls.length, own.notes.length]).toEqual([3, 2]);
     const unreachable = scene([unsent('unreachable')]);
     await expect(fetchModels(unreachable)).rejects.toMatchObject({ exitCode: 6, retry: 'safe' });
     expect(unreachable.calls).toHaveLength(3);
+    const retries = { value: 3, source: 'flag' } as const;
+    const patient = scene([unsent('unreachable')], {}, freshFolder(), { retries });
+    await expect(fetchModels(patient)).rejects.toMatchObject({ exitCode: 6 });
+    expect(patient.calls).toHaveLength(4);
     const limited = scene([says({}, 503)]);
     await expect(fetchModels(limited, undefined, { retries: 1 })).rejects.toMatchObject({ exitCode: 6 });
     expect(limited.calls).toHaveLength(2);
@@ -90,7 +100,7 @@ describe('the models of an API key', () => {
       (reason: unknown) => reason,
     );
     expect(error).toMatchObject({
-      code: 'rate_limited',
+      ...{ code: 'rate_limited', retry: 'safe' },
       message: expect.stringMatching(/busy\. .*7 s/) as string,
     });
   });
@@ -127,18 +137,22 @@ describe('the model list', () => {
     expect(silent.calls).toMatchObject([{ timeoutMs: 10_000 }, {}]);
     expect(silent.notes.at(-1)).toContain('Could not fetch the model list');
     expect(await listedModels(scene([says({}, 401)]), 'check')).toBeUndefined();
-    expect(await listedModels(scene([unsent('unreachable')]), 'check')).toBeUndefined();
+    const unreachable = scene([unsent('unreachable')]);
+    expect(await listedModels(unreachable, 'check')).toBeUndefined();
+    expect(unreachable.calls).toHaveLength(2);
     await expect(listedModels(scene([unsent('certificate')]), 'check')).rejects.toMatchObject({
-      exitCode: 6,
+      ...{ exitCode: 6, message: expect.not.stringContaining('--model-version') as string },
     });
   });
 
   it('must be available if it fills in a field', async () => {
-    const missing = listedModels(scene([says({}, 503)]), 'fill');
+    const silent = scene([says({}, 503)]);
+    const missing = listedModels(silent, 'fill');
     await expect(missing).rejects.toMatchObject({
       ...{ exitCode: 6, retry: 'safe' },
       message: expect.stringContaining('--model-version') as string,
     });
+    expect(silent.calls).toHaveLength(6);
     const refused = listedModels(scene([says({ error: { message: 'bad key' } }, 401)]), 'fill');
     await expect(refused).rejects.toMatchObject({
       ...{ exitCode: 3, message: expect.not.stringContaining('--model-version') as string },
