@@ -48,21 +48,21 @@ export function withKept(command: readonly string[], flags: KeptFlags): string[]
   const { output, force, strict, mark, budget, budgetName } = flags;
   const isFetch = command.includes('fetch');
   const canPay = command.includes('resolve') && !command.includes('--adopt');
-  const saving = [
-    ...(output === undefined ? [] : [['-o', output]]),
-    ...(force ? [['--force']] : []),
-    ...(strict && isFetch ? [['--strict']] : []),
-    ...(mark && isFetch ? [['--mark']] : []),
-  ];
+  const saving =
+    output === undefined || command.includes('-o')
+      ? []
+      : [
+          ['-o', output],
+          ...(force ? [['--force']] : []),
+          ...(strict && isFetch ? [['--strict']] : []),
+          ...(mark && isFetch ? [['--mark']] : []),
+        ];
   const paying = [
     ...(budget === undefined ? [] : [['--budget', budget]]),
     ...(budgetName === undefined ? [] : [['--budget-name', budgetName]]),
   ];
-  const kept = [
-    ...(output === undefined || command.includes('-o') ? [] : saving),
-    ...(canPay ? paying.filter(([name = '']) => !command.includes(name)) : []),
-  ];
-  return [...command, ...kept.flat()];
+  const missing = canPay ? paying.filter(([name = '']) => !command.includes(name)) : [];
+  return [...command, ...saving.flat(), ...missing.flat()];
 }
 
 /**

@@ -118,6 +118,27 @@ describe('the next command of a command with -o', () => {
       { budget: '5' },
       [...resolve, '--budget', '5'],
     ],
+    [
+      'has no output and no budget if nothing was created',
+      [...resolve, '--not-created'],
+      { job },
+      { output: 'a.mp4', budget: '5' },
+      [...resolve, '--not-created'],
+    ],
+    [
+      'has no budget if it fetches',
+      fetch,
+      { job },
+      { output: 'a.mp4', budget: '5' },
+      [...fetch, '-o', 'a.mp4'],
+    ],
+    [
+      'remains a wait without an output',
+      ['mgw', 'jobs', 'wait', 'j'],
+      { job, retry: 'resume' },
+      {},
+      ['mgw', 'jobs', 'wait', 'j'],
+    ],
     ['does not overwrite without an output', resolve, { job }, { force: true }, resolve],
     [
       'has no budget if it cannot pay',
