@@ -11,7 +11,6 @@ import { bestEffort, claimantOf, lockOutput, removeJobLeftovers } from '../jobs/
 import { numberedPath, pathsAt } from '../jobs/output.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
-import { isObjectUrl } from '../store-url.ts';
 import type { FlowDeps } from './settings.ts';
 
 /** How a result is uploaded. */
@@ -148,7 +147,7 @@ export class ObjectSink extends FileSink {
     this.#deps = deps;
   }
 
-  override async open(isBegun = false): Promise<void> {
+  override async open(isBegun?: boolean): Promise<void> {
     await (await this.#deps.objects()).checkFree(this.#url, this.#force);
     await super.open(isBegun);
   }
@@ -156,7 +155,7 @@ export class ObjectSink extends FileSink {
   override async recover(candidates: readonly JobFile[]): Promise<RecoveredAudio | undefined> {
     const pattern = this.#url.split('{id}');
     const isHere = ({ path }: JobFile): boolean =>
-      isObjectUrl(path) && path.startsWith(pattern[0] ?? '') && path.endsWith(pattern.at(-1) ?? '');
+      path.startsWith(pattern[0] ?? '') && path.endsWith(pattern.at(-1) ?? '');
     for (const file of candidates.filter(isHere))
       if (await (await this.#deps.objects()).has(file.path, file)) return { file };
     return super.recover(candidates);

@@ -216,7 +216,12 @@ it('if a paid job cannot be saved, the next command makes the missing folder, or
     );
   expect(nextFor('ENOENT', join(folder, 'gone', name))).toEqual(['mkdir', '-p', join(folder, 'gone')]);
   expect(nextFor('ENOENT', join(folder, name))).toBeUndefined();
-  expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual([
-    ...['mgw', 'video', 'c', 'fetch', 'job_1', '-o', name],
-  ]);
+  const fetchTo = (output: string): string[] => ['mgw', 'video', 'c', 'fetch', 'job_1', '-o', output];
+  expect(nextFor('ENOTDIR', join(file, 'gone', name))).toEqual(fetchTo(name));
+  expect(nextFor('ENOTDIR', join(file, 'gone/'))).toEqual(fetchTo('./'));
+  expect(nextFor('EACCES', name)).toEqual(fetchTo(name.replace('.mp4', '-2.mp4')));
+  // The current folder has this file.
+  expect(nextFor('ENOTDIR', join(file, 'package.json'))).toEqual(fetchTo('package-2.json'));
+  const cause = Object.assign(new Error(), { code: 'ENOENT' });
+  expect(nextForOutput(new MgwError('local_io', 'x', { cause }), job, name)).toBeUndefined();
 });

@@ -27,9 +27,12 @@ async function scene(put?: () => Promise<void>): Promise<Scene> {
     has: (url) => Promise.resolve(objects.has(url)),
     checkFree: (url, force) => {
       calls.push(`check ${url} ${force}`);
-      return Promise.reject(new MgwError('output_exists', 'It exists.'));
+      return objects.has(url)
+        ? Promise.reject(new MgwError('output_exists', 'It exists.'))
+        : Promise.resolve();
     },
     put: async (url, { path }, { force, earlier, onBegun }) => {
+      if (objects.has(url)) return;
       calls.push(`put ${url} ${readFileSync(path, 'utf8')} ${force} ${earlier?.length}`);
       await onBegun?.({ id: 'u1', since: '2026-11-22T10:00:00.000Z' });
       await put?.();
@@ -90,8 +93,9 @@ describe('results saved as objects', () => {
     for (const url of urls) objects.add(url);
     const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
     await maker('-1', '-2')(path);
-    // The locks of uploads whose process died before its claim.
-    for (const each of pathsAt(path, 2)) writeFileSync(`${each}.upload.part.json`, '');
+    // The locks of downloads and uploads whose processes died before their claims.
+    for (const each of pathsAt(path, 2))
+      for (const lock of [each, `${each}.upload`]) writeFileSync(`${lock}.part.json`, '');
     const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
     const saved = await deliverToObjects(made, 's3://m/b.mp4', options, deps, never);
     expect([saved.map((file) => file.path), left()]).toEqual([urls, []]);
@@ -111,30 +115,40 @@ describe('results saved as objects', () => {
   it('are uploaded by a store that knows the start of earlier uploads of the same object', async () => {
     const { deps, calls, job } = await scene();
     const since = '2026-11-22T10:00:00.000Z';
-    const began = ['s3://m/a.mp4', 's3://m/other.mp4'].map((url): JobEvent => ({
-      type: 'uploading',
-      url,
-      since,
-    }));
-    const made = await job(...began);
+    const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
+    const made = await job(begun('s3://m/other.mp4'));
+    // By another process, after this one has read the job.
+    await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
     await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);
+  });
+
+  it('are the same object if two processes upload a file, of which the first removes it', async () => {
+    const { deps, calls, left, job } = await scene();
+    const made = await job(success(1));
+    const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
+    writeFileSync(path, 'x');
+    const object = fileAt('s3://m/a.mp4');
+    expect(await upload(made, fileAt(path), object.path, options, deps)).toEqual(object);
+    expect(await upload(made, fileAt(path), object.path, options, deps)).toEqual(object);
+    expect([calls.length, left(), deps.notes]).toEqual([1, [], []]);
   });
 });
 
 describe('an upload that fails', () => {
-  it.each<[string, MgwError, boolean]>([
-    ['because of the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true],
-    ['because of another object', new MgwError('output_exists', 'It exists.'), true],
-    ['because of the disk', new MgwError('local_io', 'No space.'), false],
+  it.each<[string, MgwError, boolean, string[]]>([
+    ['because of the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true, ['--force']],
+    ['because of another object', new MgwError('output_exists', 'It exists.'), true, []],
+    ['because of the disk', new MgwError('local_io', 'No space.'), false, []],
   ])(
     '%s keeps the file, which was paid for, and names the command that uploads it',
-    async (_, thrown, isNamed) => {
+    async (_, thrown, isNamed, flags) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
       const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
       writeFileSync(path, 'x');
-      const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force: true }, deps);
+      const force = flags.includes('--force');
+      const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force }, deps);
       const error: unknown = await failing.catch((reason: unknown) => reason);
       expect(error).toMatchObject({
         ...{
@@ -144,7 +158,7 @@ describe('an upload that fails', () => {
           retry: 'resume',
           job: { id: made.id },
         },
-        next: ['mgw', 'jobs', 'fetch', made.id, '-o', 's3://m/a.mp4', '--force'],
+        next: ['mgw', 'jobs', 'fetch', made.id, '-o', 's3://m/a.mp4', ...flags],
       });
       expect((error as Error).message.includes(path)).toBe(isNamed);
       expect(left()).toEqual([path.slice(deps.uploadFolder.length + 1)]);
@@ -179,16 +193,29 @@ it('the local path of a result depends only on its URL, and keeps the extension'
 
 describe('speech that is saved as an object', () => {
   const sinkAt = (deps: Deps, url: string, force = false): ObjectSink =>
-    new ObjectSink(url, force, deps, { target: join(deps.uploadFolder, 'speech.mp3'), mime: 'audio/mpeg' });
+    new ObjectSink(url, force, deps, {
+      target: join(deps.uploadFolder, 'speech.mp3'),
+      part: join(deps.uploadFolder, 'parts', 'speech.part'),
+      mime: 'audio/mpeg',
+    });
 
   it('is refused before payment if the object exists', async () => {
-    const { deps, calls } = await scene();
-    await localPath('x-', 's3://m/a.mp3', deps);
+    const { deps, calls, objects } = await scene();
+    objects.add('s3://m/a.mp3');
     for (const force of [false, true])
       await expect(sinkAt(deps, 's3://m/a.mp3', force).open()).rejects.toMatchObject({
         code: 'output_exists',
       });
     expect(calls).toEqual(['check s3://m/a.mp3 false', 'check s3://m/a.mp3 true']);
+  });
+
+  it('may replace the local file of an earlier run', async () => {
+    const { deps } = await scene();
+    await localPath('x-', 's3://m/a.mp3', deps);
+    const sink = sinkAt(deps, 's3://m/a.mp3');
+    writeFileSync(sink.target, 'x');
+    await sink.open();
+    await sink.discard();
   });
 
   it("is the object of its job in the store, whatever the job's id", async () => {

@@ -88,6 +88,18 @@ describe('a video in doubt', () => {
     await expect(decide(session, id, notCreated)).rejects.toMatchObject({ code: 'conflict' });
   });
 
+  it('is resolved without a gateway, but not if another one is configured', async () => {
+    const state = freshFolder();
+    const session = sessionIn(state, { MGW_BASE_URL: undefined });
+    const ledger = await session.ledger();
+    const base_url = 'https://g.example';
+    const prepared = { type: 'prepared', protocol: 'c', base_url, fingerprint: 'f', account: '' } as const;
+    const id = await ledger.newId(1_795_000_000_000);
+    await ledger.create(id, [prepared, sending, unknown]);
+    await expect(decide(sessionIn(state), id, adopted)).rejects.toMatchObject({ code: 'usage' });
+    expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
+  });
+
   it('refuses to adopt an invalid handle', async () => {
     const session = sessionIn(freshFolder());
     const { id } = await jobWith(await session.ledger(), 'c', sending, unknown);
