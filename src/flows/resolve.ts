@@ -191,8 +191,7 @@ export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-create
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
-  if (job.handle !== undefined && resolution.how === 'adopted' && job.handle === resolution.handle)
-    return job;
+  if (resolution.how === 'adopted' && job.handle === resolution.handle) return job;
   if (job.handle !== undefined) {
     throw new MgwError(
       'conflict',
