@@ -6,6 +6,7 @@ import type { Job, JobEvent, Owner } from '../../src/job.ts';
 import { submit } from '../../src/jobs/submit.ts';
 import { resolveJob } from '../../src/flows/resolve.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
+import { names } from '../../src/ledger/names.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run } from './harness.ts';
@@ -160,7 +161,9 @@ describe('two people who resolve one job at the same time', () => {
     const seen = await ledger.read(id);
     if (seen === undefined) throw new Error('no job');
     await resolveJob(ledger, seen, { how: 'resubmit' });
-    await ledger.append(id, { type: 'sending', attempt: 2, owner: currentOwner() });
+    const owner = currentOwner();
+    await ledger.claim(names.attempt(id, 2), JSON.stringify(owner));
+    await ledger.append(id, { type: 'sending', attempt: 2, owner });
     await resolveJob(ledger, seen, { how: 'not-created' });
     expect(await ledger.read(id)).toMatchObject({ state: 'sending', record: { attempts: 2 } });
   });

@@ -2,7 +2,7 @@ import { appendFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Job, JobEvent } from '../../src/job.ts';
-import { newJobId } from '../../src/ledger/names.ts';
+import { names, newJobId } from '../../src/ledger/names.ts';
 import { findJob } from '../../src/jobs/ref.ts';
 import { resolveJob, type Resolution } from '../../src/flows/resolve.ts';
 import { freshFolder } from '../support/servers.ts';
@@ -67,7 +67,11 @@ describe('a job in doubt', () => {
     const job = await again(made.id);
     expect(job.state).toBe('unknown');
     await expect(resolveJob(deps.ledger, job, { how: 'resubmit' })).rejects.toMatchObject({ exitCode: 2 });
+    // The lines of two attempts are missing.
+    for (const attempt of [1, 2])
+      await deps.ledger.claim(names.attempt(job.id, attempt), JSON.stringify(deadOwner()));
     expect((await resolveJob(deps.ledger, job, { how: 'not-created' })).state).toBe('rejected');
+    expect((await deps.ledger.events(job.id)).at(-1)).toMatchObject({ type: 'resolved', attempt: 2 });
   });
 });
 
