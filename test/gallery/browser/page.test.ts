@@ -8,13 +8,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { GalleryData } from '../../../src/gallery/data.ts';
 import { openFileLedger } from '../../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../../src/ledger/names.ts';
-import { onEnd } from '../../support/clean-ups.ts';
-import { canaryKey, newUser, type User } from '../../support/cli.ts';
+import { canaryKey, type User } from '../../support/cli.ts';
+import { userHere } from '../../support/one-process.ts';
 
 const executablePath = '/usr/bin/chromium';
 const isThere = existsSync(executablePath);
 const flags =
-  '--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --autoplay-policy=no-user-gesture-required';
+  '--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --renderer-process-limit=1 --autoplay-policy=no-user-gesture-required';
 
 const attack = '</script><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>';
 const rows = [
@@ -41,21 +41,24 @@ const rows = [
 ];
 
 let browser: Browser;
+let page: Page;
 let user: User;
 let url: string;
 
 beforeAll(async () => {
   if (!isThere) return;
-  user = newUser(undefined, { MGW_API_KEY: canaryKey });
+  user = userHere(undefined, { MGW_API_KEY: canaryKey });
   await user.run(['config', 'set', 'sandbox.pace', '50ms']);
   writeFileSync(join(user.cwd, 'm.jsonl'), rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-  const ran = await mgw('batch', 'run', 'm.jsonl', '-o', 'clips/{id}.{ext}');
+  const ran = await mgw('batch', 'run', 'm.jsonl', '-o', join(user.cwd, 'clips/{id}.{ext}'));
   expect(ran.code, ran.stderr).toBe(0);
   await putHostileJob();
-  const made = await mgw('jobs', 'gallery', '-o', 'review/');
+  // Only the build contains the page.
+  const made = await user.start(['--sandbox', 'jobs', 'gallery', '-o', 'review/']).result;
   expect(made, made.stderr).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'review/index.html')}\n` });
   url = pathToFileURL(join(user.cwd, 'review/index.html')).href;
   browser = await chromium.launch({ executablePath, args: flags.split(' ') });
+  page = await newPage(browser);
 }, 120_000);
 
 afterAll(async () => {
@@ -87,10 +90,8 @@ async function putHostileJob(): Promise<void> {
 /** Actions that a page must not perform. */
 const faults: string[] = [];
 
-async function open(address: string, stored = '{}'): Promise<Page> {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  onEnd(() => context.close());
-  const page = await context.newPage();
+async function newPage(browser: Browser): Promise<Page> {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
   page.on('pageerror', (error) => faults.push(error.message));
   page.on('dialog', (dialog) => faults.push(dialog.message()));
   page.on('request', (sent) => {
@@ -112,20 +113,29 @@ async function open(address: string, stored = '{}'): Promise<Page> {
       violations.push(event.violatedDirective);
     });
   });
-  await page.addInitScript((kept) => void Object.assign(localStorage, JSON.parse(kept)), stored);
-  await page.goto(address);
   return page;
 }
 
-const tile = (page: Page, name: string): ReturnType<Page['locator']> =>
+/** Opens an address in the page that all tests share, because each further page would start a process. */
+async function open(address: string, stored = '{}'): Promise<void> {
+  await page.addInitScript((kept) => {
+    localStorage.clear();
+    Object.assign(localStorage, JSON.parse(kept));
+  }, stored);
+  // An address that differs only after the # would not be loaded again.
+  await page.goto(pathToFileURL(join(user.cwd, 'm.jsonl')).href);
+  await page.goto(address);
+}
+
+const tile = (name: string): ReturnType<Page['locator']> =>
   page.locator('.tile', { has: page.locator(`.name bdi:text-is("${name}")`) });
 
 // Closing a view goes back in the history, which is asynchronous.
-async function isClosed(page: Page): Promise<void> {
+async function isClosed(): Promise<void> {
   await page.waitForFunction(() => document.querySelector('dialog[open]') === null);
 }
 
-async function save(page: Page, button: string, path: string): Promise<void> {
+async function save(button: string, path: string): Promise<void> {
   const [download] = await Promise.all([
     page.waitForEvent('download'),
     page.getByRole('button', { name: button }).click(),
@@ -136,15 +146,15 @@ async function save(page: Page, button: string, path: string): Promise<void> {
 // Without a browser these tests are reported as skipped.
 describe.skipIf(!isThere)('a gallery in Chromium', () => {
   it('plays every video and sound from a file', async () => {
-    const page = await open(url);
+    await open(url);
     await page.waitForFunction(() => document.querySelectorAll('.poster.drawn').length === 3);
     expect(await page.locator('.tile .bars').count()).toBeGreaterThanOrEqual(1);
-    await tile(page, 'boat').hover();
+    await tile('boat').hover();
     await page.waitForFunction(
       () => (document.querySelector<HTMLVideoElement>('.preview')?.currentTime ?? 0) > 0,
     );
     for (const { id } of rows) {
-      await tile(page, id)
+      await tile(id)
         .locator('.open')
         .click({ position: { x: 60, y: 170 } });
       await page.waitForFunction(() => {
@@ -152,38 +162,38 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
         return media !== null && media.currentTime > 0 && media.error === null;
       });
       await page.keyboard.press('Escape');
-      await isClosed(page);
+      await isClosed();
     }
     expect(await page.evaluate(() => (window as unknown as { decoders(): number }).decoders())).toBe(0);
     expect(faults).toEqual([]);
   });
 
   it('is filtered, rated and marked by keys, stores ratings and marks, and exports runnable rows and importable ratings', async () => {
-    const first = await open(`${url}#sort=name`);
-    await first.keyboard.press('/');
-    await first.keyboard.type('PAPER sea');
+    await open(`${url}#sort=name`);
+    await page.keyboard.press('/');
+    await page.keyboard.type('PAPER sea');
     const found = async (): Promise<unknown> => [
-      await first.locator('.search input').inputValue(),
-      await first.locator('.count').textContent(),
+      await page.locator('.search input').inputValue(),
+      await page.locator('.count').textContent(),
     ];
     await expect.poll(found, { timeout: 30_000 }).toEqual(['PAPER sea', '2 of 7 jobs']);
-    expect(first.url()).toContain('text=PAPER+sea');
-    await tile(first, 'boat').locator('.open').focus();
-    for (const key of ['2', 'x', 'Enter', ' ', 'ArrowRight', '5']) await first.keyboard.press(key);
-    expect(await first.locator('.big .place').textContent()).toBe('2 / 2');
-    await first.locator('.big textarea').fill('the best "sea" <b>');
-    await first.keyboard.press('Escape');
-    await isClosed(first);
-    // On a busy machine Chromium loses what the page of a file stored, so the second page is handed it.
-    const page = await open(first.url(), await first.evaluate(() => JSON.stringify(localStorage)));
+    expect(page.url()).toContain('text=PAPER+sea');
+    await tile('boat').locator('.open').focus();
+    for (const key of ['2', 'x', 'Enter', ' ', 'ArrowRight', '5']) await page.keyboard.press(key);
+    expect(await page.locator('.big .place').textContent()).toBe('2 / 2');
+    await page.locator('.big textarea').fill('the best "sea" <b>');
+    await page.keyboard.press('Escape');
+    await isClosed();
+    // On a busy machine Chromium loses what the page of a file stored, so it is handed that.
+    await open(page.url(), await page.evaluate(() => JSON.stringify(localStorage)));
     // `count` does not wait.
-    await expect.poll(() => tile(page, 'boat').locator('.star.on').count()).toBe(2);
-    expect(await tile(page, 'boat-2k').locator('.star.on').count()).toBe(5);
+    await expect.poll(() => tile('boat').locator('.star.on').count()).toBe(2);
+    expect(await tile('boat-2k').locator('.star.on').count()).toBe(5);
     await page.getByRole('button', { name: 'Export' }).click();
-    await save(page, 'Save redo.jsonl', join(user.cwd, 'redo.jsonl'));
-    await save(page, 'Save ratings.json', join(user.cwd, 'ratings.json'));
+    await save('Save redo.jsonl', join(user.cwd, 'redo.jsonl'));
+    await save('Save ratings.json', join(user.cwd, 'ratings.json'));
     expect(readFileSync(join(user.cwd, 'redo.jsonl'), 'utf8').trim().split('\n')).toHaveLength(1);
-    const again = await mgw('batch', 'run', 'redo.jsonl', '-o', 'again/{id}.{ext}', '--json');
+    const again = await mgw('batch', 'run', 'redo.jsonl', '-o', join(user.cwd, 'again/{id}.{ext}'), '--json');
     expect(again.json).toMatchObject({ ok: true, batch: { states: { done: 1 } } });
     expect(await mgw('jobs', 'rate', '--import', 'ratings.json')).toMatchObject({ code: 0 });
     const shown = await mgw('jobs', 'show', '@m/boat-2k', '--json');
@@ -195,8 +205,8 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
   });
 
   it('plays the takes of one prompt side by side, in step', async () => {
-    const page = await open(url);
-    await tile(page, 'boat').locator('.open').focus();
+    await open(url);
+    await tile('boat').locator('.open').focus();
     await page.keyboard.press('Enter');
     await page.keyboard.press('c');
     await page.waitForFunction(() => {
@@ -216,11 +226,11 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
   });
 
   it('runs no code from a prompt, a model, a file name or an error, and loads nothing from elsewhere', async () => {
-    const page = await open(url);
+    await open(url);
     const html = readFileSync(join(user.cwd, 'review/index.html'), 'utf8');
     for (const secret of [canaryKey, canaryKey.slice(10, 30), '5d41402abc', user.cwd])
       expect(html).not.toContain(secret);
-    expect(await tile(page, 'evil').locator('.prompt').textContent()).toBe(attack);
+    expect(await tile('evil').locator('.prompt').textContent()).toBe(attack);
     const failed = page.locator('.tile.failed');
     expect(await failed.locator('.reason').textContent()).toContain(
       `${attack} [redacted] https://cdn.example.com/v.mp4?X-Signature=[redacted]`,
@@ -255,13 +265,13 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     Object.assign(boat ?? {}, { mismatches: ['duration 5 s instead of 8 s', `ratio ${attack}`] });
     const differing = html.replace(json, () => JSON.stringify(data).replaceAll('<', '\\u003c'));
     writeFileSync(join(user.cwd, 'review/differing.html'), differing);
-    const page = await open(url.replace('index.html', 'differing.html'));
-    expect(await tile(page, 'boat').locator('.prompt').textContent()).toBe('a paper boat at sea');
-    expect(await tile(page, 'boat').locator('.plays').textContent()).toBe('▶ 5 s');
-    const badge = tile(page, 'boat').locator('.badge.differs');
+    await open(url.replace('index.html', 'differing.html'));
+    expect(await tile('boat').locator('.prompt').textContent()).toBe('a paper boat at sea');
+    expect(await tile('boat').locator('.plays').textContent()).toBe('▶ 5 s');
+    const badge = tile('boat').locator('.badge.differs');
     expect(await badge.textContent()).toBe(`duration 5 s instead of 8 s, ratio ${attack}`);
     expect(await page.locator('.badge.differs').count()).toBe(1);
-    await tile(page, 'boat').locator('.open').focus();
+    await tile('boat').locator('.open').focus();
     await page.keyboard.press('Enter');
     const facts = await page.locator('.big dl').textContent();
     expect(facts).toContain('delivered5 s, 1280x720, 24 fps, no sounddiffersduration 5 s instead of 8 s');
@@ -270,7 +280,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
   });
 
   it('shows which item the keys apply to, and returns the keys to the tile after a click on its tools', async () => {
-    const page = await open(url);
+    await open(url);
     const focused = (): Promise<string | undefined> =>
       page.evaluate(() => document.activeElement?.closest<HTMLElement>('.tile')?.dataset['id']);
     const id = (place: number): Promise<string | null> =>
@@ -283,7 +293,6 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     expect(await page.locator('.tile').nth(1).locator('.compared').getAttribute('aria-pressed')).toBe('true');
     const outline = page.locator('.tile').nth(1);
     expect(await outline.evaluate((element) => getComputedStyle(element).outlineStyle)).toBe('solid');
-    await page.close();
   });
 
   it('of 2,000 jobs is small, appears at once, and uses few decoders while it scrolls', async () => {
@@ -305,10 +314,10 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     const large = html.replace(json, () => JSON.stringify({ ...data, items }).replaceAll('<', '\\u003c'));
     expect(Buffer.byteLength(large)).toBeLessThan(3_000_000);
     writeFileSync(join(user.cwd, 'review/large.html'), large);
-    const page = await open(url.replace('index.html', 'large.html'));
+    await open(url.replace('index.html', 'large.html'));
     expect(await page.locator('.count').textContent()).toBe('2000 jobs');
     let most = 0;
-    for (let step = 0; step < 20; step += 1) {
+    for (let step = 0; step < 8; step += 1) {
       await page.mouse.wheel(0, 4000);
       await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(resolve)));
       const [decoders, tiles] = await page.evaluate(() => [
@@ -327,9 +336,9 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     const child = spawn(process.execPath, args, { env: user.env, stdio: ['ignore', 'pipe', 'ignore'] });
     try {
       const served = String(await new Promise((resolve) => child.stdout.once('data', resolve))).trim();
-      const page = await open(served);
+      await open(served);
       await page.waitForFunction(() => document.querySelectorAll('.tile .bars').length === 3);
-      await tile(page, 'evil').locator('.open').focus();
+      await tile('evil').locator('.open').focus();
       const saved = page.waitForResponse((answer) => answer.request().method() === 'POST');
       await page.keyboard.press('3');
       expect((await saved).status()).toBe(204);
