@@ -19,11 +19,18 @@ const batch: { manifest: string; output: string; name?: string } = {
   output: 'clips/{id}.{ext}',
 };
 
-async function agentWith(args: string[], manifest = rows): Promise<{ agent: Agent; cwd: string }> {
-  const user = newUser();
+async function agentWith(
+  args: string[],
+  manifest = rows,
+  faults: string[] = [],
+): Promise<{ agent: Agent; cwd: string; stateDir: string }> {
+  const stateDir = freshFolder();
+  const sandbox = await startSandbox({ stateDir, paceMs: 20, faults });
+  onEnd(() => sandbox.close());
+  const user = newUser(undefined, { MGW_SANDBOX: sandbox.url });
   writeFileSync(join(user.cwd, 'clips.jsonl'), manifest);
-  const agent = await connect('v1', user, ['--sandbox', 'mcp', ...args]);
-  return { agent, cwd: user.cwd };
+  const agent = await connect('v1', user, ['mcp', ...args]);
+  return { agent, cwd: user.cwd, stateDir };
 }
 
 async function ended(agent: Agent, asked = batch): Promise<Answered> {
@@ -154,12 +161,7 @@ test('a batch is limited by the maximum amount of the server and by its budget',
 });
 
 test('an agent learns which videos of a batch differ, as an error in strict mode, and pays for none again', async () => {
-  const stateDir = freshFolder();
-  const sandbox = await startSandbox({ stateDir, paceMs: 1, faults: ['short-videox1'] });
-  onEnd(() => sandbox.close());
-  const user = newUser(undefined, { MGW_SANDBOX: sandbox.url });
-  writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
-  const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
+  const { agent, cwd, stateDir } = await agentWith(['--budget', '1000'], rows, ['short-videox1']);
   await agent.call('batch_run', batch);
   const status = await ended(agent);
   expect(status).toMatchObject({ ok: true, batch: { states: { done: 2 } } });
@@ -177,7 +179,7 @@ test('an agent learns which videos of a batch differ, as an error in strict mode
   });
   const fetching = { ref: `@clips/${id}`, output: 'copy.mp4', strict: true, mark: true };
   expect(await agent.call('fetch', fetching)).toMatchObject({ ok: false, error: { code: 'result_corrupt' } });
-  expect(readFileSync(join(user.cwd, 'copy.mp4')).toString('latin1')).toContain('trainedAlgorithmicMedia');
+  expect(readFileSync(join(cwd, 'copy.mp4')).toString('latin1')).toContain('trainedAlgorithmicMedia');
   expect(await agent.call('batch_run', batch)).toMatchObject({ charged: 'no', next: null });
   expect(readBill(stateDir)).toHaveLength(2);
 });
