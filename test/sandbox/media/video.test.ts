@@ -152,8 +152,7 @@ describe('renderVideo', () => {
 
 describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
   it.each([
-    { width: 1280, height: 720, seconds: 5 },
-    { width: 1366, height: 768, seconds: 4 },
+    { width: 1366, height: 768, seconds: 1 },
     { width: 34, height: 22, seconds: 3 },
   ])('probes and decodes it without a warning: %j', (size) => {
     const video = renderVideo({ ...HD, ...size });
@@ -176,7 +175,7 @@ describe.skipIf(!hasFfmpeg)('ffmpeg on a sandbox video', () => {
     expect(ffmpeg(video, [], ['-f', 'null']).complaints).toBe('');
   });
 
-  it.each([1 / 24, 2.5, 5])('decodes its sound without a warning, %d s long', (seconds) => {
+  it.each([1 / 24, 2.5])('decodes its sound without a warning, %d s long', (seconds) => {
     const video = renderVideo({ ...HD, seconds, audio: true });
     const { complaints, output } = ffmpeg(video, [], ['-vn', '-f', 's16le']);
     expect(complaints).toBe('');
