@@ -31,19 +31,19 @@ describeFleet('mgw worker', {}, (place) => {
   });
 
   it('runs the enqueued rows on several machines, each row once', async () => {
-    const file = machines.manifest(12);
-    const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '6', '--json']);
-    expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 12]);
+    const file = machines.manifest(6);
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--concurrency', '3', '--json']);
+    expect([enqueued.code, enqueued.json['enqueued']]).toEqual([0, 6]);
     const workers = await Promise.all([work(), work(), work()]);
     expect(workers.map(({ code }) => code)).toEqual([0, 0, 0]);
-    expect(gateway.charges.size).toBe(12);
+    expect(gateway.charges.size).toBe(6);
     expect([...gateway.charges.values()].every((times) => times === 1)).toBe(true);
-    for (let n = 0; n < 12; n += 1)
+    for (let n = 0; n < 6; n += 1)
       expect(readFileSync(join(machines.shared, 'out', `row-${n}.mp4`))).toEqual(gateway.video);
     const status = await runHereAs(here, ['batch', 'status', 'clips']);
-    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   12')]);
+    expect([status.code, status.stdout]).toEqual([0, expect.stringContaining('done   6')]);
     const again = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
-    expect(again.json).toMatchObject({ enqueued: 0, known: 12, changed: [] });
+    expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
   it('saves into a bucket, without a shared folder, including what a killed worker was uploading', async () => {
@@ -76,14 +76,14 @@ describeFleet('mgw worker', {}, (place) => {
   });
 
   it('pauses once at a time, however many rows cause a pause', async () => {
-    await runHereAs(here, ['batch', 'enqueue', machines.manifest(32), '--concurrency', '32']);
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
     process.on('warning', onWarning);
     onEnd(() => void process.off('warning', onWarning));
-    await work('--concurrency', '32');
+    await work('--concurrency', '16');
     expect(warnings).toEqual([]);
-    expect(gateway.charges.size).toBe(32);
+    expect(gateway.charges.size).toBe(16);
   });
 
   it('enqueues nothing while a row is invalid, and enqueues the other rows on request', async () => {
