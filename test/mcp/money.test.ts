@@ -11,7 +11,7 @@ import { gateway, userOf, video } from './gateway.ts';
 describe.each(clients)('an agent with the client %s', (kind) => {
   test('that repeats a call with its key pays once', async () => {
     const server = await gateway();
-    const agent = await connectProcess(kind, await userOf(server.url), ['mcp', '--budget', '100']);
+    const agent = await connect(kind, await userOf(server.url), ['mcp', '--budget', '100']);
     const first = await agent.call('submit_video', { key: 'one', ...video });
     const again = await agent.call('submit_video', { key: 'one', ...video });
     expect(first).toMatchObject({ ok: true, charged: 'yes', next: { tool: 'wait' } });
