@@ -5,14 +5,7 @@ import { sweepPowerCut } from './power-cut.ts';
 import { scenarios } from './scenarios.ts';
 
 // All scenarios, moments and operations: npm run storm -- --power-cut, and --failing-disk.
-const chosen = [
-  'submit',
-  'submit -o',
-  'submit -o of Protocol A, inline',
-  'jobs resolve --adopt',
-  'tts',
-  'tts --split',
-];
+const chosen = ['submit -o', 'submit -o of Protocol A, inline', 'jobs resolve --adopt', 'tts', 'tts --split'];
 const few = scenarios.filter(({ name }) => chosen.includes(name));
 
 let built: Built;
