@@ -95,21 +95,21 @@ export async function payAndDeliver(
   hooks: FlowHooks,
   begin: (began: Began) => Promise<Job>,
 ): Promise<Delivered> {
-  let isResumed = false;
   let accepted: Job | undefined;
   try {
     const { job, value, delivered } = await inRun(order.goal, deps, begin, async (found, own) => {
-      ({ job: accepted, isResumed } = await submit(found, order, own));
+      const { job: sent, isResumed } = await submit(found, order, own);
+      accepted = sent;
       const target = await placeOf(accepted, wanted);
       const all = { ...hooks, isResumed };
       const files = await deliver(accepted, protocol, { ...wanted, target }, own, all);
-      if (!wanted.sidecar && !wanted.strict) return files;
+      if (!wanted.sidecar && !wanted.strict) return { files, isResumed };
       const latest = (await own.ledger.read(accepted.id)) ?? accepted;
       if (wanted.sidecar) await (await import('../jobs/receipt.ts')).writeSidecars(latest, files, version);
       if (wanted.strict) checkReceipts(latest, files, own.note);
-      return files;
+      return { files, isResumed };
     });
-    return { job, files: value, isResumed, delivered };
+    return { job, ...value, delivered };
   } catch (error) {
     throw afterAcceptance(error, accepted);
   }

@@ -57,3 +57,13 @@ it('a key is hidden from its shortest length on that is not found by chance', as
   };
   expect([(await shownBy(key)).includes(key), await shownBy(short)]).toEqual([false, short]);
 });
+
+it('a short key stays in a response, because a handle may be the same text by chance', async () => {
+  const handle = '{"id":"task_1"}';
+  const server = await httpServer((_, response) => void response.end(handle));
+  const session = sessionIn(freshFolder(), { MGW_BASE_URL: server.url, MGW_API_KEY: 'task_1' });
+  const reply = await (
+    await session.client()
+  ).exchange({ method: 'GET', path: '/v1/videos/task_1', headers: {} }, { auth: bearer, timeoutMs: 60_000 });
+  expect(reply.text).toBe(handle);
+});

@@ -148,15 +148,29 @@ describe('speech', () => {
     expect(deps.notes.filter((note) => note === stdoutText)).toHaveLength(1);
   });
 
+  const piecesIn = (stateDir: string): Parameters<typeof speakInPieces>[0] => ({
+    ...{ format, sampleRate: 24000, concurrency: 2, stateDir, joiner: (piece: Uint8Array) => piece },
+    bodies: [bodyOf('One.'), bodyOf('Two.')] as Parameters<typeof speakInPieces>[0]['bodies'],
+  });
+
+  it('in pieces for a file is kept next to the file until all pieces are complete', async () => {
+    const { deps, folder } = await scene();
+    const output = join(folder, 'a.mp3');
+    const kept: string[][] = [];
+    const onPiece = (): void => void kept.push(readdirSync(`${output}.pieces`));
+    await speakInPieces({ ...piecesIn(join(folder, 'state')), onPiece }, wish({ output }), deps);
+    expect(kept).toHaveLength(2);
+    expect([existsSync(`${output}.pieces`), readFileSync(output)]).toEqual([
+      false,
+      Buffer.concat([audio, audio]),
+    ]);
+  });
+
   it('in pieces for a stream is kept in the state folder, under the name of its text', async () => {
     const { server, deps, folder } = await scene();
     const output = new PassThrough();
     const stateDir = join(folder, 'state');
-    const pieces = {
-      ...{ format, sampleRate: 24000, concurrency: 2, stateDir, joiner: (piece: Uint8Array) => piece },
-      bodies: [bodyOf('One.'), bodyOf('Two.')] as Parameters<typeof speakInPieces>[0]['bodies'],
-    };
-    const spoken = await speakInPieces(pieces, wish({ output }), deps);
+    const spoken = await speakInPieces(piecesIn(stateDir), wish({ output }), deps);
     expect([output.read(), spoken.jobs.length]).toEqual([Buffer.concat([audio, audio]), 2]);
     const [name = ''] = readdirSync(join(stateDir, 'speech'));
     expect(name).toMatch(/^[\da-f]{32}\./);

@@ -58,6 +58,15 @@ it('each uploaded file lists the jobs that use it, even as a frame, oldest first
   ]);
 });
 
+it('a job that is removed while the jobs are read uses no file', async () => {
+  const { session } = scene(fileOf(a));
+  const ledger = await session.ledger();
+  const id = await use(ledger, { image: a }, accepted);
+  const ids = async (): Promise<string[]> => ['job_that_is_gone', ...(await ledger.ids())];
+  const racing = { ...session, ledger: () => Promise.resolve({ ...ledger, ids }) };
+  expect(await uploadedInputs(racing)).toMatchObject([{ jobs: [id] }]);
+});
+
 describe('an uploaded file', () => {
   const keptFor = async (
     ...jobs: Parameters<typeof use> extends [Ledger, ...infer More] ? More[] : never

@@ -62,11 +62,12 @@ describe('TLS to the database', () => {
   );
 
   it.each([
-    ['postgres://db.example.com/d', 'disable'],
-    ['postgres://db.example.com/d?sslmode=verify-full', 'verify'],
-    ['postgres://db.example.com/d?sslrootcert=/ca.pem', undefined],
-  ])('for %s with --allow-insecure-database has the sslmode %s', (address, mode) => {
-    const flags = { allowInsecureDatabase: true };
+    ['postgres://db.example.com/d', true, 'disable'],
+    ['postgres://db.example.com/d', false, undefined],
+    ['postgres://db.example.com/d?sslmode=verify-full', true, 'verify'],
+    ['postgres://db.example.com/d?sslrootcert=/ca.pem', true, undefined],
+  ])('for %s with --allow-insecure-database=%s has the sslmode %s', (address, isAllowed, mode) => {
+    const flags = { allowInsecureDatabase: isAllowed };
     const settings = resolveSettings({ flags, env: { MGW_STATE: address }, file: { profiles: {} } });
     expect(sharedLedger(settings)?.tls.mode).toBe(mode);
   });
