@@ -179,7 +179,7 @@ export async function findEarlier(
   for (const found of jobs) {
     const job = await withReadReply(found, order, deps.ledger);
     const isNewest = secondTakeOf === undefined;
-    const about = order.fresh ? undefined : doubtAbout(job, order);
+    const about = doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };
     // Different keys are different jobs, even with the same output.
     const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);

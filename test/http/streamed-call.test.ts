@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import type { CallOptions, GatewayClient, StreamedReply } from '../../src/http/client.ts';
 import { StreamedCall } from '../../src/http/streamed-call.ts';
 
@@ -30,4 +30,29 @@ it.each([
   expect(reply).toEqual({ status, headers: { a: 'b' }, ...(isRead ? read : { text: '', complete: false }) });
   expect([call.stream, isClosed]).toEqual([isRead ? undefined : answer, isRead]);
   expect(given).toMatchObject({ timeoutMs: 5, maxBuffered: 7 });
+});
+
+it('the body of a refusal may be silent for the idle time, but not longer', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+  const answer = {
+    ...{ status: 429, headers: {} },
+    body: (async function* () {
+      for (const [text, ms] of [
+        ['a', 999],
+        ['b', 1001],
+        ['c', 0],
+      ] as const) {
+        yield new TextEncoder().encode(text);
+        await pause(ms);
+      }
+    })(),
+    close: () => undefined,
+  } as unknown as StreamedReply;
+  const client = { stream: () => Promise.resolve(answer) } as Partial<GatewayClient> as GatewayClient;
+  const call = new StreamedCall(1000, { remainingMs: () => Infinity });
+  const reply = call.send(client, { method: 'POST', path: '/', headers: {} }, {} as CallOptions);
+  await vi.runAllTimersAsync();
+  expect(await reply).toMatchObject({ text: 'ab', complete: false });
 });

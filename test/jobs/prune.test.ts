@@ -150,6 +150,13 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
+  it('a rejected job that a process is about to send again', async () => {
+    const id = await make([...sent, { type: 'rejected', attempt: 1, error }]);
+    await ledger.claim(`send.${id}.2`, JSON.stringify(currentOwner()));
+    expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { in_use: 1 } });
+    expect(await ledger.read(id)).toMatchObject({ state: 'rejected' });
+  });
+
   it('a piece of a longer text, as long as its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');

@@ -469,6 +469,31 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
+  it('under another key is not called a second take', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    await (await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).delivered?.();
+    const second = await depsFor(server.url, state);
+    expect((await run(second, orderOf({ key: 'l' }))).isResumed).toBe(false);
+    expect([server.created, second.notes]).toEqual([2, []]);
+  });
+
+  it('does not resume a job that was removed and imported with another body', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const id = (await run(deps)).job?.id ?? '';
+    await deps.ledger.remove(id);
+    const imported = {
+      protocol: 'c',
+      base_url: deps.gateway,
+      fingerprint: 'other',
+      account: 'test',
+    } as const;
+    await deps.ledger.create(id, [{ type: 'prepared', ...imported }], true);
+    const again = await run(deps);
+    expect([again.exit, again.job?.id === id, server.created]).toEqual([0, false, 2]);
+    expect(await deps.ledger.read(id)).toMatchObject({ state: 'prepared' });
+  });
+
   it('is another submission if gateway or body differ, but not if the API key differs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     for (const more of [{}, { gateway: 'other' }]) await run(await depsFor(server.url, state, more));
