@@ -114,6 +114,16 @@ describe('speech', () => {
     }
   });
 
+  it('as WAV is not taken from a job without a header, although the request is the same', async () => {
+    const { server, deps, folder } = await scene();
+    const wanted = wish({ output: join(folder, 'a') });
+    await speak(composed, wanted, deps);
+    const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' } };
+    await expect(speak(wav, wanted, deps)).rejects.toMatchObject({ code: 'output_exists' });
+    expect(await speak(composed, wanted, deps)).toMatchObject({ isResumed: true });
+    expect(server.requests).toHaveLength(1);
+  });
+
   it('that is not MP3 is not marked, with a note for a file and for an object', async () => {
     const { deps, folder } = await scene();
     const said: number[] = [];
@@ -137,6 +147,8 @@ describe('speech', () => {
     writeFileSync(join(folder, 'b.mp3.json'), 'mine');
     await expect(speak(composed, again, deps)).rejects.toMatchObject({ code: 'output_exists' });
     expect(server.requests).toHaveLength(1);
+    await speak(composed, { ...again, sidecar: false }, deps);
+    expect(readFileSync(join(folder, 'b.mp3.json'), 'utf8')).toBe('mine');
   });
 
   it('is written to a stream, with a note if it cannot be marked there', async () => {

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
@@ -53,7 +53,7 @@ async function make(
   return id;
 }
 
-function pruned(options: { keys?: boolean; dryRun?: boolean } = {}): Promise<PruneResult> {
+function pruned(options: { keys?: boolean; dryRun?: boolean; before?: number } = {}): Promise<PruneResult> {
   return prune(ledger, { before: now - 30 * day, keys: false, dryRun: false, ...options }, () =>
     Promise.resolve([]),
   );
@@ -127,15 +127,19 @@ describe('prune keeps, even with --keys,', () => {
     ['speech that broke off', 'speech', failed, { protocol: 'tts' }],
   ])('%s', async (_, reason, events, made) => {
     const id = await make(events, { key: 'boat-1', ...made });
-    const { removed, kept } = await pruned({ keys: true });
-    expect({ removed, [reason]: kept[reason] }).toEqual({ removed: [], [reason]: 1 });
+    for (const dryRun of [true, false]) {
+      const { removed, kept } = await pruned({ keys: true, dryRun });
+      expect({ removed, [reason]: kept[reason] }).toEqual({ removed: [], [reason]: 1 });
+    }
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('an old job whose last event is new', async () => {
+  it('an old job whose last event is new, or as old as the limit', async () => {
     const id = await make(accepted);
     await ledger.append(id, { type: 'finished', state: 'failed', native_status: '', error });
-    expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { newer: 1 } });
+    for (const before of [now - 30 * day, now])
+      expect(await pruned({ keys: true, before })).toMatchObject({ removed: [], kept: { newer: 1 } });
+    expect(await pruned({ keys: true, before: now + 1 })).toMatchObject({ removed: [id] });
   });
 
   it('a job on which a process starts to work just before it is removed', async () => {
@@ -161,11 +165,12 @@ describe('prune keeps, even with --keys,', () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };
-    await make([...delivered, { type: 'file', file }], { protocol: 'tts', fingerprint });
+    const id = await make([...delivered, { type: 'file', file }], { protocol: 'tts', fingerprint });
     mkdirSync(join(folder, 'book.mp3.pieces'));
     writeFileSync(path, 'x');
     expect(await pruned()).toMatchObject({ removed: [], kept: { speech: 1 } });
-    expect(existsSync(path)).toBe(true);
+    rmSync(path);
+    expect(await pruned()).toMatchObject({ removed: [id] });
   });
 
   it('no incomplete speech if a later take of it was paid for', async () => {
