@@ -70,12 +70,12 @@ export async function removeJob(
 }
 
 // Records a run of this removal. Runs that begin after it wait for it, and the last look at the job finds those that
-// began before it. Returns undefined if the job is gone.
-async function announce(ledger: Ledger, id: string): Promise<string | undefined> {
+// began before it.
+async function announce(ledger: Ledger, id: string): Promise<string> {
   const run = randomUUID().slice(0, 8);
   const { owner } = await ledger.lease();
-  const isThere = await recordBegan(ledger, id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
-  return isThere ? run : undefined;
+  await recordBegan(ledger, id, { type: 'began', run, owner, command: 'rm', ask: 'accept' });
+  return run;
 }
 
 /**

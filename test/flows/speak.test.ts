@@ -99,6 +99,26 @@ describe('speech', () => {
     expect([puts.length, readdirSync(deps.uploadFolder)]).toEqual([1, []]);
   });
 
+  it('whose upload fails is kept in a file of its own for each key and each second take', async () => {
+    const { deps } = await scene();
+    const kept = new Set<string>();
+    const failing: Partial<ObjectStore> = {
+      checkFree: () => Promise.resolve(),
+      put: (_url, { path }) => Promise.reject(new Error(`the store is full: ${kept.add(path).size}`)),
+    };
+    const objects = (): Promise<ObjectStore> => Promise.resolve(failing as ObjectStore);
+    for (const [index, more] of [
+      { key: 'one' },
+      { key: 'two' },
+      { fresh: true },
+      { fresh: true },
+    ].entries()) {
+      const wanted = wish({ output: 's3://m/a.mp3', ...more });
+      await expect(speak(composed, wanted, { ...deps, objects })).rejects.toThrow(`full: ${index + 1}`);
+    }
+    for (const path of kept) expect(readFileSync(path)).toEqual(audio);
+  });
+
   it('as WAV has one header with its rate, in a file, a stream and an object', async () => {
     const { deps, folder, stored } = await scene();
     const wav = { ...composed, format: { ...format, wav: true, mime: 'audio/wav' }, sampleRate: 16000 };
@@ -131,11 +151,12 @@ describe('speech', () => {
       [join(folder, 'a.mp3'), true],
       ['s3://m/a.mp3', true],
       ['s3://m/b.mp3', false],
+      [join(folder, 'b.mp3'), false],
     ] as const) {
       await speak(composed, wish({ fresh: true, output, mark }), deps);
       said.push(deps.notes.filter((note) => note.includes('not marked')).length);
     }
-    expect(said).toEqual([1, 2, 2]);
+    expect(said).toEqual([1, 2, 2, 2]);
   });
 
   it('is saved to a file with a sidecar, whose path must be free', async () => {

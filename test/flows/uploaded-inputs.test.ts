@@ -11,7 +11,7 @@ import { sessionIn } from './flow-deps.ts';
 const nameOf = (letter: string, extension = 'png'): string => `sha256:${letter.repeat(64)}.${extension}`;
 const [a, b, c, film] = [nameOf('a'), nameOf('b'), nameOf('c'), nameOf('d', 'mp4')];
 const old = '2020-01-01T00:00:00.000Z';
-const now = '2026-01-01T00:00:00.000Z';
+const limit = '2025-01-01T00:00:00.000Z';
 const fileOf = (name: string, uploaded_at = old): UploadedInput => ({
   name,
   url: `s3://m/${name}`,
@@ -20,7 +20,9 @@ const fileOf = (name: string, uploaded_at = old): UploadedInput => ({
 });
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
-const rejected: JobEvent = { type: 'rejected', error: { code: 'auth', message: '' } };
+const error = { code: 'auth', message: '' };
+const rejected: JobEvent = { type: 'rejected', error };
+const failed: JobEvent = { type: 'finished', state: 'failed', native_status: '', error };
 
 let at = 1_795_000_000_000;
 
@@ -42,7 +44,7 @@ function scene(...files: UploadedInput[]): { session: ReturnType<typeof sessionI
   return { session: sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) }), gone };
 }
 
-const before = Date.parse('2025-01-01T00:00:00Z');
+const before = Date.parse(limit);
 const options = { before, queued: () => Promise.resolve([] as string[]) };
 
 it('each uploaded file lists the jobs that use it, even as a frame, oldest first', async () => {
@@ -71,7 +73,7 @@ describe('an uploaded file', () => {
   const keptFor = async (
     ...jobs: Parameters<typeof use> extends [Ledger, ...infer More] ? More[] : never
   ): Promise<object> => {
-    const { session } = scene(fileOf(a), fileOf(c, now));
+    const { session } = scene(fileOf(a), fileOf(c, limit));
     const ledger = await session.ledger();
     for (const job of jobs) await use(ledger, ...job);
     const { removed, kept } = await removableInputs(session, options);
@@ -98,28 +100,26 @@ describe('an uploaded file', () => {
       [[{ image: a }, began(deadOwner()), rejected]],
       free,
     ],
+    [
+      'is removable after a job that used a frame of a video has ended',
+      [[{ image: `${film}#first` }, rejected]],
+      free,
+    ],
   ])('%s', async (_, jobs, expected) => {
     expect(await keptFor(...jobs)).toEqual(expected);
   });
 
-  it('is kept if the body of an open job is not in its record, or if the record is damaged', async () => {
-    for (const isDamaged of [false, true]) {
-      const { session } = scene(fileOf(a));
-      const ledger = await session.ledger();
-      const prepared = {
-        type: 'prepared',
-        protocol: 'c',
-        base_url: '',
-        fingerprint: '',
-        account: '',
-      } as const;
-      const id = await ledger.newId((at += 1));
-      await ledger.create(id, [
-        { ...prepared, ...(!isDamaged && { elided: true }) },
-        ...(isDamaged ? [undefined] : []),
-      ]);
-      expect((await removableInputs(session, options)).kept).toEqual({ newer: 0, job: 1, queue: 0 });
-    }
+  it.each<[string, { elided?: boolean }, (JobEvent | undefined)[], number]>([
+    ['is kept if the body of an open job is not in its record', { elided: true }, [], 1],
+    ['is removable after a job without its body in its record has ended', { elided: true }, [rejected], 0],
+    ['is kept if the record of a job is damaged', {}, [undefined], 1],
+    ['is kept if the record of a job that has ended is damaged', {}, [undefined, accepted, failed], 1],
+  ])('%s', async (_, body, events, job) => {
+    const { session } = scene(fileOf(a));
+    const ledger = await session.ledger();
+    const prepared = { type: 'prepared', protocol: 'c', base_url: '', fingerprint: '', account: '' } as const;
+    await ledger.create(await ledger.newId((at += 1)), [{ ...prepared, ...body }, ...events]);
+    expect((await removableInputs(session, options)).kept).toEqual({ newer: 0, job, queue: 0 });
   });
 
   it('is kept if it may be a frame of an open job, or if a queued row names it', async () => {

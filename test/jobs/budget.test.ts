@@ -328,7 +328,12 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const failing = (): Promise<never> => Promise.reject(new Error('the budget cannot be read'));
   await expect(removeJob(deps.ledger, job, false, failing)).rejects.toThrow('the budget cannot be read');
   const left = await deps.ledger.read(job.id);
+  expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
+  // On a full disk, only this process knows that it sends nothing.
+  const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
+  await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
+  expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');
 });
 
 describe('a process that dies', () => {
