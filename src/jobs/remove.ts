@@ -79,20 +79,18 @@ async function announce(ledger: Ledger, id: string): Promise<string> {
 }
 
 /**
- * Records that a run of a job began. Returns false if the job was removed.
+ * Records that a run of a job began, unless the job was removed.
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function recordBegan(
   ledger: Ledger,
   id: string,
   began: JobEvent & { type: 'began' },
-): Promise<boolean> {
+): Promise<void> {
   try {
     await ledger.append(id, began);
-    return true;
   } catch (error) {
-    if ((await ledger.fateOf(id)) === 'removed') return false;
-    throw error;
+    if ((await ledger.fateOf(id)) !== 'removed') throw error;
   }
 }
 
@@ -174,14 +172,12 @@ export async function prune(
   // The oldest first, so that a job is removed before the later one that replaced it.
   for (const id of (await ledger.ids()).reverse()) {
     const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
-    const reason = job === undefined ? 'newer' : await reasonToKeep(job, ledger, options);
-    if (job === undefined || reason !== undefined) {
-      kept[reason ?? 'newer'] += 1;
-      continue;
-    }
-    const obstacle = options.dryRun ? undefined : await removeJob(ledger, job, false, budgetsOf);
-    if (obstacle === undefined) removed.push(id);
-    else kept[obstacle] += 1;
+    const remove = async (job: Job): Promise<Obstacle | undefined> =>
+      options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
+    const reason =
+      job === undefined ? 'newer' : ((await reasonToKeep(job, ledger, options)) ?? (await remove(job)));
+    if (reason === undefined) removed.push(id);
+    else kept[reason] += 1;
   }
   return { removed, kept };
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
 import { namedJob } from '../../src/jobs/ref.ts';
-import { prune, type KeepReason, type PruneResult } from '../../src/jobs/remove.ts';
+import { prune, removeJob, type KeepReason, type Obstacle, type PruneResult } from '../../src/jobs/remove.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -154,20 +154,30 @@ describe('prune keeps, even with --keys,', () => {
     expect(await ledger.read(id)).toBeDefined();
   });
 
-  it('a rejected job that a process is about to send again', async () => {
-    const id = await make([...sent, { type: 'rejected', attempt: 1, error }]);
-    await ledger.claim(`send.${id}.2`, JSON.stringify(currentOwner()));
-    expect(await pruned({ keys: true })).toMatchObject({ removed: [], kept: { in_use: 1 } });
-    expect(await ledger.read(id)).toMatchObject({ state: 'rejected' });
+  it('a rejected job that a process is about to send again, unless that process is dead', async () => {
+    const prunedAfterClaim = async (claim: string): Promise<PruneResult> => {
+      const id = await make([...sent, { type: 'rejected', attempt: 1, error }]);
+      await ledger.claim(`send.${id}.2`, claim);
+      return pruned({ keys: true });
+    };
+    expect(await prunedAfterClaim(JSON.stringify(deadOwner()))).toMatchObject({
+      removed: [expect.any(String)],
+    });
+    expect(await prunedAfterClaim(JSON.stringify(currentOwner()))).toMatchObject({
+      ...{ removed: [], kept: { in_use: 1, open: 0 } },
+    });
+    expect(await prunedAfterClaim('damaged')).toMatchObject({ removed: [], kept: { in_use: 1, open: 1 } });
   });
 
   it('a piece of a longer text, as long as its file exists', async () => {
     const fingerprint = 'abcdef0123456789'.repeat(4);
     const path = join(folder, 'book.mp3.pieces', '0001-abcdef0123456789');
     const file = { path, bytes: 1, sha256: '0'.repeat(64) };
-    const id = await make([...delivered, { type: 'file', file }], { protocol: 'tts', fingerprint });
+    const whole = { ...file, path: join(folder, 'book.mp3') };
+    const files = [file, whole].map((each): JobEvent => ({ type: 'file', file: each }));
+    const id = await make([...delivered, ...files], { protocol: 'tts', fingerprint });
     mkdirSync(join(folder, 'book.mp3.pieces'));
-    writeFileSync(path, 'x');
+    for (const each of [file, whole]) writeFileSync(each.path, 'x');
     expect(await pruned()).toMatchObject({ removed: [], kept: { speech: 1 } });
     rmSync(path);
     expect(await pruned()).toMatchObject({ removed: [id] });
@@ -185,5 +195,19 @@ describe('prune keeps, even with --keys,', () => {
     const refused = await make([...sent, { type: 'rejected', attempt: 1, error }], { protocol: 'tts' });
     expect(await pruned()).toMatchObject({ removed: [first, refused], kept: { speech: 1 } });
     expect(await ledger.read(broken)).toBeDefined();
+  });
+});
+
+describe('rm without --force', () => {
+  it.each<[string, (JobEvent | undefined)[], Obstacle | undefined]>([
+    ['removes a job that was never sent', [], undefined],
+    ['removes a job that has ended', delivered, undefined],
+    ['keeps a job that is in progress', accepted, 'open'],
+    ['keeps a job that has ended and has a damaged record', [...delivered, undefined], 'open'],
+  ])('%s', async (_, events, obstacle) => {
+    const job = await ledger.read(await make(events));
+    if (job === undefined) throw new Error('there is no job');
+    expect(await removeJob(ledger, job, false, () => Promise.resolve([]))).toBe(obstacle);
+    expect((await ledger.read(job.id)) === undefined).toBe(obstacle === undefined);
   });
 });
