@@ -31,6 +31,17 @@ describe('index lines', () => {
     expect([lines.length, lines.count]).toEqual([64, 2]);
   });
 
+  it('are the same bytes in every version of mgw', () => {
+    const written = {
+      ...{ fingerprint: String.raw`T\O\f`, handle: '_QATh', succeeded: 'BDR@s', removed: '^Q[Er' },
+      filler: 'INP@x',
+    };
+    for (const [kind, start] of Object.entries(written))
+      expect(indexLine(entry(kind as IndexKind, 'job_01hq7w5d2e9xkm', 'task_1'))).toBe(
+        `${start}01hq7w5d2e9xkmX10II4MnNf1i\n`,
+      );
+  });
+
   it('are found by kind and value, in order, before and after the table is built', () => {
     const lines = linesOf(made(a), made(b, 'g'), entry('handle', b, 'f'), made(c));
     for (let search = 0; search < 20; search += 1) {
@@ -141,7 +152,9 @@ describe('index lines', () => {
       ]);
     }
     const many = linesOf();
-    for (let n = 0; n < 4000; n += 1) write(many, indexLine(made(ids[n % 6] ?? '')));
+    const all = Array.from({ length: 4000 }, (_, n) => newJobId(at + n));
+    for (const id of all) write(many, indexLine(made(id)));
     expect([many.count, many.length]).toEqual([4000, 128_000]);
+    expect(listed(many)).toEqual(all.reverse());
   });
 });
