@@ -192,6 +192,13 @@ describe('a submission', () => {
     expect(late.record.pendingReply).toBeUndefined();
   });
 
+  it('an earlier attempt that is sent late counts, because its task may be paid for', () => {
+    expect(fold(sending(1), sending(2), ended('unavailable', 2), sending(1))).toMatchObject({
+      state: 'sending',
+      record: { attempts: 2, sender: owner },
+    });
+  });
+
   it('a response is pending until an event records its meaning', () => {
     expect(fold(sending(1), { type: 'reply', attempt: 1, reply }).record.pendingReply).toEqual(reply);
     expect(
