@@ -1,4 +1,4 @@
-import { lstatSync, statSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
@@ -14,7 +14,7 @@ import { newJobId, names, claimName, isAttempt, type Fate } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
-import { appendFile, createExclusively, createFile, readBytes } from './durable-file.ts';
+import { appendFile, createExclusively, createFile, readTail } from './durable-file.ts';
 
 /**
  * Opens a ledger of plain files: `jobs/<id>.jsonl` is the event log of a job, `claims/<name>` a claim (an exclusive
@@ -281,10 +281,11 @@ class FileClaims {
   async #textOf(name: string): Promise<string | undefined> {
     const path = this.#pathOf(name);
     for (let looks = 0; ; looks += 1) {
-      const text = readBytes(path)?.toString('utf8');
-      if (text !== '' || looks === 10) return text;
-      const found = statSync(path, { throwIfNoEntry: false });
-      if (found === undefined || Math.abs(Date.now() - found.mtimeMs) > 2000) return '';
+      const read = readTail(path, () => 0);
+      if (read === undefined) return undefined;
+      const text = read.tail.toString('utf8');
+      const isOld = Math.abs(Date.now() - read.stat.mtimeMs) > 2000;
+      if (text !== '' || isOld || looks === 10) return text;
       await delay(50);
     }
   }

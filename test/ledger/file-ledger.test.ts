@@ -444,6 +444,14 @@ describe('an index', () => {
     }
   });
 
+  it('that was lost still leaves the jobs that succeeded out of a list', async () => {
+    const { ledger, state, id } = await made();
+    const other = await make(ledger, 5);
+    await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
+    for (const name of ['handles.log', 'handles.count']) rmSync(join(state, name));
+    expect((await ledger.listed({ leaveOutSucceeded: true })).slice()).toEqual([id]);
+  });
+
   it('regains the line of a job that was lost with the file before the record was written', async () => {
     const state = freshFolder();
     const [path, jobs] = [join(state, 'index.log'), join(state, 'jobs')];
@@ -666,6 +674,22 @@ describe('ids', () => {
       writeFileSync(join(state, 'jobs', odd), '');
     expect(await ledger.ids()).toEqual([newer, id]);
   });
+});
+
+it('the state folder and the folders in it may be links to folders', async () => {
+  const folder = freshFolder();
+  const state = join(folder, 'link');
+  symlinkSync(join(folder, 'state'), state);
+  mkdirSync(join(folder, 'state'));
+  for (const name of ['jobs', 'claims']) {
+    symlinkSync(join(folder, name), join(state, name));
+    mkdirSync(join(folder, name));
+  }
+  const ledger = await openFileLedger(state, () => now);
+  const id = newJobId(now);
+  expect(await ledger.create(id, [prepared])).toBe(true);
+  expect(await ledger.claim('send', 'mine')).toBeUndefined();
+  expect(readdirSync(join(folder, 'jobs'))).toEqual([`${id}.jsonl`]);
 });
 
 describe('a folder that cannot be used', () => {
