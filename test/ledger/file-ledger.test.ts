@@ -3,6 +3,7 @@ import fs, {
   appendFileSync,
   constants,
   chmodSync,
+  copyFileSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -14,6 +15,7 @@ import fs, {
   writeFileSync,
   truncateSync,
   utimesSync,
+  type PathLike,
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -22,7 +24,7 @@ import { promisify } from 'node:util';
 import { build } from 'rolldown';
 import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
-import { decodeEvents } from '../../src/ledger/event-log.ts';
+import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
 import { holderText, jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
@@ -58,6 +60,20 @@ async function made(...events: JobEvent[]): Promise<Made> {
   const id = newJobId(now);
   await ledger.create(id, [prepared, ...events]);
   return { ledger, state, id, path: join(state, 'jobs', `${id}.jsonl`) };
+}
+
+/** Calls `act` before a file is opened. */
+function onOpen(act: (file: PathLike) => void): void {
+  const { openSync } = fs;
+  const opened = vi.spyOn(fs, 'openSync').mockImplementation((file, ...rest) => {
+    act(file);
+    return openSync(file, ...rest);
+  });
+  syncBuiltinESMExports();
+  onEnd(() => {
+    opened.mockRestore();
+    syncBuiltinESMExports();
+  });
 }
 
 function filesUnder(folder: string): string[] {
@@ -112,6 +128,34 @@ describe('a job', () => {
     expect(await read()).toEqual(['task_1', 'run', 3, 0]);
     rmSync(path);
     expect(await ledger.read(id)).toBeUndefined();
+  });
+
+  it('is read again if another process has changed it before its creation ended', async () => {
+    const { ledger, state } = await made();
+    const id = newJobId(now + 1);
+    const path = join(state, 'jobs', `${id}.jsonl`);
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path: changed = '' }, run) => {
+      if (name === 'unlink' && changed.startsWith(path)) appendFileSync(path, encodeEvent(accepted, now));
+      return run();
+    });
+    await ledger.create(id, [prepared]);
+    expect(await ledger.read(id)).toMatchObject({ handle: 'task_1' });
+  });
+
+  it('is read from memory until 256 others are read', async () => {
+    const { ledger, state, id, path } = await made();
+    const others = Array.from({ length: 256 }, (_, n) => newJobId(now + 1 + n));
+    for (const other of others) copyFileSync(path, join(state, 'jobs', `${other}.jsonl`));
+    const opened: PathLike[] = [];
+    onOpen((file) => opened.push(file));
+    for (const each of others.slice(0, 255)) await ledger.read(each);
+    await ledger.read(id);
+    expect(opened).not.toContain(path);
+    for (const each of others) await ledger.read(each);
+    await ledger.read(id);
+    expect(opened.filter((file) => file === path)).toHaveLength(1);
+    expect(opened).toHaveLength(others.length + 1);
   });
 
   it('is readable by its owner only: files 0600, folders 0700', async () => {
@@ -169,16 +213,9 @@ describe('a job', () => {
     const { ledger, path, id } = await made(sending());
     const events = await ledger.events(id);
     appendFileSync(path, 'more');
-    const { openSync } = fs;
     const codes = ['EMFILE', 'EACCES'];
-    const opened = vi.spyOn(fs, 'openSync').mockImplementation((file, ...rest) => {
+    onOpen((file) => {
       if (file === path) throw Object.assign(new Error('no'), { code: codes.shift() });
-      return openSync(file, ...rest);
-    });
-    syncBuiltinESMExports();
-    onEnd(() => {
-      opened.mockRestore();
-      syncBuiltinESMExports();
     });
     await expect(ledger.read(id)).rejects.toMatchObject({ code: 'local_io' });
     expect(await ledger.read(id)).toMatchObject({ state: 'unknown' });
@@ -360,6 +397,19 @@ describe('a claim', () => {
       expect(await ledger.claimed('send')).toBe('');
       expect(await ledger.claim('send', 'mine')).toBe('');
     }
+  });
+
+  it('that is visible before its content is read again', async () => {
+    const { ledger, state } = await made();
+    await ledger.claim('send', 'content');
+    const [path, whole] = [join(state, 'claims', 'send'), join(state, 'whole')];
+    renameSync(path, whole);
+    writeFileSync(path, '');
+    let opened = 0;
+    onOpen((file) => {
+      if (file === path && (opened += 1) === 2) renameSync(whole, path);
+    });
+    expect(await ledger.claimed('send')).toBe('content');
   });
 
   it('still counts as claimed if its file has been empty for long', async () => {

@@ -1,7 +1,8 @@
-import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { expect, it } from 'vitest';
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect, it, vi } from 'vitest';
 import { countUnwritten, UnwrittenEvents, type UnwrittenEvent } from '../../src/ledger/kept-facts.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
@@ -39,6 +40,26 @@ it('facts that cannot be saved are kept in memory, and written after those that 
   await facts.flush(write);
   await facts.flush(write);
   expect(written).toEqual(['1', '2']);
+});
+
+it('kept facts of one moment are written in order', async () => {
+  const facts = new UnwrittenEvents(freshFolder(), 'one');
+  vi.spyOn(Date, 'now').mockReturnValue(1_795_000_000_000);
+  onEnd(() => vi.restoreAllMocks());
+  const uids = Array.from({ length: 12 }, (_, n) => String(n));
+  for (const uid of uids) await facts.keep(factOf(uid));
+  const written: string[] = [];
+  await facts.flush(({ uid }) => Promise.resolve(void written.push(uid)));
+  expect(written).toEqual(uids);
+});
+
+it('kept facts may be in a folder that is a link', async () => {
+  const state = freshFolder();
+  const facts = new UnwrittenEvents(join(state, 'ledger'), 'one');
+  mkdirSync(dirname(facts.folder), { recursive: true });
+  symlinkSync(state, facts.folder);
+  await facts.keep(factOf('1'));
+  expect(facts.files()).toHaveLength(1);
 });
 
 it('a file of kept facts that is torn or invalid is left alone', async () => {
