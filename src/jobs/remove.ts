@@ -79,18 +79,20 @@ async function announce(ledger: Ledger, id: string): Promise<string> {
 }
 
 /**
- * Records that a run of a job began, unless the job was removed.
+ * Records that a run of a job began. Returns false if the job was removed.
  * @throws MgwError('local_io') if that cannot be recorded.
  */
 export async function recordBegan(
   ledger: Ledger,
   id: string,
   began: JobEvent & { type: 'began' },
-): Promise<void> {
+): Promise<boolean> {
   try {
     await ledger.append(id, began);
+    return true;
   } catch (error) {
-    if ((await ledger.fateOf(id)) !== 'removed') throw error;
+    if ((await ledger.fateOf(id)) === 'removed') return false;
+    throw error;
   }
 }
 

@@ -111,7 +111,7 @@ export async function continueRun(
   began: Began,
 ): Promise<Job | undefined> {
   if (shownState(job) === 'unknown') return job;
-  await recordBegan(deps.ledger, job.id, began);
+  if (!(await recordBegan(deps.ledger, job.id, began))) return undefined;
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {

@@ -45,7 +45,7 @@ it('facts that cannot be saved are kept in memory, and written after those that 
 it('kept facts of one moment are written in order', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   vi.spyOn(Date, 'now').mockReturnValue(1_795_000_000_000);
-  onEnd(() => vi.restoreAllMocks());
+  onEnd(() => void vi.restoreAllMocks());
   const uids = Array.from({ length: 12 }, (_, n) => String(n));
   for (const uid of uids) await facts.keep(factOf(uid));
   const written: string[] = [];
