@@ -1,7 +1,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { Goal, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
+import type { Goal, Job, JobEvent, JobKind, RecordedEvent } from '../../src/job.ts';
 import { namedJob } from '../../src/jobs/ref.ts';
 import { prune, removeJob, type KeepReason, type Obstacle, type PruneResult } from '../../src/jobs/remove.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
@@ -199,15 +199,50 @@ describe('prune keeps, even with --keys,', () => {
 });
 
 describe('rm without --force', () => {
+  const removed = (job: Job, from = ledger): Promise<Obstacle | undefined> =>
+    removeJob(from, job, false, () => Promise.resolve([]));
+  const jobAt = async (id: string): Promise<Job> => {
+    const job = await ledger.read(id);
+    if (job === undefined) throw new Error('there is no job');
+    return job;
+  };
+
   it.each<[string, (JobEvent | undefined)[], Obstacle | undefined]>([
     ['removes a job that was never sent', [], undefined],
     ['removes a job that has ended', delivered, undefined],
     ['keeps a job that is in progress', accepted, 'open'],
     ['keeps a job that has ended and has a damaged record', [...delivered, undefined], 'open'],
   ])('%s', async (_, events, obstacle) => {
-    const job = await ledger.read(await make(events));
-    if (job === undefined) throw new Error('there is no job');
-    expect(await removeJob(ledger, job, false, () => Promise.resolve([]))).toBe(obstacle);
-    expect((await ledger.read(job.id)) === undefined).toBe(obstacle === undefined);
+    const id = await make(events);
+    expect(await removed(await jobAt(id))).toBe(obstacle);
+    expect((await ledger.read(id)) === undefined).toBe(obstacle === undefined);
+  });
+
+  it('removes a job whose attempt was refused after the job was read', async () => {
+    const job = await jobAt(await make([]));
+    await ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
+    for (const event of [...sent, { type: 'unavailable', attempt: 1, error } as const])
+      await ledger.append(job.id, event);
+    expect(await removed(job)).toBeUndefined();
+    expect(await ledger.read(job.id)).toBeUndefined();
+  });
+
+  it('claims the next attempt, even after an attempt whose process died', async () => {
+    const job = await jobAt(await make([]));
+    await ledger.claim(`send.${job.id}.1`, JSON.stringify(owner));
+    const claimed: string[] = [];
+    const claim: Ledger['claim'] = (name, text) => (claimed.push(name), ledger.claim(name, text));
+    expect(await removed(job, { ...ledger, claim })).toBeUndefined();
+    expect(claimed).toEqual([`send.${job.id}.2`]);
+  });
+
+  it('leaves a job as it is if another process claims its next attempt first', async () => {
+    const job = await jobAt(await make([]));
+    const claim: Ledger['claim'] = async (name, text) => {
+      await ledger.claim(name, JSON.stringify(currentOwner()));
+      return ledger.claim(name, text);
+    };
+    expect(await removed(job, { ...ledger, claim })).toBe('in_use');
+    expect(await ledger.events(job.id)).toHaveLength(1);
   });
 });
