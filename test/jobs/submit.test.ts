@@ -452,7 +452,9 @@ describe('the same command again', () => {
     const resumed = await run(await depsFor(server.url, state));
     expect(resumed).toMatchObject({ isResumed: true, job: { id: first.job?.id } });
     await resumed.delivered?.();
-    expect(await run(await depsFor(server.url, state))).toMatchObject({ exit: 0, isResumed: false });
+    const second = await depsFor(server.url, state);
+    expect(await run(second)).toMatchObject({ exit: 0, isResumed: false });
+    expect(second.notes).toEqual([expect.stringContaining(`second take of ${first.job?.id}`)]);
     expect(server.created).toBe(2);
   });
 
@@ -550,6 +552,17 @@ describe('the same command again', () => {
         expect(await run(await depsFor(server.url, state), order)).toMatchObject({ exit: 0 });
     },
   );
+
+  it('exits 7 if its claim is damaged just before this run would make it', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    const deps = await depsFor(server.url, state);
+    const name = names.first({ fingerprint: fingerprintOf(orderOf(), deps.gateway) });
+    const beforeSending = async (): Promise<void> => {
+      await deps.ledger.claim(name, 'damaged');
+    };
+    expect((await run(deps, orderOf({ beforeSending }))).exit).toBe(7);
+    expect(server.requests).toHaveLength(0);
+  });
 
   it('finds the job of a key whose claim and index were lost by reading the jobs', async () => {
     const [server, state] = [await httpServer(), freshFolder()];

@@ -67,3 +67,33 @@ it('a run is refused if another file exists at its output, and nothing is record
   expect(server.requests).toHaveLength(0);
   expect(await jobsOf(deps.ledger)).toEqual([]);
 });
+
+it('a run does not join another run with the same output and another key', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const other = await depsFor(server.url, state, alive);
+  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+  const beforeSending = async (): Promise<void> => {
+    await (await run(other, orderOf({ goal, key: 'one' }))).delivered?.();
+    throw exists;
+  };
+  const order = orderOf({ goal, key: 'two', beforeSending });
+  expect(await run(await depsFor(server.url, state, alive), order)).toMatchObject({
+    exit: 10,
+    error: { code: 'output_exists' },
+  });
+  expect(server.requests).toHaveLength(1);
+});
+
+it('a run that joins another run whose job is not accepted yet does not look at the output, which the other has', async () => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
+  const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];
+  const joined: number[] = [];
+  first.priceOf = async () => {
+    const order = orderOf({ goal, beforeSending: () => Promise.reject(exists) });
+    joined.push((await run(second, order)).exit);
+    return { what: 'a test' };
+  };
+  expect([(await run(first, orderOf({ goal }))).exit, joined]).toEqual([0, [0]]);
+  expect(server.created).toBe(1);
+});
