@@ -88,8 +88,10 @@ it.each<[string, Answer, object, number]>([
     };
     const first = await run(dying, orderOf({ ...agent, key: 'one' }));
     expect(await ledger.read(first.job?.id ?? '')).toMatchObject({ state: 'sending' });
-    expect(await run(await depsFor(server.url, state), orderOf({ ...agent, key: 'two' }))).toMatchObject(ran);
-    expect(server.requests).toHaveLength(posts);
+    const deps = await depsFor(server.url, state);
+    const order = orderOf({ blockedByAnyDoubt: deadlineIn(5000, deps.clock), key: 'two' });
+    expect(await run(deps, order)).toMatchObject(ran);
+    expect([server.requests.length, deps.clock.pauses]).toEqual([posts, []]);
   },
 );
 
