@@ -40,7 +40,7 @@ export async function resolve(
   const found = await recordedJob(ledger, ref);
   // Only --resubmit needs a gateway; the other choices are refused if another gateway is configured.
   const gateway = configuredGateway(settings);
-  if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution, wanted));
+  if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution));
   const isSpeech = found.protocol === 'tts';
   if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
     const settled = await reconcile(ledger, found, () => unreadReply);
@@ -97,10 +97,10 @@ function done(job: Job): Delivered {
   return { job, files: [], isResumed: true, delivered: () => Promise.resolve() };
 }
 
-function wordsOf({ id }: Job, resolution: Resolution, { budget }: ResolveOptions): string[] {
+function wordsOf({ id }: Job, resolution: Resolution): string[] {
   const how = { adopted: '--adopt', 'not-created': '--not-created', resubmit: '--resubmit' }[resolution.how];
   const handle = resolution.how === 'adopted' ? [resolution.handle] : [];
-  return ['jobs', 'resolve', id, how, ...handle, ...(budget === undefined ? [] : ['--budget', budget])];
+  return ['jobs', 'resolve', id, how, ...handle];
 }
 
 // The response to a speech call is its audio, which no record keeps. A response also cannot be read if its protocol

@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { createClient } from '../../src/library/library.ts';
@@ -71,6 +71,8 @@ it.each([[['--resubmit', '--budget', '99']], [['--adopt', 'task_0001']], [['--no
     expect(again.code, again.stderr).toBe(0);
     expect(other.seen).toHaveLength(0);
     expect(own.created).toHaveLength(how[0] === '--resubmit' ? 2 : 1);
+    // Without an output, the command does not wait for the task.
+    expect(own.seen.filter(({ step }) => step !== 'submit')).toEqual([]);
   },
 );
 
@@ -111,7 +113,10 @@ it('--resubmit saves the result of the second task, if there is an output', asyn
   const output = join(user.cwd, 'boat.mp4');
   const ran = await runHere(['jobs', 'resolve', ref, '--resubmit', '-o', output, '--json'], user.env);
   expect(ran.json).toMatchObject({ exit_code: 0, job: { handle: own.created[1] } });
-  expect([existsSync(output), own.created.length]).toEqual([true, 2]);
+  expect([readdirSync(user.cwd).filter((name) => name.startsWith('boat')), own.created.length]).toEqual([
+    ['boat.mp4'],
+    2,
+  ]);
 });
 
 it('a fetch whose output exists suggests another name, which works', async () => {

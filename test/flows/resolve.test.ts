@@ -121,6 +121,15 @@ describe('a video in doubt', () => {
 });
 
 describe('--resubmit', () => {
+  it('of a task that was accepted in the meantime is a conflict, whatever the budget is', async () => {
+    const session = sessionIn(freshFolder());
+    const id = await doubtful(session, { request: { model: 'vendor-h3', prompt: 'x' } });
+    await (await session.ledger()).append(id, { type: 'accepted', handle: 'task_1' });
+    const options = { target: undefined, force: false, deadline: { remainingMs: () => Infinity } };
+    const again = resolve(session, id, resubmit, { ...options, budget: '0' });
+    await expect(again).rejects.toMatchObject({ code: 'conflict' });
+  });
+
   const image = storedName('boat.png', new TextEncoder().encode('boat'));
   const doubtful = async (session: Session, more: object): Promise<string> => {
     const ledger = await session.ledger();

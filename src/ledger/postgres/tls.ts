@@ -15,8 +15,8 @@ export function tlsOptions({
   tls,
   href,
 }: StateUrl): Exclude<pg.ClientConfig['ssl'], boolean | undefined> | false {
-  const isVerified = tls.mode === 'verify' || tls.ca !== undefined;
-  if (tls.mode === 'disable' || (tls.mode === undefined && !isVerified && isHere(href))) return false;
+  if (tls.mode === 'disable' || (tls.mode === undefined && tls.ca === undefined && isHere(href)))
+    return false;
   const [ca, cert, key] = [tls.ca, tls.cert, tls.key].map((path) => path && pem(path));
   return { rejectUnauthorized: tls.mode !== 'no-verify', ca, cert, key };
 }
