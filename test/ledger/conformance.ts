@@ -117,7 +117,8 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is listed by its id, the newest first', async () => {
       const { ledger, id } = await made();
       const ids = [now + 3, now + 1, now + 2].map((at) => newJobId(at));
-      for (const each of ids) await ledger.create(each, [prepared]);
+      const succeeded: JobEvent = { type: 'finished', state: 'succeeded', native_status: 'ok' };
+      for (const each of ids) await ledger.create(each, [prepared, accepted, succeeded]);
       const sorted = [...ids.sort().reverse(), id];
       expect(await ledger.ids()).toEqual(sorted);
       expect((await ledger.listed()).slice()).toEqual(sorted);

@@ -94,6 +94,8 @@ describe('TLS to the database', () => {
       tlsOptions(parseStateUrl(`postgres://db.example.com/d?${given.join('&')}`));
     expect(at(...names)).toEqual({ rejectUnauthorized: true, ca, cert, key });
     expect(at(...names.slice(1))).toEqual({ rejectUnauthorized: true, cert, key });
+    const here = parseStateUrl(`postgres://localhost/d?${names[0] ?? ''}`);
+    expect(tlsOptions(here)).toEqual({ rejectUnauthorized: true, ca });
   });
 
   it('does not fall back to plain text if the server has no TLS', async () => {
@@ -165,6 +167,27 @@ describe('TLS to the database', () => {
     });
     expect(sent()).toContain('mgw');
     expect(sent()).not.toContain('hunter2');
+  });
+
+  it('sends a password in plain text inside TLS', async () => {
+    const [authority, ca] = [newAuthority(), join(freshFolder(), 'ca.pem')];
+    writeFileSync(ca, authority.cert);
+    const secureContext = createSecureContext(authority.issue({ hosts: ['127.0.0.1'] }));
+    let received = '';
+    const { port } = await listen((socket) => {
+      socket.removeAllListeners('data').write('S');
+      const secure = new TLSSocket(socket, { isServer: true, secureContext });
+      secure
+        .on('error', () => undefined)
+        .on('data', (bytes: Buffer) => {
+          received += bytes.toString('latin1');
+          if (received.includes('hunter2')) secure.end(fatal);
+          else secure.write(authentication(3));
+        });
+    });
+    const address = `postgres://mgw:hunter2@127.0.0.1:${port}/d?sslrootcert=${ca}`;
+    await expect(ask(address)).rejects.toThrow('not today');
+    expect(received).toContain('hunter2');
   });
 });
 

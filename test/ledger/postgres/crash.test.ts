@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { readdirSync } from 'node:fs';
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { systemClock } from '../../../src/clock.ts';
 import type { JobEvent } from '../../../src/job.ts';
 import { encodeEvent } from '../../../src/ledger/event-log.ts';
@@ -117,6 +117,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ exitCode: 6 });
+    await expect(ledger.flush()).rejects.toMatchObject({ exitCode: 6 });
     proxy.up();
     await ledger.append(id, { type: 'finished', state: 'succeeded', native_status: 'ok' });
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
@@ -218,6 +219,21 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     const next = await ledger.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect([await other.lifeOf(lease.owner), await other.lifeOf(next.owner)]).toEqual(['dead', 'alive']);
+  });
+
+  it('finds the last event of a process that dies while its job is being read', async () => {
+    const place = await newPlace();
+    const [ledger, other] = [await place.open(), await place.open()];
+    const id = newJobId(now);
+    await ledger.create(id, [prepared, sendingBy(await ledger.lease())]);
+    const query = other.database.query.bind(other.database);
+    vi.spyOn(other.database, 'query').mockImplementationOnce(async (text, values) => {
+      const lines = await query(text, values);
+      await ledger.append(id, accepted);
+      await ledger.close();
+      return lines;
+    });
+    expect(await other.read(id)).toMatchObject({ state: 'queued', handle: 'task_1' });
   });
 
   it('declares a process dead only once none of its writes can still arrive', async () => {

@@ -115,6 +115,18 @@ describe('a statement', () => {
       await expect(answering(cause).database.query('SELECT')).rejects.toThrow(text);
   });
 
+  it('never uses a connection whose transaction has failed', async () => {
+    const { database } = answering([]);
+    const released: unknown[] = [];
+    const client = {
+      query: () => Promise.reject(errorOf('0A000')),
+      release: (isBroken?: boolean) => released.push(isBroken),
+    };
+    vi.spyOn(pg.Pool.prototype, 'connect').mockImplementation((() => Promise.resolve(client)) as () => never);
+    expect(await database.knowsTransactions()).toBe(false);
+    expect(released).toEqual([true]);
+  });
+
   it('is recognised as a duplicate by its error, even inside an error of mgw', () => {
     const duplicate = errorOf('23505');
     expect(isDuplicate(duplicate)).toBe(true);

@@ -59,7 +59,9 @@ describePostgres('the check of a database', (newPlace) => {
     const place = await newPlace();
     const url = parseStateUrl(place.server.url(place.database));
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
-    await makeLedger(url);
+    const notes: string[] = [];
+    await makeLedger(url, (text) => notes.push(text));
+    expect(notes).toEqual([]);
     await place.server.query('DELETE FROM mgw.meta', place.database);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(missing);
     expect((await makeLedger(url)).version).toBe(2);
@@ -89,6 +91,9 @@ describePostgres('the check of a database', (newPlace) => {
     const asReader = parseStateUrl(url.href.replace('postgres@', 'reader@'));
     const refusal = { exitCode: 2, message: expect.stringContaining('does not own') as string };
     await expect(examineLedger(asReader, clock)).rejects.toMatchObject(refusal);
+    const parts = `SELECT count(*) FROM pg_class WHERE relnamespace = 'mgw'::regnamespace`;
+    const hidden = Number(await server.query(parts, database)) + 1 - 3;
+    await expect(examineLedger(asReader, clock)).rejects.toThrow(`, and ${hidden} others. Make it`);
     await server.query('alter table mgw.claims owner to reader', database);
     await expect(examineLedger(url, clock)).rejects.toMatchObject(refusal);
     await expect(
