@@ -147,6 +147,22 @@ describePostgres('the check of a database', (newPlace) => {
     expect(await opened.query(text, values)).toEqual([{ n: 3, m: true }]);
   });
 
+  it.each([
+    ['off', 'durable', 'on'],
+    ['local', 'durable', 'on'],
+    ['remote_write', 'durable', 'remote_write'],
+    ['on', 'soon', 'off'],
+    ['off', undefined, 'off'],
+  ] as const)('with synchronous_commit=%s, runs a statement (%s) with %s', async (setting, commit, mode) => {
+    const { server, database } = await newPlace();
+    await server.query(`alter database ${database} set synchronous_commit = ${setting}`);
+    const opened = new Database(parseStateUrl(server.url(database)));
+    onEnd(() => opened.close());
+    const text = "SELECT current_setting('synchronous_commit') AS mode";
+    expect(await opened.query(text, [], commit)).toEqual([{ mode }]);
+    expect(await opened.query(`${text} WHERE $1::boolean`, [true], commit)).toEqual([{ mode }]);
+  });
+
   it('detects a server that would lose confirmed writes, and a clock that differs', async () => {
     const place = await newPlace();
     await place.open();
