@@ -114,6 +114,11 @@ describe('the cost of a job', () => {
     ['follows the count of the gateway', { usage: { text_words: 17 } }, '0.255 spent'],
     ['is the maximum if the gateway did not count', {}, '0.3 spent'],
     ['is the maximum if the count of the gateway is invalid', { usage: { text_words: -1 } }, '0.3 spent'],
+    [
+      'is the maximum if the count of the gateway is no whole number',
+      { usage: { text_words: 1.5 } },
+      '0.3 spent',
+    ],
   ])('of speech %s', (_, more, expected) => {
     expect(cost(...spoken, finished('succeeded', more))).toEqual([expected]);
   });
