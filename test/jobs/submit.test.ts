@@ -60,6 +60,13 @@ describe('a submission without a connection', () => {
     expect((await run(deps, orderOf({ model: undefined }))).job).toMatchObject({ state: 'prepared' });
   });
 
+  it('is recorded with its tags and its model, but without the key', async () => {
+    const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder(), { retries: 0 });
+    const { job } = await run(deps, orderOf({ model: key, tags: ['sea', key] }));
+    expect(job?.tags?.[0]).toBe('sea');
+    expect(JSON.stringify([job?.model, job?.tags])).not.toContain(key);
+  });
+
   it('reports an unreachable gateway, not a rate limit, if the wait ends first', async () => {
     const deps = await depsFor(`http://127.0.0.1:${await closedPort()}`, freshFolder());
     const failed = await run(deps, orderOf({ deadline: deadlineIn(3000, deps.clock) }));
