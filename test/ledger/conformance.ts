@@ -49,6 +49,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([await ledger.read(id), await ledger.fateOf(id)]).toEqual([undefined, 'removed']);
       expect(await ledger.ids()).toEqual([]);
       expect(await ledger.create(id, [prepared])).toBe(false);
+      await ledger.claim('x.jsonl', 'mine');
       for (const odd of ['', '..', '../claims/x', `${id}/..`, 'job_', `${id}.jsonl`])
         expect(await ledger.read(odd)).toBeUndefined();
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });

@@ -25,6 +25,7 @@ import { build } from 'rolldown';
 import { describe, expect, it, vi } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
+import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
 import { holderText, jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
@@ -143,6 +144,61 @@ describe('a job', () => {
     expect(await ledger.read(id)).toMatchObject({ handle: 'task_1' });
   });
 
+  it('is read again if another process adds an event at the same moment', async () => {
+    const { ledger, id, path } = await made();
+    let isOver = false;
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name, path: changed }, run) => {
+      if (name === 'write' && changed === path && !isOver) {
+        isOver = true;
+        appendFileSync(path, encodeEvent(accepted, now));
+      }
+      return run();
+    });
+    await ledger.append(id, { type: 'rated', rating: 3 });
+    expect(await ledger.read(id)).toMatchObject({ handle: 'task_1', rating: 3 });
+  });
+
+  it.each<[string, boolean, (other: Ledger, id: string) => Promise<unknown>, string | undefined]>([
+    ['forbids', false, (other, id) => other.forbid(id), undefined],
+    ['creates', false, (other, id) => other.create(id, [prepared, accepted]), 'task_1'],
+    ['restores', true, (other, id) => other.create(id, [prepared, accepted], true), 'task_1'],
+  ])('is not created if another process %s it a moment before', async (_, restores, act, handle) => {
+    const { ledger, state } = await made();
+    const other = await openFileLedger(state, () => now);
+    const id = newJobId(now + 1);
+    if (restores) await ledger.remove(id);
+    onEnd(() => beforeEachStep(undefined));
+    beforeEachStep(async (change, path) => {
+      if (change !== 'link' || !path.endsWith(`${id}.jsonl`)) return;
+      beforeEachStep(undefined);
+      await act(other, id);
+    });
+    expect(await ledger.create(id, [prepared], restores)).toBe(false);
+    expect((await ledger.read(id))?.handle).toBe(handle);
+  });
+
+  it.each<[JobEvent, string[]]>([
+    [sending(), ['record']],
+    [accepted, ['handles.log', 'record']],
+    [{ type: 'rated', rating: 1 }, ['record']],
+    [{ type: 'delivered', run: 'r1' }, []],
+  ])(
+    'is durable, with its line in the index, after each event but the last: $type',
+    async (event, synced) => {
+      const { ledger, state, id, path } = await made();
+      await ledger.lookup('handle', 'task_1');
+      const seen: string[] = [];
+      onEnd(() => watchDisk(undefined));
+      await watchDisk(({ name, path: changed = '' }, run) => {
+        if (name === 'sync') seen.push(changed === path ? 'record' : relative(state, changed));
+        return run();
+      });
+      await ledger.append(id, event);
+      expect(seen).toEqual(synced);
+    },
+  );
+
   it('is read from memory until 256 others are read', async () => {
     const { ledger, state, id, path } = await made();
     const others = Array.from({ length: 256 }, (_, n) => newJobId(now + 1 + n));
@@ -177,16 +233,17 @@ describe('a job', () => {
   });
 
   it('keeps events that are appended after a torn line', async () => {
-    const { ledger, id, path } = await made();
+    const { ledger, state, id, path } = await made();
     appendFileSync(path, '{"v":1,"type":"obser');
     expect((await ledger.read(id))?.state).toBe('prepared');
     await ledger.append(id, accepted);
     await ledger.append(id, { type: 'observed', state: 'running', native_status: 'run' });
-    expect(await ledger.read(id)).toMatchObject({
-      state: 'running',
-      handle: 'task_1',
-      record: { damaged: 0 },
-    });
+    for (const each of [ledger, await openFileLedger(state, () => now)])
+      expect(await each.read(id)).toMatchObject({
+        state: 'running',
+        handle: 'task_1',
+        record: { damaged: 0 },
+      });
   });
 
   it('keeps its handle if its beginning is damaged', async () => {
@@ -477,12 +534,13 @@ describe('an index', () => {
       },
     ],
   ])('that is %s is completed from the jobs, even before a line is added', async (_, damage) => {
-    for (const adds of [false, true]) {
+    for (const [adds, reads] of [[], [true], [false, true], [true, true]]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
+      if (reads === true) await ledger.listed({ leaveOutSucceeded: true });
       const logs = ['index', 'handles'].map((name) => join(state, name));
       for (const log of logs) damage(`${log}.log`, `${log}.count`);
-      if (adds) ids.push(await make(ledger, 7));
+      if (adds === true) ids.push(await make(ledger, 7));
       expect((await ledger.lookup('fingerprint', 'f9')).sort()).toEqual([...ids].sort());
       expect(await ledger.lookup('handle', handleOf(ids[0] ?? ''))).toEqual([ids[0]]);
       expect((await ledger.listed()).length).toBe(ids.length + 1);
@@ -520,6 +578,33 @@ describe('an index', () => {
     expect(await index.find('fingerprint', 'f1')).toEqual([id, other]);
     await writeIndexed(add(id), () => fs.promises.rm(path));
     expect(await index.find('fingerprint', 'f1')).toEqual([id]);
+    await writeIndexed(add(other), () => fs.promises.truncate(path));
+    expect(await index.find('fingerprint', 'f1')).toEqual([other]);
+  });
+
+  it('is not changed by a search if it is complete, or if there are no jobs', async () => {
+    const { ledger, id } = await made(accepted);
+    const empty = await openFileLedger(freshFolder(), () => now);
+    const seen: string[] = [];
+    onEnd(() => watchDisk(undefined));
+    await watchDisk(({ name }, run) => {
+      seen.push(name);
+      return run();
+    });
+    expect(await ledger.lookup('handle', 'task_1')).toEqual([id]);
+    expect(await ledger.ids()).toEqual([id]);
+    expect(await empty.lookup('handle', 'task_1')).toEqual([]);
+    expect((await empty.listed()).slice()).toEqual([]);
+    expect(seen).toEqual([]);
+  });
+
+  it('gets the lines of a job without reading the other jobs', async () => {
+    const { state, path } = await made(accepted);
+    const other = await openFileLedger(state, () => now);
+    const opened: PathLike[] = [];
+    onOpen((file) => opened.push(file));
+    await make(other, 5);
+    expect(opened).not.toContain(path);
   });
 
   it('regains the line of a job that another process created, once it is sent', async () => {
@@ -527,10 +612,12 @@ describe('an index', () => {
     const log = join(state, 'index.log');
     const line = readFileSync(log, 'latin1');
     const id = await make(ledger, 5);
-    // The creator died before it saw that the index had been replaced, and completed without its job.
-    writeFileSync(log, line + line);
     const other = await openFileLedger(state, () => now);
-    expect((await other.listed()).slice()).toEqual([first]);
+    expect((await other.listed()).slice()).toEqual([first, id]);
+    // The creator died before it saw that the index had been replaced, and completed without its job.
+    writeFileSync(`${log}.new`, line + line);
+    renameSync(`${log}.new`, log);
+    expect((await ledger.listed()).slice()).toEqual([first]);
     for (let times = 0; times < 2; times += 1) await other.append(id, sending());
     expect((await other.listed()).slice()).toEqual([first, id]);
     expect(statSync(log).size).toBe(3 * line.length);

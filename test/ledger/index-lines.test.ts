@@ -88,6 +88,7 @@ describe('index lines', () => {
         expect(listed(linesOf(...all.map((id) => made(id))), outcomes)).toEqual(open.sort().reverse());
       }),
     );
+    expect(listed(linesOf(made(a)), linesOf())).toEqual([a]);
   });
 
   it('decode an id only when it is read', () => {
@@ -137,6 +138,13 @@ describe('index lines', () => {
         [c, a],
         [a, c],
       ]);
+    }
+  });
+
+  it('are found after an empty line, and after one that has lost its beginning', () => {
+    for (const rest of ['\n', indexLine(made(b)).slice(19)]) {
+      const lines = linesOf(rest, made(c));
+      expect([listed(lines), lines.find('fingerprint', 'f')]).toEqual([[c], [c]]);
     }
   });
 

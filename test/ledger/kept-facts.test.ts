@@ -1,9 +1,35 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { countUnwritten, UnwrittenEvents, type UnwrittenEvent } from '../../src/ledger/kept-facts.ts';
+import type { JobEvent } from '../../src/job.ts';
+import {
+  countUnwritten,
+  keepingFacts,
+  UnwrittenEvents,
+  type UnwrittenEvent,
+} from '../../src/ledger/kept-facts.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { freshFolder } from '../support/servers.ts';
+
+const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
+
+it('a fact that could not be written is kept, unless its job is known to be removed', async () => {
+  for (const [isRemoved, count] of [
+    [() => Promise.resolve(false), 1],
+    [() => Promise.reject(new Error('gone')), 1],
+    [() => Promise.resolve(true), 0],
+  ] as const) {
+    const results = [Promise.reject(new Error('full'))];
+    const written: JobEvent[] = [];
+    const { append, flush } = keepingFacts(async (_, event) => {
+      await results.shift();
+      written.push(event);
+    }, isRemoved);
+    await expect(append('job_1', accepted)).rejects.toThrow('full');
+    await Promise.all([flush(), flush()]);
+    expect(written).toEqual([accepted].slice(0, count));
+  }
+});
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 

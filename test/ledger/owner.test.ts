@@ -47,7 +47,24 @@ describe('a process', () => {
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');
-    expect(lifeOf(owner)).toBe('dead');
+    expect([lifeOf(owner), lifeOf({ ...owner, start: '' })]).toEqual(['dead', 'dead']);
+  });
+
+  it.skipIf(!hasProc)('of another user, which it must not signal, is alive while it runs', () => {
+    const stat = readFileSync(`/proc/${process.ppid}/stat`, 'utf8');
+    const start = stat.split(') ').pop()?.split(' ')[19] ?? '';
+    const parent = { ...currentOwner(), pid: process.ppid, start, instance: 'its own' };
+    expect(lifeOf(parent)).toBe('alive');
+    for (const [code, life] of [
+      ['EPERM', 'alive'],
+      ['ESRCH', 'dead'],
+    ] as const) {
+      vi.spyOn(process, 'kill').mockImplementation(() => {
+        throw Object.assign(new Error(code), { code });
+      });
+      onEnd(() => void vi.restoreAllMocks());
+      expect(lifeOf(parent)).toBe(life);
+    }
   });
 
   it.skipIf(!hasProc)('is identified by the start time from ps on systems without /proc', () => {
