@@ -52,8 +52,8 @@ export const plants = {
   'resubmit-elsewhere': [
     [
       'flows/resolve.ts',
-      'checkGateway(found, gateway, wordsOf(found, resolution, wanted));',
-      'void wordsOf(found, resolution, wanted);',
+      'checkGateway(found, gateway, wordsOf(found, resolution));',
+      'void wordsOf(found, resolution);',
     ],
   ],
   'hook-hidden': [['http/client.ts', 'if (!isRecorded)', 'if (isRecorded === undefined)']],
