@@ -22,18 +22,20 @@ export interface CopyCounts {
 
 /**
  * Copies all jobs of a ledger into another one, with their claims. If it is interrupted, the next call continues.
- * @throws MgwError('conflict') if a process is working on a job, or the target holds a different job or claim of the same
- * name. The jobs before it were copied.
+ * @throws MgwError('conflict') if a process is working on a job: nothing was copied; or if the target holds a different
+ * job or claim of the same name: the jobs before it were copied.
  */
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
   // When a claim is first looked up, a folder without claims makes them from its jobs. Look one up before it has jobs.
   await to.claimed(names.after(''));
-  for (const id of (await from.ids()).reverse()) {
+  const ids = (await from.ids()).reverse();
+  // Before anything is copied: a copied job that its ledger then changes would differ from its copy.
+  for (const id of ids) refuseInUse(await from.read(id));
+  for (const id of ids) {
     const job = await from.read(id);
     if (job === undefined) continue;
-    refuseInUse(job);
     // A confirmed claim without an event shows that the record has lost the event. A database does not confirm claims.
     const lost = (await from.isConfirmed(attemptClaim(job))) ? [undefined] : [];
     const events = [...(await from.events(id)), ...lost];
@@ -57,12 +59,12 @@ export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
 }
 
 // The process may pay for the job, or for another one, after the copy.
-function refuseInUse({ id, record: { runs, lifeOf } }: Job): void {
-  const run = runs.find(({ owner }) => lifeOf(owner) === 'alive');
-  if (run === undefined) return;
+function refuseInUse(job: Job | undefined): void {
+  const run = job?.record.runs.find(({ owner }) => job.record.lifeOf(owner) === 'alive');
+  if (job === undefined || run === undefined) return;
   throw new MgwError(
     'conflict',
-    `Another mgw (process ${run.owner.pid}) is working on job ${id}. Wait until no mgw is running, and repeat the command.`,
+    `Another mgw (process ${run.owner.pid}) is working on job ${job.id}. Wait until no mgw is running, and repeat the command.`,
   );
 }
 

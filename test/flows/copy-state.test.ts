@@ -121,12 +121,13 @@ describePostgres('a folder copied into a database and back into another folder',
       ask: 'file',
     };
     const id = newJobId(now);
+    await from.create(newJobId(now - 1), [prepared]);
     await from.create(id, [prepared, began]);
     const shared = await (await newPlace()).open();
     await expect(copyJobs(from, shared)).rejects.toMatchObject({ code: 'conflict' });
     expect(await shared.ids()).toEqual([]);
     await from.append(id, { type: 'detached', run: 'r', exit_code: 0 });
-    expect(await copyJobs(from, shared)).toBe(1);
+    expect(await copyJobs(from, shared)).toBe(2);
   });
 
   it('is not copied over a key that belongs to another job by then', async () => {
