@@ -60,8 +60,7 @@ export class PostgresServer {
   /** Creates an empty database, which is removed after the test. Returns its name. */
   async database(): Promise<string> {
     const name = `test_${(this.#databases += 1)}`;
-    // Takes half as long as a copy by way of the log.
-    await this.query(`create database ${name} strategy file_copy`);
+    await this.query(`create database ${name}`);
     onEnd(async () => {
       if (this.#process !== undefined) await this.query(`drop database if exists ${name} with (force)`);
     });
