@@ -118,13 +118,15 @@ async function newPage(browser: Browser): Promise<Page> {
 
 /** Opens an address in the page that all tests share, because each further page would start a process. */
 async function open(address: string, stored = '{}'): Promise<void> {
-  await page.addInitScript((kept) => {
+  const script = await page.addInitScript((kept) => {
     localStorage.clear();
     Object.assign(localStorage, JSON.parse(kept));
   }, stored);
   // An address that differs only after the # would not be loaded again.
   await page.goto(pathToFileURL(join(user.cwd, 'm.jsonl')).href);
   await page.goto(address);
+  // The order of several scripts is not defined.
+  await script.dispose();
 }
 
 const tile = (name: string): ReturnType<Page['locator']> =>
@@ -184,7 +186,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await page.locator('.big textarea').fill('the best "sea" <b>');
     await page.keyboard.press('Escape');
     await isClosed();
-    // On a busy machine Chromium loses what the page of a file stored, so it is handed that.
+    // On a busy machine Chromium loses what the page of a file stored, so it is stored again.
     await open(page.url(), await page.evaluate(() => JSON.stringify(localStorage)));
     // `count` does not wait.
     await expect.poll(() => tile('boat').locator('.star.on').count()).toBe(2);
