@@ -194,11 +194,14 @@ describe('the sandbox storage with the AWS SDK', () => {
   });
 });
 
-test('a script under --fault store-500x1 succeeds, because mgw sends the file again', async () => {
+test.each([
+  ['store-500x1', 0],
+  ['store-expired', 10],
+])('a script under --fault %s exits %i', async (name, code) => {
   const { user } = await rehearsal();
   const lines = 'mgw video c submit boat -m vendor-h3-mini -d 5 --image first.png -o s3://bucket/a.mp4';
-  const fault = ['--fault', 'store-500x1', '--pace', '20ms'];
+  const fault = ['--fault', name, '--pace', '20ms'];
   const ran = await user.start(['sandbox', 'exec', ...fault, '--json', '--', 'sh', '-c', lines]).result;
   const { script_exit_code, bill } = ran.json as unknown as { script_exit_code: number; bill: unknown[] };
-  expect([script_exit_code, bill.length], ran.stderr).toEqual([0, 1]);
+  expect([script_exit_code, bill.length], ran.stderr).toEqual([code, code === 0 ? 1 : 0]);
 });
