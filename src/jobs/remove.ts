@@ -171,11 +171,11 @@ export async function prune(
 ): Promise<PruneResult> {
   const kept = Object.fromEntries(keepReasons.map((reason) => [reason, 0])) as PruneResult['kept'];
   const removed: string[] = [];
+  const remove = async (job: Job): Promise<Obstacle | undefined> =>
+    options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
   // The oldest first, so that a job is removed before the later one that replaced it.
   for (const id of (await ledger.ids()).reverse()) {
     const job = timeOf(id) < options.before ? await ledger.read(id) : undefined;
-    const remove = async (job: Job): Promise<Obstacle | undefined> =>
-      options.dryRun ? undefined : removeJob(ledger, job, false, budgetsOf);
     const reason =
       job === undefined ? 'newer' : ((await reasonToKeep(job, ledger, options)) ?? (await remove(job)));
     if (reason === undefined) removed.push(id);

@@ -115,7 +115,7 @@ describe('the cost of a job', () => {
     ['is the maximum if the gateway did not count', {}, '0.3 spent'],
     ['is the maximum if the count of the gateway is invalid', { usage: { text_words: -1 } }, '0.3 spent'],
     [
-      'is the maximum if the count of the gateway is no whole number',
+      'is the maximum if the count of the gateway is not a whole number',
       { usage: { text_words: 1.5 } },
       '0.3 spent',
     ],

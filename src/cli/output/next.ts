@@ -99,7 +99,7 @@ function retyped(
   return undefined;
 }
 
-// Words after `--` are no options.
+// Words after `--` are not options.
 function optionsEnd(argv: readonly string[]): number {
   return argv.includes('--') ? argv.indexOf('--') : argv.length;
 }
