@@ -100,7 +100,7 @@ export async function recordBegan(
 // lives, and two such processes would wait for each other.
 async function reopen(ledger: Ledger, job: Job): Promise<void> {
   abandonClaim(attemptClaim(job));
-  const message = 'A process was about to remove the job, and did not send it';
+  const message = 'Not sent, because a process was about to remove the job';
   const attempt = job.record.attempts + 1;
   const error = { code: 'unreachable', message } as const;
   await ledger.append(job.id, { type: 'unavailable', attempt, error });

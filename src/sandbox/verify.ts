@@ -171,7 +171,7 @@ function failureIgnored(
   return [...failed, ...broken].flatMap(({ task, at, subject, did }) => {
     const again = bill.some((line) => line.subject === subject && line.at >= at && line.task !== task);
     if (again && subject !== undefined) return [];
-    const message = `${task} ${did}, and the script still ended with 0.`;
+    const message = `${task} ${did}, and the script still exited with 0.`;
     return [{ kind: 'failure-ignored' as const, tasks: [task], message }];
   });
 }

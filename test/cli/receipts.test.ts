@@ -52,7 +52,7 @@ it('--strict exits 9 and keeps the file, and repeating the command pays nothing'
     expect.objectContaining({ job: id, price: '48', delivered, mismatches }),
   ]);
   const evidence = (await user.run(['spend', '--disputed'])).stdout;
-  expect(evidence).toMatch(/^duration +asked 4, delivered 2$/m);
+  expect(evidence).toMatch(/^duration +requested 4, delivered 2$/m);
   expect(evidence).toMatch(/^delivered +2 s, 640x360, 24 fps, no sound$/m);
   expect((await user.run(['jobs', 'fetch', id, '-o', 'copy.mp4', '--strict'])).code).toBe(9);
   const piped = await user.run(['jobs', 'fetch', id, '-o', '-', '--strict']);

@@ -93,7 +93,7 @@ function unknownFormat(path: string): MgwError {
   if (path === '-') return usageError('Standard input needs --format csv, jsonl or yaml.');
   if (/\.(xls[xmb]?|ods|numbers|fods)$/i.test(path)) return isWorkbook(path);
   return usageError(
-    `${shown(path)}: the name of a manifest ends in ${Object.keys(formats).join(', ')}. For any other name, use --format.`,
+    `${shown(path)}: the name of a manifest must end in ${Object.keys(formats).join(', ')}. For any other name, use --format.`,
   );
 }
 

@@ -105,7 +105,7 @@ function evidenceOf({ path, mismatches, delivered, ...about }: Disputed): string
   const facts = { ...about, file: path, delivered: delivered && deliveredText(delivered) };
   const differences = mismatches.map((each): [string, string] => [
     each.field,
-    `asked ${each.asked}, delivered ${each.delivered}`,
+    `requested ${each.asked}, delivered ${each.delivered}`,
   ]);
   return [...Object.entries(facts), ...differences]
     .flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(17)}${printableLine(value)}`]))

@@ -12,7 +12,7 @@ export interface Examined {
   /** The version of the tables. */
   version: number;
   jobs: number;
-  /** By how much the clock of this machine is ahead of the database's, in ms. */
+  /** How far the clock of this machine is ahead of the database's, in ms. */
   lagMs: number;
   /** The duration of one statement, in ms. */
   tripMs: number;
@@ -120,7 +120,7 @@ async function routeWarnings(database: Database): Promise<string[]> {
   const warnings: [boolean, string][] = [
     [
       ends.flat().some(({ standby }) => standby),
-      'The server is a standby, which accepts no writes and may lag. Name the primary, and let no pool spread reads over servers.',
+      'The server is a standby, which accepts no writes and may lag. Name the primary, or a pool that does not spread reads over servers.',
     ],
     [
       new Set(ends.flat().map(({ ledger }) => ledger)).size > 1,

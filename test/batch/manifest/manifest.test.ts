@@ -354,7 +354,7 @@ describe('a manifest', () => {
 
   it.each(['clips.txt', 'clips', 'clips.json'])('with the name %s is refused', async (name) => {
     await expect(openManifest(fileOf(name, ''))).rejects.toThrow(
-      'ends in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
+      'end in .jsonl, .ndjson, .csv, .tsv, .yaml, .yml',
     );
   });
 

@@ -13,7 +13,7 @@ import { recordedJob } from '../../../jobs/ref.ts';
 const defaultLimit = 2000;
 
 const more = `
-The page links to the files where they are, so keep it near them, or let --copy put copies next to it. It works from a
+The page links to the files where they are, so keep it near them, or use --copy to copy them next to it. It works from a
 disk, in a CI artifact and on a web server, and fetches nothing from elsewhere. --serve shows it on this machine
 alone until Ctrl-C, and saves ratings as they are made.
 

@@ -117,7 +117,7 @@ async function judged(
 
 function complaint(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
-  const text = `The script ended with ${scriptExitCode}, but made mistakes:\n${lines.join('\n')}`;
+  const text = `The script exited with ${scriptExitCode}, but made mistakes:\n${lines.join('\n')}`;
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }
 

@@ -84,7 +84,7 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
  * ledger.
  */
 export function handleModelOption(): Option {
-  return single('-m, --model <name>', 'the model of handles that were submitted without mgw');
+  return single('-m, --model <name>', 'the model of tasks that were submitted without mgw');
 }
 
 /** Returns the protocol of `--model`, if it is given. @throws MgwError('usage') with the `protocols` to choose from. */
