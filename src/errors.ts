@@ -203,7 +203,7 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-/** Whether a failed link means that the file system has no hard links, such as FAT and some network and container mounts. */
+/** Whether linking failed because the file system has no hard links, as on FAT and some network and container mounts. */
 export function isLinkUnsupported(error: unknown): boolean {
   return noLinks.has(systemCode(error) ?? '');
 }

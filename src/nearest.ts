@@ -1,18 +1,18 @@
 /**
- * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most `most` typing errors
- * (up to three in a long name). Undefined if none is similar.
+ * Returns the most similar name: one that differs only in letter case, `_` or `-`, or by at most
+ * `maxSlips` typing errors (up to three in a long name). Undefined if none is similar.
  */
 export function nearestName(
   name: string,
   names: readonly string[],
-  most = Math.min(3, Math.floor(name.length / 4)),
+  maxSlips = Math.min(3, Math.floor(name.length / 4)),
 ): string | undefined {
   const same = names.find((known) => normalizedName(known) === normalizedName(name));
   if (same !== undefined) return same;
   const near = names
-    .filter((known) => Math.abs(known.length - name.length) <= most)
+    .filter((known) => Math.abs(known.length - name.length) <= maxSlips)
     .map((known) => ({ known, slips: slipsBetween(name.toLowerCase(), known.toLowerCase()) }))
-    .filter(({ slips }) => slips <= most);
+    .filter(({ slips }) => slips <= maxSlips);
   return near.sort((one, other) => one.slips - other.slips)[0]?.known;
 }
 

@@ -87,7 +87,7 @@ export class Chains {
   /**
    * Determines the state of a row that waits for others.
    * @param found the row with its placeholders
-   * @throws MgwError('usage') if a row that it waits for makes no such file.
+   * @throws MgwError('usage') if a row that it waits for is done but has no saved video.
    */
   async planned(found: NamedRow, deps: ChainDeps): Promise<PlannedRow> {
     const inputs = this.graph.inputsOf(found.row);

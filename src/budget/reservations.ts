@@ -186,8 +186,7 @@ function limitOf(amount: string, per: string): Limit {
 }
 
 /**
- * Reads the owner of a reservation. Without a named process, the owner cannot be shown to be dead, so the reservation
- * stays.
+ * Reads the owner of a reservation. If it names no process, it cannot be proved dead, so the reservation stays.
  */
 export function ownerIn(json: Json | undefined): Owner {
   const { pid, start, host, instance, lease } = isObject(json) ? json : {};

@@ -100,7 +100,7 @@ export class Sum {
   }
 }
 
-/** The sums of expenses by their kind. */
+/** The sums of expenses by kind. */
 export class Sums {
   readonly spent = new Sum();
   readonly failed = new Sum();

@@ -147,14 +147,14 @@ export interface Globals {
   pollInterval?: string;
   requestTimeout?: string;
   retries?: string;
-  /** `--notify`, of commands that wait. */
+  /** `--notify`, for commands that wait. */
   notify?: boolean;
   /** `--on-done`: a command line for the shell. */
   onDone?: string;
   open?: boolean;
-  /** The value of `--budget-name`, of commands that pay. */
+  /** The value of `--budget-name`, for commands that pay. */
   budgetName?: string;
-  /** The value of `--speaker`, of `mgw tts`. */
+  /** The value of `--speaker`, for `mgw tts`. */
   speaker?: string;
 }
 

@@ -178,7 +178,7 @@ async function listingUse(
   return isKnownToServe(protocol, model, await session.settings()) ? undefined : 'check';
 }
 
-// A default under a misspelt protocol would be ignored, and the video may then cost more than was meant.
+// A default under a misspelt protocol would be ignored, and the video could cost more than intended.
 function checkDefaultNames({ videoDefaults = {}, profile }: Settings): void {
   const stray = Object.keys(videoDefaults).find((name) => findProtocol(name) === undefined);
   if (stray === undefined) return;

@@ -123,7 +123,7 @@ function checkHandle(job: Job, protocol: Protocol): void {
   }
 }
 
-/** Rejects: this caller has no standard output that media could go to. */
+/** Rejects, because this caller has no standard output for media. */
 export function refuseStdout(): Promise<never> {
   return Promise.reject(new MgwError('internal', 'This caller has no standard output for media.'));
 }

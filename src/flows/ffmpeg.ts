@@ -97,7 +97,7 @@ async function output(
       encoding: 'buffer',
       maxBuffer: maxOutputBytes,
     });
-    // A program that has failed no longer reads its input.
+    // Ignores write errors: a program that has failed no longer reads its input.
     running.child.stdin?.on('error', () => undefined).end(stdin);
     return (await running).stdout;
   } catch (error) {

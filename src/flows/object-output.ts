@@ -66,7 +66,7 @@ async function uploadedBefore(job: Job, url: string, deps: FlowDeps): Promise<Jo
 export const copyPrefix = 'copy-';
 
 /**
- * Returns the local path of a result before its upload. Creates the folder, and removes the copies of dead processes.
+ * Returns the local path of a result before its upload. Creates the folder, and removes copies that dead processes left.
  * @throws MgwError('local_io').
  */
 export async function localPath(prefix: string, url: string, deps: FlowDeps): Promise<string> {

@@ -54,7 +54,7 @@ export interface Order {
   goal: Goal;
   /** True if the response itself is the result, which cannot be fetched later. */
   isOneShot?: boolean;
-  /** Makes the error of a submission in doubt, if there is no task that could be adopted. */
+  /** Creates the error for a submission in doubt that has no task to adopt. */
   unknownError?: (job: Job, why: string, requestId?: string) => MgwError;
   /** The deadline of waiting, and of the retries of a refused submission. */
   deadline: Deadline;

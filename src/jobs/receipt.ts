@@ -26,7 +26,7 @@ const durationSeconds = 0.1;
 
 /**
  * Measures a saved video, compares it with the request of its job, and reads its statement of origin (design 19).
- * @returns no measures for a file that is not an MP4
+ * @returns no measurements if the file is not an MP4
  * @throws MgwError('local_io'), exit 10, if the file cannot be read.
  */
 export function receiptOf(path: string, job: Asked, protocol: Protocol): Receipt {

@@ -41,7 +41,7 @@ interface Saving extends SaveOptions {
 /** The number of a result, and its path. */
 export interface Place {
   index: number;
-  /** Absolute. */
+  /** Absolute path. */
   path: string;
 }
 

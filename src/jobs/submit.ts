@@ -153,7 +153,7 @@ class Attempts implements PaymentRecord {
     }
   }
 
-  // Nothing is sent without a record of it. The claim stays, so other processes must be told that it is abandoned.
+  // An attempt without a record is not sent. Its claim stays, so this tells other processes that it is abandoned.
   async #abandon(claim: string, error: unknown): Promise<void> {
     abandonClaim(claim);
     if (error instanceof SentElsewhere) return;

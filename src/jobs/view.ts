@@ -38,7 +38,7 @@ export function jobView(job: Job): JobView {
   };
 }
 
-/** Returns the files of a job without pieces of a long text, which are removed once they are one file. */
+/** Returns the files of a job, except the pieces of a long text, which are removed once they are joined. */
 export function shownFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }

@@ -61,7 +61,7 @@ export async function watch(
       if (verdict.state === 'succeeded' && !hasResult(verdict)) throw noResult(current, verdict);
       warn(verdict.warning);
       if (verdict.state === 'succeeded') return { job: current, observation: verdict, spooled: seen.spooled };
-      // A recorded success is never undone (design 6): its result is requested again.
+      // A later failure does not undo a recorded success (design 6): poll again.
       if (verdict.state === 'failed' && current.state !== 'succeeded') throw failedError(current);
     } else {
       endOn(verdict, current, isNew());

@@ -49,7 +49,7 @@ function lifeUnknown(): 'unknown' {
   return 'unknown';
 }
 
-// Asks once per process. If it ended between two questions, the job could be neither joined nor recognised as paid for.
+// Checks each process once. If it ended between two checks, the job could be neither joined nor recognised as paid for.
 function askedOnce(lifeOf: LifeOf): LifeOf {
   const lives = new Map<string, Life>();
   return (owner) => {

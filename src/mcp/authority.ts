@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
 export interface Grant {
   /** The total amount that all servers of one root may spend, an exact decimal. */
   budget?: string | undefined;
-  /** Restores the whole amount of a root. */
+  /** Starts a new budget with the whole amount for the root. */
   newBudget?: boolean | undefined;
   /** Whether the command line named a standing budget. The profile's budget is not a grant. */
   hasBudgetName: boolean;

@@ -163,7 +163,7 @@ export class SpooledString {
     return { path: this.#sink.path, bytes: this.#bytes, ...(fault !== undefined && { fault }) };
   }
 
-  /** Closes the sink after an error of the disk, which is reported instead of errors here. */
+  /** Closes the sink after a disk error, which is reported instead of any error here. */
   async abandon(): Promise<void> {
     await this.#sink.close().catch(() => undefined);
   }

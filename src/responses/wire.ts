@@ -30,7 +30,7 @@ export function readResponse(json: Json | undefined): ResponseEnd {
   if (status === 'queued' || status === 'in_progress') return { kind: 'pending', status, response: json };
   const { text, refusal } = spoken(json);
   if (status === 'incomplete') return incomplete(json, text);
-  // Some relays omit the status; then the text itself is the evidence.
+  // Some relays omit the status. A response with text then counts as completed.
   if (status !== 'completed' && !(status === undefined && text !== ''))
     return { kind: 'cut', why: `the response is not marked as completed${saidIn(json)}` };
   return text === '' && refusal !== '' ? refused(refusal, json) : { kind: 'completed', text, response: json };

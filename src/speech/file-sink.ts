@@ -111,7 +111,7 @@ export class FileSink implements AudioSink {
     if (file === undefined) return undefined;
     await file.settle().catch(() => undefined);
     const hasAudio = file.length > this.#headerBytes;
-    // The received audio must be playable. If the disk is full, the header still says "to the end".
+    // Completes the header, so that the received audio is playable. If that fails, the header still says "to the end".
     if (hasAudio) await this.#endWav(file).catch(() => undefined);
     await this.#close();
     if (hasAudio) return this.#part;

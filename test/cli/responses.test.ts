@@ -114,7 +114,7 @@ describe('a response', () => {
 });
 
 describe('an unusual response', () => {
-  it('without a terminal event exits 9, prints the text so far, and was charged once', async () => {
+  it('without a terminal event exits 9, prints the text so far, and is charged once', async () => {
     const { user, charges } = await bench('responses-cut');
     const run = await user.run([...ask, '--stream']);
     expect(run.code).toBe(9);

@@ -74,7 +74,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(protocols)('of each kind once end with exit 0 (%s)', async (protocol, { open }) => {
+  it.for(protocols)('end with exit 0 if each kind occurs once (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.query.push(...Object.values(troubles));
     const run = await scene.submit('--key', 'boat');

@@ -339,7 +339,7 @@ describe('a claim without its event', () => {
     return [server, state, job?.id ?? ''];
   }
 
-  it('of a dead process is skipped, because nothing was sent', async () => {
+  it('is skipped if its process is dead, because nothing was sent', async () => {
     const [server, state, id] = await claimedOnly(deadOwner());
     const both = await Promise.all(
       [1, 2].map(async () => run(await depsFor(server.url, state, alive), orderOf({ key: 'k' }))),

@@ -33,7 +33,7 @@ function fold(...events: (JobEvent | 'damage')[]): Job {
   return job;
 }
 
-it('the state of a job leaves open whether its process runs if nothing checks the process', () => {
+it('a job that is folded without a check of its process does not say whether it runs', () => {
   expect(fold().record.lifeOf(owner)).toBe('unknown');
 });
 

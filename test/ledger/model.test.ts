@@ -307,7 +307,7 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
 
 // Random walks rarely reach this: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
-  'wherever a process that resends a refused job dies, the next process continues (%s)',
+  'the next process continues, wherever a process dies while it resends a refused job (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

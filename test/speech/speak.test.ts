@@ -307,7 +307,7 @@ describe('a failure before the stream', () => {
     expect(names(folder)).toEqual([]);
   });
 
-  test('such as a response that never begins ends at the deadline', async () => {
+  test('ends at the deadline if the response never begins', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
     const server = await speechServer(() => void vi.advanceTimersByTime(1200));
@@ -315,12 +315,12 @@ describe('a failure before the stream', () => {
     expect(await failure(run({ deadline: deadlineIn(200, deps.clock) }))).toMatchObject({ exitCode: 7 });
   });
 
-  test('such as a refusal that never ends is bounded, and unknown', async () => {
+  test('has an unknown outcome after a refusal that never ends', async () => {
     const server = await speechServer((response) => void response.writeHead(400).write('{"error":'));
     expect(await failure((await bench(server.url)).run())).toMatchObject({ code: 'submit_unknown' });
   });
 
-  test('such as an unreachable gateway exits 6, and a later run succeeds', async () => {
+  test('exits 6 if the gateway is unreachable, and a later run succeeds', async () => {
     const server = await speechServer([one, end]);
     const folder = freshFolder();
     const down = await bench('http://127.0.0.1:9', folder);
@@ -334,7 +334,7 @@ describe('a failure before the stream', () => {
     expect(names(folder)).toEqual(['a.mp3']);
   });
 
-  test('such as an output that cannot be written exits 10 before anything is sent', async () => {
+  test('exits 10 before anything is sent if the output cannot be written', async () => {
     const server = await speechServer([one, end]);
     const { run, folder, target } = await bench(server.url);
     writeFileSync(target, 'mine');

@@ -92,7 +92,7 @@ describe('a split text', () => {
     );
   });
 
-  test('of a megabyte without any break is ready at once', () => {
+  test('is cut by length if it has no break, even at a megabyte', () => {
     expect(splitText('x'.repeat(1_000_000), 1000)).toHaveLength(1000);
   });
 });

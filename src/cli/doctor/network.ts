@@ -168,7 +168,7 @@ export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
 const versionText = z
   .string()
   .check(z.maxLength(64), z.regex(/^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/));
-// `mgw.json` of a release and a package of npm's registry have the first member, a release of GitHub the second.
+// A release's `mgw.json` and an npm registry package have the first member; a GitHub release has the second.
 const release = z.union([z.object({ version: versionText }), z.object({ tag_name: versionText })]);
 const maxReleaseBytes = 1024 * 1024;
 

@@ -121,7 +121,7 @@ function costTable({ costs }: Plan, currency: string): string {
   return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 
-/** Explains why a row is left as it is; '' if its state is enough. */
+/** Explains why a row is left as it is; '' if its state says enough. */
 export function whyLeft(planned: PlannedRow): string {
   const {
     state,

@@ -9,7 +9,7 @@ type Body = Readable & { readonly complete: boolean };
 export interface BatchOptions {
   /** The minimum size of the first batch in bytes, if the body is that long. */
   minFirstBytes: number;
-  /** The minimum size of other batches in bytes, except the last. */
+  /** The minimum size in bytes of every later batch except the last. */
   minBytes: number;
   /** The age in ms at which a batch, except the first, is returned regardless of its size. */
   maxAgeMs: number;

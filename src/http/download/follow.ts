@@ -25,7 +25,7 @@ export interface FollowOptions {
   headers: Record<string, string>;
   connectTimeoutMs: number;
   signal: AbortSignal;
-  /** Called with each head that arrives. */
+  /** Called when the head of a response arrives. */
   onHead: () => void;
 }
 

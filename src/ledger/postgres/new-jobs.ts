@@ -67,7 +67,7 @@ export async function createJobs(
     'durable',
   );
   const found = new Map(rows.map((row) => [first.get(row.id), row]));
-  // Of two jobs with one id, the second finds the first.
+  // If two jobs have the same id, only the first is inserted; the second finds it.
   const second = { created: false, held: true, there: true };
   return new Map(given.map((job) => [job, found.get(job) ?? second]));
 }

@@ -138,7 +138,7 @@ function resultOf(sample: Json, reply: Reply): { result: Result; fault?: string 
   return { result: { sources, mime }, fault };
 }
 
-// A query may be a signature, and the part before an @ a password.
+// Hides the query, which may contain a signature. `shownValue` hides a password before an @.
 function nowhere([address]: string[]): string {
   if (address === undefined) return 'has neither content nor an address to fetch';
   return `is at ${shownValue(address.replace(/[?#].*$/s, '?…'))}, which cannot be fetched`;

@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// If a body has both fields, both stay: the checks refuse them.
+// Keeps both fields if a body has both: the checks refuse that.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;

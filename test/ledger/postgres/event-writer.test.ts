@@ -172,7 +172,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('only a process that has kept a fact looks for kept facts before it writes', async () => {
+  it('a process looks for unwritten facts before a write only if it has one', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);

@@ -174,7 +174,7 @@ async function apiGet(
     }
     const { bytes, complete } = await readBounded(answer.body, longestRefusal);
     answer.close();
-    // Another try would not make a refusal shorter.
+    // A refusal over the limit counts as complete: a retry would not make it shorter.
     const isRead = complete || bytes.length === longestRefusal;
     return { status, headers, text: new TextDecoder().decode(bytes), complete: isRead };
   };

@@ -42,7 +42,7 @@ export interface PreparedSpeech {
   sampleRate: number;
   /** The absolute path of the output; undefined for standard output. */
   target: string | undefined;
-  /** Joins the audio of the bodies into one output, with `--split`. */
+  /** With `--split`: joins the audio of all calls into one output. */
   joiner?: Joiner;
 }
 
