@@ -90,6 +90,11 @@ it('mgw help prints the whole command tree as data, and the part for one command
   expect(same.json).toEqual(part.json);
 });
 
+it('mgw video submit --help-all names each alternative of a value of several protocols once', async () => {
+  const { stdout } = await runHere(['video', 'submit', '--help-all'], {});
+  expect(stdout).toMatch(/--image <file\|@job\|url>/);
+});
+
 it('mgw help prefers a command to a topic of the same name if more words follow', async () => {
   expect((await runHere(['help', 'batch', 'run'], {})).stdout).toContain('Usage: mgw batch run');
 });

@@ -184,8 +184,7 @@ function addAllFlags(command: Command): void {
   for (const { name, flags } of all)
     for (const flag of flags) {
       const found = byName.get(longName(flag)) ?? { flag, values: new Set(), owners: [] };
-      const value = /<([^.>]+)/.exec(flag.flags)?.[1];
-      if (value !== undefined) found.values.add(value);
+      for (const value of /<([^.>]+)/.exec(flag.flags)?.[1]?.split('|') ?? []) found.values.add(value);
       found.owners.push(name);
       byName.set(longName(flag), found);
     }
