@@ -32,6 +32,8 @@ export interface Settings extends RuleSettings {
   /** The environment variables of the settings. */
   env: Layers['env'];
   profile: Setting<string>;
+  /** The base URLs of all profiles that have one, by the profile's name. */
+  baseUrls: Readonly<Record<string, string>>;
   /** Absent if it is missing or invalid: call {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
   /** The error for an invalid base URL. */
@@ -71,6 +73,11 @@ export function resolveSettings(input: ResolveInput): Settings {
     ...own,
     env: input.env,
     profile: layers.profileName,
+    baseUrls: Object.fromEntries(
+      Object.entries(input.file.profiles).flatMap(([name, { base_url: url }]) =>
+        url === undefined ? [] : [[name, url]],
+      ),
+    ),
     ...base,
     key: findKey(layers, input.readKeyFile ?? readKeyFile),
     trustedOrigins: resolveOrigins(layers, own.allowHttp.value),

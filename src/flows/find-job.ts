@@ -7,7 +7,7 @@ import { findJob, importHandle } from '../jobs/ref.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
-import type { FlowDeps } from './settings.ts';
+import { accountOf, type FlowDeps, type GatewayChoice } from './settings.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */
 export interface FoundJob {
@@ -34,7 +34,7 @@ export async function findJobHere(
     const configured = deps.configured(protocol);
     return { job: await importHandle(ref, configured, deps), protocol: configured };
   }
-  checkGateway(found, deps.gateway, [...words, found.id]);
+  checkGateway(found, deps.gateway, deps.settings, [...words, found.id]);
   if (protocol !== undefined && found.protocol !== protocol.name && found.protocol !== lostProtocol)
     throw usageError(`${ref} is a job of ${found.protocol}.`, ['mgw', 'jobs', ...words.slice(-1), found.id]);
   if (found.protocol === 'tts') return { job: found };
@@ -64,17 +64,38 @@ export function protocolOf(job: Job): Protocol {
  * @param words the command that was typed, without `mgw`
  * @throws MgwError('usage') naming both addresses, with the command that works.
  */
-export function checkGateway(job: Job, gateway: string, words: readonly string[]): void {
+export function checkGateway(
+  job: Job,
+  gateway: string,
+  settings: GatewayChoice,
+  words: readonly string[],
+): void {
   const { id, base_url: own } = job;
   if (own === '' || isSameGateway(own, gateway)) return;
   const text = `${id} was submitted to ${own}, and the configured gateway is ${gateway}.`;
-  throw usageError(text, ['mgw', ...gatewayFlags(own), ...words]).with({ job });
+  const flags = gatewayFlags(job, settings);
+  if (flags !== undefined) throw usageError(text, ['mgw', ...flags, ...words]).with({ job });
+  const profile = new URL(own).host.replace(/[^\w.-]+/g, '-').replace(/^-/, '');
+  throw usageError(
+    `${text} No profile has a key for ${own}: log in there first, then repeat the command with --profile ${profile}.`,
+    ['mgw', 'auth', 'login', '--profile', profile, '--base-url', own],
+  ).with({ job });
 }
 
-// The sandbox's constant name is not a URL.
-function gatewayFlags(gateway: string): string[] {
-  if (!URL.canParse(gateway)) return ['--sandbox'];
-  const url = new URL(gateway);
+// Returns the flags with which a command uses the gateway of a job. Undefined if the key in use belongs to a profile of
+// another gateway: it must not be sent to this one, unless it paid for the job there.
+function gatewayFlags({ base_url: own, record }: Job, settings: GatewayChoice): string[] | undefined {
+  // The sandbox's constant name is not a URL.
+  if (!URL.canParse(own)) return ['--sandbox'];
+  const [profile] = Object.entries(settings.baseUrls).find(([, url]) => isSameGateway(url, own)) ?? [];
+  const { key } = settings;
+  if (profile === undefined && key?.source === 'profile' && accountOf(key.readIfValid()) !== record.account)
+    return undefined;
+  const url = new URL(own);
   const isPlain = url.protocol === 'http:' && !isLoopbackHost(url.hostname);
-  return ['--base-url', gateway, ...(isPlain ? ['--allow-http'] : [])];
+  return [
+    ...(profile === undefined || profile === settings.profile.value ? [] : ['--profile', profile]),
+    ...['--base-url', own],
+    ...(isPlain ? ['--allow-http'] : []),
+  ];
 }

@@ -4,6 +4,7 @@ import type { SettingFlags } from '../config/rules.ts';
 import { type MgwError, systemCode } from '../errors.ts';
 import type { Job } from '../job.ts';
 import { fetchCommand } from '../jobs/errors.ts';
+import { isObjectUrl } from '../store-url.ts';
 
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
@@ -105,10 +106,17 @@ export function nextForOutput(error: MgwError, job: Job, output: string): string
   return other === undefined ? undefined : [...fetchCommand(job), '-o', other];
 }
 
-/** Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. */
+/**
+ * Returns a free path next to one that exists: `boat-2.mp4` for `boat.mp4`; undefined for a template or a folder. Next
+ * to an object, the name with the next number: only the store knows whether it is free.
+ */
 function freePath(taken: string): string | undefined {
   const { dir, name, ext } = parse(taken);
   if (/[{}]|[\\/]$/.test(taken) || name === '') return undefined;
+  if (isObjectUrl(taken)) {
+    const [, stem = name, number = '1'] = /^(.+)-(\d{1,9})$/.exec(name) ?? [];
+    return `${dir}/${stem}-${Number(number) + 1}${ext}`;
+  }
   for (let number = 2; ; number += 1) {
     const path = join(dir, `${name}-${number}${ext}`);
     if (!existsSync(path)) return path;

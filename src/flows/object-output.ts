@@ -11,6 +11,7 @@ import { bestEffort, claimantOf, lockOutput, removeJobLeftovers } from '../jobs/
 import { numberedPath, pathsAt } from '../jobs/output.ts';
 import { FileSink, type FileSinkOptions } from '../speech/file-sink.ts';
 import type { RecoveredAudio } from '../speech/sink.ts';
+import { otherOutput } from './next.ts';
 import type { FlowDeps } from './settings.ts';
 
 /** How a result is uploaded. */
@@ -103,7 +104,6 @@ export async function upload(
   deps: FlowDeps,
 ): Promise<JobFile> {
   const { ledger } = deps;
-  const next = ['mgw', 'jobs', 'fetch', job.id, '-o', url, ...(force ? ['--force'] : [])];
   // Only one process of this machine uploads. A second one then finds the object.
   const lock = await lockOutput(`${file.path}.upload`, deps, { identity: job.id, job, deadline });
   try {
@@ -120,14 +120,16 @@ export async function upload(
     await bestEffort(deps, () => rm(file.path, { force: true }));
     return object;
   } catch (error) {
-    throw kept(error, file, job, next);
+    throw kept(error, file, job, url, force);
   } finally {
     await bestEffort(deps, () => lock.release());
   }
 }
 
-function kept(error: unknown, { path }: JobFile, job: Job, next: string[]): unknown {
+function kept(error: unknown, { path }: JobFile, job: Job, url: string, force: boolean): unknown {
   if (!(error instanceof MgwError)) return error;
+  const output = otherOutput(error, url) ?? url;
+  const next = ['mgw', 'jobs', 'fetch', job.id, '-o', output, ...(force ? ['--force'] : [])];
   const paid = error.with({ charged: 'yes', retry: 'resume', job, next });
   if (error.code === 'store' || error.code === 'output_exists')
     paid.message = `${error.message} The result is kept as ${path}.`;

@@ -40,7 +40,7 @@ export async function resolve(
   const found = await recordedJob(ledger, ref);
   // Only --resubmit needs a gateway; the other choices are refused if another gateway is configured.
   const gateway = configuredGateway(settings);
-  if (gateway !== undefined) checkGateway(found, gateway, wordsOf(found, resolution));
+  if (gateway !== undefined) checkGateway(found, gateway, settings, wordsOf(found, resolution));
   const isSpeech = found.protocol === 'tts';
   if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
     const settled = await reconcile(ledger, found, () => unreadReply);

@@ -245,6 +245,7 @@ async function jobDepsOf(session: Session, { startedAt }: SessionOptions): Promi
     clock: session.clock,
     lease: () => ledger.lease(),
     gateway: gateway.name,
+    settings,
     key: gateway.key,
     account: accountOf(gateway.key),
     pollIntervalMs: gateway.pollIntervalMs,

@@ -10,11 +10,15 @@ import type { BudgetKind } from '../budget/file-budget.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 
+/** The settings that decide which gateway a command uses. */
+export type GatewayChoice = Pick<Settings, 'baseUrls' | 'profile' | 'key'>;
+
 /** The dependencies of a flow. */
 export interface FlowDeps extends JobDeps {
   /** The API key; it is sent to result addresses on the gateway's own site. */
   key: string;
   trustedOrigins: readonly string[];
+  settings: GatewayChoice;
   /** The shortest pause between two polls of one job, ms. */
   pollIntervalMs: number;
   /** Returns the protocol with its settings. */

@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import { resolveSettings } from '../../src/config/resolve.ts';
+import type { SettingFlags } from '../../src/config/rules.ts';
+import type { MgwError } from '../../src/errors.ts';
 import { checkGateway, findJobHere, protocolOf } from '../../src/flows/find-job.ts';
+import { accountOf } from '../../src/flows/settings.ts';
 import { lostProtocol, type Job, type JobEvent } from '../../src/job.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { newJobId } from '../../src/ledger/names.ts';
@@ -88,7 +92,18 @@ describe('a job that a REF names', () => {
 });
 
 describe('a job of another gateway', () => {
-  const at = (base_url: string): Job => ({ id: 'j', base_url }) as Job;
+  const at = (base_url: string, account = ''): Job => ({ id: 'j', base_url, record: { account } }) as Job;
+  const choice = (flags: SettingFlags = {}) =>
+    resolveSettings({
+      flags,
+      env: {},
+      file: {
+        profiles: {
+          default: { base_url: 'https://g.example', api_key: 'sk-of-default' },
+          work: { base_url: 'https://Work.example/', api_key: 'sk-of-work' },
+        },
+      },
+    });
 
   it.each([
     ['', 'https://g.example'],
@@ -96,7 +111,7 @@ describe('a job of another gateway', () => {
     ['http://localhost:7', 'http://127.0.0.1:7'],
     ['sandbox', 'sandbox'],
   ])('is not a job recorded for "%s" if the gateway is %s', (own, gateway) => {
-    expect(() => checkGateway(at(own), gateway, ['jobs'])).not.toThrow();
+    expect(() => checkGateway(at(own), gateway, choice(), ['jobs'])).not.toThrow();
   });
 
   it.each([
@@ -105,8 +120,40 @@ describe('a job of another gateway', () => {
     ['http://127.0.0.1:8', ['--base-url', 'http://127.0.0.1:8']],
     ['sandbox', ['--sandbox']],
   ])('at %s is refused, and the suggested command has %j', (own, flags) => {
-    expect(() => checkGateway(at(own), 'https://g.example', ['jobs', 'wait', 'j'])).toThrow(
+    const settings = choice({ apiKey: 'sk-of-the-caller' });
+    expect(() => checkGateway(at(own), 'https://g.example', settings, ['jobs', 'wait', 'j'])).toThrow(
       expect.objectContaining({ code: 'usage', next: ['mgw', ...flags, 'jobs', 'wait', 'j'], job: at(own) }),
+    );
+  });
+
+  it('is reached with the key of its own profile', () => {
+    const next = (job: Job, flags?: SettingFlags) => {
+      const settings = choice(flags);
+      try {
+        return checkGateway(job, settings.baseUrl?.value ?? '', settings, ['jobs', 'wait', 'j']);
+      } catch (error) {
+        return (error as MgwError).next?.join(' ');
+      }
+    };
+    expect(next(at('https://work.example'))).toBe(
+      'mgw --profile work --base-url https://work.example jobs wait j',
+    );
+    expect(next(at('https://g.example'), { profile: 'work' })).toBe(
+      'mgw --profile default --base-url https://g.example jobs wait j',
+    );
+  });
+
+  it('never gets the key of a profile of another gateway, unless that key paid for the job', () => {
+    const own = 'https://third.example:8443';
+    expect(() => checkGateway(at(own), 'https://g.example', choice(), ['jobs', 'wait', 'j'])).toThrow(
+      expect.objectContaining({
+        message: expect.stringContaining('with --profile third.example-8443') as string,
+        next: ['mgw', 'auth', 'login', '--profile', 'third.example-8443', '--base-url', own],
+      }),
+    );
+    const paid = at(own, accountOf('sk-of-default'));
+    expect(() => checkGateway(paid, 'https://g.example', choice(), ['jobs', 'wait', 'j'])).toThrow(
+      expect.objectContaining({ next: ['mgw', '--base-url', own, 'jobs', 'wait', 'j'] }),
     );
   });
 });

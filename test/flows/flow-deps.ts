@@ -20,6 +20,7 @@ export async function flowDeps(
   return {
     ...deps,
     key,
+    settings: resolveSettings({ flags: {}, env: {}, file: { profiles: {} } }),
     trustedOrigins: [],
     pollIntervalMs: 5000,
     configured: (protocol) => protocol,

@@ -199,7 +199,10 @@ it('a free path has the next unused number; a folder or a template has no free p
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));
   expect(freePath(boat)).toBe(join(folder, 'boat-4.mp4'));
-  for (const path of ['', 'out/', 'out\\', '{id}.mp4', 'a}.mp4', '/']) expect(freePath(path)).toBeUndefined();
+  expect(freePath('s3://bucket/a/boat.mp4')).toBe('s3://bucket/a/boat-2.mp4');
+  expect(freePath('s3://bucket/a/boat-2.mp4')).toBe('s3://bucket/a/boat-3.mp4');
+  for (const path of ['', 'out/', 'out\\', '{id}.mp4', 'a}.mp4', '/', 's3://bucket/{id}.mp4'])
+    expect(freePath(path)).toBeUndefined();
 });
 
 it('if a paid job cannot be saved, the next command makes the missing folder, or saves elsewhere if a file is in its place', () => {

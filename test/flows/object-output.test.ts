@@ -137,17 +137,22 @@ describe('results saved as objects', () => {
 
 describe('an upload that fails', () => {
   it.each<[string, MgwError, boolean, string[]]>([
-    ['because of the store', new MgwError('store', 'No answer.', { exit: 'unavailable' }), true, ['--force']],
-    ['because of another object', new MgwError('output_exists', 'It exists.'), true, []],
-    ['because of the disk', new MgwError('local_io', 'No space.'), false, []],
+    [
+      'because of the store',
+      new MgwError('store', 'No answer.', { exit: 'unavailable' }),
+      true,
+      ['s3://m/a.mp4', '--force'],
+    ],
+    ['because of another object', new MgwError('output_exists', 'It exists.'), true, ['s3://m/a-2.mp4']],
+    ['because of the disk', new MgwError('local_io', 'No space.'), false, ['s3://m/a.mp4']],
   ])(
     '%s keeps the file, which was paid for, and names the command that uploads it',
-    async (_, thrown, isNamed, flags) => {
+    async (_, thrown, isNamed, output) => {
       const { deps, left, job } = await scene(() => Promise.reject(thrown));
       const made = await job(success(1));
       const path = await localPath(`${made.id}-`, 's3://m/a.mp4', deps);
       writeFileSync(path, 'x');
-      const force = flags.includes('--force');
+      const force = output.includes('--force');
       const failing = upload(made, fileAt(path), 's3://m/a.mp4', { ...options, force }, deps);
       const error: unknown = await failing.catch((reason: unknown) => reason);
       expect(error).toMatchObject({
@@ -158,7 +163,7 @@ describe('an upload that fails', () => {
           retry: 'resume',
           job: { id: made.id },
         },
-        next: ['mgw', 'jobs', 'fetch', made.id, '-o', 's3://m/a.mp4', ...flags],
+        next: ['mgw', 'jobs', 'fetch', made.id, '-o', ...output],
       });
       expect((error as Error).message.includes(path)).toBe(isNamed);
       expect(left()).toEqual([path.slice(deps.uploadFolder.length + 1)]);
