@@ -69,7 +69,8 @@ export async function carryOut(
   );
 }
 
-// Creates and syncs the folder of a row's file, so that a result is not lost with it. The umask decides who may use it.
+// Creates and syncs the folder of a row's file, so that a crash does not lose it together with a result. The umask
+// limits its permissions.
 async function makeFolderOf(path: string, root: string): Promise<void> {
   if (isObjectUrl(path)) return;
   // Wait a tick: rows that begin together then share one sync.

@@ -36,7 +36,7 @@ interface Source {
   state: RowState;
   job?: Job | undefined;
   isSpeech: boolean;
-  /** The number of files that it makes. */
+  /** The number of files that the row makes. */
   count: number;
   /** The row to name as the cause if this one is not done. */
   root: Root;

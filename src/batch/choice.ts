@@ -8,9 +8,11 @@ export interface Choice {
   ids?: ReadonlySet<string>;
   /** Whether a row counts towards the exit code. */
   isAbout(planned: PlannedRow): boolean;
-  /** Returns the row to carry out; undefined to leave it as it is. `before` is the row's take number in the plan. */
+  /**
+   * Returns the row to carry out; undefined if the row is left as it is. `before` is the row's take number in the plan.
+   */
   toCarryOut(planned: PlannedRow, before: number): PlannedRow | undefined;
-  /** Returns the next retry of a paid row whose result is gone; undefined leaves the row as it is. */
+  /** Returns the next retry of a paid row whose result is gone; undefined if the row is left as it is. */
   retake(planned: PlannedRow): PlannedRow | undefined;
 }
 
@@ -18,7 +20,7 @@ const open = new Set(['new', 'running', 'rejected']);
 /** States of rows that only a retry carries out. */
 const settled = new Set<RowState>(['done', 'failed', 'changed', 'stale']);
 
-/** `batch run` covers every row, and leaves rows that failed, are in doubt or were changed as they are. */
+/** `batch run` covers every row, but does not touch rows that failed, were changed or are in doubt. */
 export const everyRow: Choice = {
   isAbout: () => true,
   toCarryOut: (planned) => (open.has(planned.state) ? planned : undefined),
@@ -26,8 +28,8 @@ export const everyRow: Choice = {
 };
 
 /**
- * `batch retry --rated`: makes the rows again whose latest result is rated `most` or less. Each new result is paid for,
- * and saved next to the old one. Jobs that an earlier such run began are continued.
+ * `batch retry --rated`: makes rows again if their latest result is rated `most` or less. Each new result is paid for,
+ * and saved next to the old one. Jobs that an earlier run of this kind began are continued.
  */
 export function retryOfRated(most: number): Choice {
   const isPoor = ({ state, take }: PlannedRow): boolean =>
@@ -43,7 +45,7 @@ export function retryOfRated(most: number): Choice {
   };
 }
 
-/** The rows of a retry: those of `ids`, or all that failed, were changed or are stale, as selected. */
+/** The rows to retry: those in `ids`, or the selected kinds of failed, changed and stale rows. */
 export interface RetriedRows {
   ids?: ReadonlySet<string> | undefined;
   isFailed?: boolean;
@@ -52,9 +54,9 @@ export interface RetriedRows {
 }
 
 /**
- * `batch retry` makes rows again, and pays for them: rows that failed, or those of `ids` even if they are done. Open
- * rows are continued, and rows in doubt are left as they are. The file of an earlier take stays, and the new one is
- * saved next to it.
+ * `batch retry` makes the rows of {@link RetriedRows} again, and pays for them. Rows in `ids` are made again even if
+ * they are done. Open rows are continued, and rows in doubt are left as they are. The file of an earlier take stays,
+ * and the new one is saved next to it.
  * @param force replaces the file of the earlier take
  */
 export function retryOf(rows: RetriedRows, force: boolean): Choice {

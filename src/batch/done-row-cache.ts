@@ -43,9 +43,9 @@ const atOnce = 100;
 const maxBytes = 256 * 1024 * 1024;
 
 /**
- * The rows of a batch that were found done, by a hash of the row as the manifest writes it: such a row is recognised
- * without composing and checking it, and without reading its job. The cache file has a line for each such row. A row
- * without a line is looked up in the ledger. The ledger and the disk decide whether a row is still done.
+ * Caches the done rows of a batch by a hash of each row as written in the manifest. A cached row is recognized without
+ * composing or checking it, and without reading its job. The cache file has one line for each done row. A row without a
+ * line is looked up in the ledger. The ledger and the disk decide whether a row is still done.
  */
 export class DoneRowCache {
   readonly #path: string;

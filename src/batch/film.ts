@@ -7,7 +7,7 @@ import { printableLine } from '../printable.ts';
 export interface Track {
   /** The id of its row. */
   id: string;
-  /** Absolute path, or the URL of an object that was not downloaded yet. */
+  /** Absolute path, or the URL of an object that has not been downloaded yet. */
   path: string;
   file: JobFile;
   /** Input options of ffmpeg, if the content does not determine the format. */

@@ -43,7 +43,7 @@ export async function recallBatch(folder: string, key: string): Promise<KnownBat
   return data?.name === key || data?.file === key ? data : undefined;
 }
 
-/** Returns the path prefix of a batch's files in the ledger, such that any name works on any file system. */
+/** Returns the path prefix of a batch's files in the ledger. It is valid on any file system, whatever the name. */
 export function pathOfBatch(folder: string, key: string): string {
   return join(folder, 'batches', createHash('sha256').update(key).digest('hex').slice(0, 32));
 }

@@ -25,8 +25,8 @@ export interface SendWindow {
 const maxDelayMs = 2000;
 
 /**
- * Returns the pause between two windows, ms: however late each submission is sent, no minute sees more than
- * `perMinute`.
+ * Returns the pause between two windows, ms. It allows no more than `perMinute` submissions in any minute, however late
+ * in its window each one is sent.
  */
 export function gapOf(perMinute: number | undefined): number {
   return perMinute === undefined ? 0 : (60_000 + maxDelayMs) / perMinute;
@@ -49,7 +49,7 @@ export interface Pace {
   /** How long the gateway's `Retry-After` still delays submissions, ms. */
   readonly heldMs: number;
   /**
-   * Waits until one more task may be in progress, and takes up to `max` slots (1); returns their number.
+   * Waits until one more task may be in progress, and takes up to `max` slots (default 1); returns their number.
    * @throws the signal's reason.
    */
   enter(signal: AbortSignal, max?: number): Promise<number>;
@@ -72,7 +72,7 @@ export interface Pace {
   close(): Promise<void>;
 }
 
-// The number of polls of all jobs in the interval in which one job is polled once.
+// The maximum number of polls, over all jobs, in the interval between two polls of one job.
 const pollsPerInterval = 100;
 
 /** Returns the rate limiter of a process's polls. */

@@ -35,7 +35,7 @@ function pollHoldMs({ headers }: Pick<Reply, 'headers'>): number {
 }
 
 /**
- * Returns the client of one row, which keeps the pace of the run. A submission waits for its slot and its window, a
+ * Returns the client of one row, which keeps to the pace of the run. A submission waits for its slot and its window, a
  * poll for the rate limiter. The gateway's refusals are reported to the pace. `read` reads the response to a
  * submission.
  */

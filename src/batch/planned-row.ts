@@ -96,13 +96,13 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, and no run has saved its file and ended.
- * `rejected` was refused at no cost, and is sent again. `changed` has another request than the paid job of its id.
- * `blocked` waits for a row that a run does not carry out. `stale` was made from a video that was made again since.
+ * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected`
+ * was refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits
+ * for a row that a run does not carry out. `stale` was made from a video that has since been made again.
  */
 export type RowState = (typeof rowStates)[number];
 
-/** The ledger's knowledge of a row. */
+/** What the ledger shows about a row. */
 export interface RowStatus {
   state: RowState;
   take: Retry;
@@ -152,7 +152,7 @@ export function labelOf({ row, id, work }: Pick<NamedRow, 'row' | 'id' | 'work'>
   return typeof text === 'string' ? JSON.stringify(printableLine(text, 40)) : id;
 }
 
-/** Digits of the hash that names a row without an id. */
+/** The number of digits of the hash that names a row without an id. */
 const hashDigits = 16;
 
 /** Determines a row's name and the path of its file. @throws MgwError('usage') naming the problem with its output. */

@@ -201,8 +201,8 @@ interface Own {
 }
 
 /**
- * Gives each row of a run its own signals: adding or removing a listener takes time for all listeners of that signal,
- * and there may be thousands of rows.
+ * Gives each row of a run its own signals: the time to add or remove a listener grows with the number of listeners of a
+ * signal, and there may be thousands of rows.
  */
 class RowSignals {
   readonly #from: Signals;

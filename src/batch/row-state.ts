@@ -74,7 +74,8 @@ function stateOf(job: Job, path: string, count: number, deps: RowStatusDeps): Ro
   if (state !== 'succeeded') return 'running';
   const { ledger, isAnywhere = false } = deps;
   const isEnded = isDelivered(job);
-  // Other machines see the record but not the file. If a run died before it recorded the end, another run must do so.
+  // Other machines see the record but not the file. If a run died before it recorded the delivery, another run must
+  // record it.
   const isHere = filesOf(job, path, count) !== undefined && (isEnded || fleetStateOf(ledger) === undefined);
   return isHere || (isAnywhere && isEnded) ? 'done' : 'running';
 }
@@ -116,7 +117,9 @@ export async function tidyRow(
 type Tidied = RowStatus & Pick<RowIdentity, 'work' | 'path'>;
 
 // Synchronous, since a batch checks all its files and the thread pool takes ten times as long.
-/** True for a regular file of this size, and for an object, which is recorded once the store has it. */
+/**
+ * True for a regular file of this size. Also true for an object, because it is recorded only after the store has it.
+ */
 export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boolean {
   if (isObjectUrl(path)) return true;
   try {

@@ -18,13 +18,13 @@ import { addBatch, addRows, type NewRow } from './row-queue.ts';
 export interface Enqueued {
   plan: Plan;
   added: number;
-  /** Ids of rows that the queue already had with different content, which it keeps. */
+  /** Ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
 
 /** The dependencies for enqueueing rows. */
 export interface EnqueueDeps extends PlanDeps {
-  /** Whether files are uploaded by a program, which only the machine that has the file can run. */
+  /** Whether a program uploads the files. Only the machine that has the files can run it. */
   usesProgram: boolean;
 }
 
@@ -40,8 +40,8 @@ export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
 }
 
 /**
- * Puts the valid rows of a batch into the queue, in memory that does not grow with their number. Rows that are in the
- * queue add nothing, so an interrupted call can be repeated.
+ * Puts the valid rows of a batch into the queue, using memory that does not grow with their number. Rows that are
+ * already queued are not added again, so an interrupted call can be repeated.
  * @throws MgwError('usage') if a batch of that name is enqueued for another gateway, MgwError('unreachable').
  */
 export async function enqueue(

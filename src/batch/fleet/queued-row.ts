@@ -27,7 +27,7 @@ const common = {
   index: z.number().int().positive(),
   line: z.number().int().nonnegative(),
   id: z.string().refine(isKeyName),
-  /** Below the folder of the worker's -o. */
+  /** A path relative to the folder of the worker's `-o`. */
   output: z.string().optional(),
   tags: z.array(z.string().refine(isKeyName)).max(32),
 };
@@ -54,7 +54,7 @@ const rowSchema = z.discriminatedUnion('kind', [
   }),
 ]);
 
-/** A row as the queue holds it. */
+/** A row as stored in the queue. */
 export type QueuedRow = z.infer<typeof rowSchema>;
 
 function isDecimal(text: string): boolean {

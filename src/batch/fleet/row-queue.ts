@@ -37,14 +37,14 @@ interface Released {
 /** The result of putting rows into the queue. */
 export interface Added {
   added: number;
-  /** Rows that the queue already had with different content, which it keeps. */
+  /** Rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
 
 /**
  * The rows of enqueued batches, handed out to workers one by one. A row belongs to its worker's lease: when the lease
- * ends, another worker takes the row, and the first one can no longer write to it. A row is quarantined if five
- * workers died while running it. Handing out a row twice costs nothing: the ledger pays once.
+ * ends, another worker takes the row, and the first one can no longer write to it. A row is quarantined if five workers
+ * died while running it. Handing out a row twice costs nothing, because the ledger prevents a second payment.
  */
 export class RowQueue {
   readonly #fleet: FleetState;
@@ -170,13 +170,14 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pause before a batch whose budget is spent is tried again, and the pause before a row is, ms. */
+/** The pauses before a batch whose budget is spent is tried again, and before any other row is, ms. */
 export const heldMs = 60_000;
 export const shortDelayMs = 15_000;
 
 /**
  * Returns the pause before a row is given to a worker again, ms; undefined if the row has ended. A local error of one
- * machine, or its store's refusal, never ends a row: it may be accepted, and another worker can save its result.
+ * machine, or its store's refusal, never ends a row: the gateway may have accepted the row, and another worker can save
+ * its result.
  */
 export function retryDelayMs(error: MgwError): number | undefined {
   switch (error.exitCode) {
@@ -233,9 +234,9 @@ where (batch, id) in (
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended was cut off or stopped, but did not die, so its death is not
-// counted. Another worker may have found the row in doubt before this one recorded the handle: the row is handed out
-// `again`.
+// A worker that releases a row after its lease has ended was cut off or stopped but did not die, so the death counted
+// for it is subtracted. Another worker may have found the row in doubt before this one recorded the handle: the row is
+// handed out `again`.
 const release = `
 with given as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])
@@ -261,7 +262,7 @@ insert into {batches} as kept (name, gateway, head) values ($1, $2, $3)
 on conflict (name) do update set head = case when kept.gateway = $2 then $3 else kept.head end
 returning gateway`;
 
-// The rest of the statement does not see what the insertion adds: it returns the rows that were there before.
+// The final `select` does not see the inserted rows: it returns only the rows that existed before.
 const addRowsText = `
 with given as (
     select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as given (id, hash, content, place)),

@@ -16,12 +16,14 @@ export type SharedPaceOptions = PaceOptions & SharedSlotsOptions;
 
 type Turned = Record<'wait' | 'held' | 'epoch' | 'most', number>;
 
-// The interval, ms, at which a free slot is looked for. Polling is needed: a connection pooler forwards no notifications.
+// The minimum and maximum interval between checks for a free slot, ms. Polling is needed because a connection pooler
+// does not forward notifications.
 const [minLookMs, maxLookMs] = [100, 1000];
 
 /**
- * The pace of a batch over all machines that carry it out, by the database's clock. The limit, the gateway's hold and
- * the next turn are one row of the batch. Each process limits its own polls.
+ * The pace of a batch over all machines that carry it out, by the database's clock. One database row per batch holds
+ * the limit, the delay that the gateway requested, and the time of the next submission. Each process limits its own
+ * polls.
  */
 export class SharedPace implements Pace {
   readonly isShared = true;
@@ -156,7 +158,7 @@ export class SharedPace implements Pace {
 
 const later = (parameter: string): string => `clock_timestamp() + ${parameter} * interval '1 millisecond'`;
 
-// If no process has a slot, the limit that a gateway set in an earlier run is forgotten.
+// If no process has a slot, the limit that a gateway set in an earlier run is discarded.
 const begin = `
 insert into {paces} as pace (batch, most) values ($1, $2)
 on conflict (batch) do update set most = excluded.most, accepted = 0
@@ -182,7 +184,7 @@ update {paces} set
   accepted = case when accepted + 1 >= most then 0 else accepted + 1 end
 where batch = $1 and most < $2::int`;
 
-// A 429 for a submission before the last halving says nothing new.
+// A 429 for a submission that was sent before the last halving does not halve the limit again.
 const shrink = `
 update {paces} set
   held_until = greatest(held_until, ${later('$3::float')}),

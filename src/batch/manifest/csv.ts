@@ -58,7 +58,7 @@ export async function* readCsv(
     report({ line: 1, message: 'the file is empty: its first row names the fields' });
 }
 
-/** The maximum number of rows without a value. Each takes as long as a row with values. */
+/** The maximum number of empty rows. Each takes as long to read as a row with values. */
 const maxEmptyRows = 2 ** 20;
 
 // The first line of a file that was made for Excel may name the separator.

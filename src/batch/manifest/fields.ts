@@ -62,7 +62,7 @@ export function isStray(written: string): boolean {
   );
 }
 
-/** Returns the fault of a field's name in a row of a kind, or of any kind if absent; undefined if it has none. */
+/** Returns what is wrong with a field's name in a row of `kind`, or of any kind if absent; undefined if it is valid. */
 export function nameFault(written: string, kind?: JobKind): string | undefined {
   const name = fieldName(written);
   if (isPath(name)) return pathFault(name);
@@ -101,9 +101,9 @@ export interface WrittenField {
   value: Json;
   /** The line number; 0 if the command line gave it. */
   line: number;
-  /** The line of its name if it differs: the header of a CSV. */
+  /** The line of its name if that is another line: in a CSV, the header. */
   nameLine?: number;
-  /** True if the value is written as in a cell or on the command line. */
+  /** True if the value is text from a CSV cell or the command line, without a JSON type. */
   isText?: true;
 }
 

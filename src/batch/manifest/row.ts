@@ -48,7 +48,9 @@ export interface RowReading {
 /** Default fields of every row, by name. */
 export type Defaults = ReadonlyMap<string, WrittenField>;
 
-/** Returns defaults by their normalized names; the last one of a name wins. Reports defaults that no row could have. */
+/**
+ * Returns defaults by their normalized names; the last one with a name wins. Reports defaults that no row could have.
+ */
 export function defaultsOf(
   fields: readonly WrittenField[],
   report: (problem: Problem) => void,

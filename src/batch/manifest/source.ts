@@ -13,7 +13,7 @@ export const maxLineBytes = 8 * 1024 * 1024;
 
 const newline = 0x0a;
 
-/** A manifest cannot be read any further. */
+/** Thrown if a manifest cannot be read any further. */
 export class Unreadable extends Error {
   constructor(readonly problem: Problem) {
     super(problem.message);

@@ -26,13 +26,13 @@ export interface YamlManifest {
   records: () => Iterable<ManifestRecord | Problem>;
 }
 
-/** The maximum size of the file, whose tree takes a hundred times as much memory as its text. */
+/** The maximum size of the file. Its syntax tree takes a hundred times as much memory as its text. */
 export const maxYamlBytes = 2 * 1024 * 1024;
 
 const maxProducts = 1_000_000;
 const maxDepth = 32;
 const maxNodes = 100_000;
-/** The limit for all rows together, counting what aliases repeat. */
+/** The maximum number of nodes of all rows together, including those that aliases repeat. */
 const maxTotalNodes = 1_000_000;
 
 /**
