@@ -66,7 +66,7 @@ export interface Budget {
   release(id: string): Promise<void>;
   /**
    * Settles every reservation whose outcome is proven; durable if `outcomeOf` is given.
-   * @param outcomeOf determines the outcomes; the ledger does if absent
+   * @param outcomeOf determines the outcomes; if absent, the ledger does
    */
   settle(outcomeOf?: OutcomeOf): Promise<void>;
   /** Sets the limit, and creates the budget if it is missing. */

@@ -30,7 +30,7 @@ interface FileBudgetOptions {
 export class FileBudget implements Budget {
   readonly #options: FileBudgetOptions;
   readonly #reservations = new Reservations();
-  /** Reservations of this process: undefined until their line was read back, then the decision. */
+  /** Reservations of this process: undefined until their line has been read back, then the decision. */
   readonly #awaited = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #rest = '';

@@ -20,8 +20,8 @@ export interface PostgresBudgetOptions {
 }
 
 /**
- * A budget as a row with its sums. A reservation increases them in one statement, up to the limit, under the row lock.
- * The first reservation of a new day or month resets the sums of the old one.
+ * A budget stored as one database row with its sums. A reservation increases the sums in one statement, up to the
+ * limit, under the row lock. The first reservation of a new day or month resets the sums of the old one.
  */
 export class PostgresBudget implements Budget {
   readonly #options: PostgresBudgetOptions;
@@ -108,8 +108,8 @@ export class PostgresBudget implements Budget {
         lease,
         instance,
       ]);
-      // An earlier try may have been committed, and its response lost: then it is reserved, and counts against the
-      // limit.
+      // An earlier try may have been committed although its response was lost. Then the amount is reserved already, and
+      // counts against the limit.
       if (row?.made === true || (await this.#isReserved(id))) return { fits: true };
       if (row?.held !== true && lease !== null) throw leaseLost();
     } catch (error) {

@@ -27,7 +27,7 @@ export const speechUnits: readonly Unit[] = ['10k_characters', '10k_visible_char
 interface Rate {
   conditions: { field: string; value: string }[];
   amounts: Map<Unit, Decimal>;
-  /** The billed seconds of each video if a request leaves its length open. */
+  /** The billed seconds of each video if a request gives no duration. */
   defaultSeconds?: number;
   /** The number of reference images of a request that are free; 0 if absent. */
   freeReferenceImages?: number;
@@ -143,7 +143,7 @@ function fieldName(name: string, flags: readonly Flag[]): string {
 
 /**
  * The maximum cost of a request; undefined if it is unknown, because no rate is certain to apply, or a rate depends on
- * a quantity that the request leaves open. If a field is missing, the highest rate that may apply counts.
+ * a quantity that the request does not give. If a field is missing, the highest rate that may apply counts.
  */
 export function costAtMost(
   price: Price,

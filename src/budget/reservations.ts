@@ -9,7 +9,8 @@ export type BudgetEvent =
   | { type: 'limit'; amount: Decimal; per?: Per }
   | { type: 'removed' }
   /**
-   * Counts if, at its place in the file, it fits into `limit`, or, without one, into the limit that was set before it.
+   * Counts if it fits into `limit` at its place in the file. Without `limit`, the limit that was set last before it
+   * applies.
    */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
   | { type: 'keep'; id: string }
@@ -21,7 +22,7 @@ interface Entry extends Reservation {
   state: 'reserved' | 'kept' | 'released';
 }
 
-/** The limit and the reservations of a budget, in the form in which they are copied to another ledger. */
+/** The limit and the reservations of a budget, as they are copied to another ledger. */
 export interface BudgetEntries {
   limit?: Limit;
   entries: (Reservation & { state: 'reserved' | 'kept' })[];

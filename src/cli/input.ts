@@ -121,7 +121,7 @@ function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string
   }
 }
 
-// V8 names a position for some errors only.
+// V8 names the position of only some errors.
 function placeIn(text: string, message: string): string {
   const [, position] = /at position (\d+)/.exec(message) ?? [];
   if (position === undefined) return '';

@@ -139,7 +139,7 @@ async function namesFor({ error }: Outcome): Promise<readonly string[]> {
 // Names the refused key and its gateway, because the user may have several of both.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
-  // An error that suggests a solution (another key, an origin to trust) has named them already.
+  // An error that suggests a solution (another key, an origin to trust) already names the key and the gateway.
   if (context === undefined || error?.code !== 'auth' || error.next?.join(' ') !== 'mgw auth status')
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
@@ -266,7 +266,8 @@ async function complain(
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Records that the outcome was printed. A failure is only noted, because it just makes the same command resume.
+// Records that the outcome was printed. A failure is only noted, because its only effect is that the same command
+// resumes the job.
 async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
   await printed?.().catch((error: unknown) => {
     context?.progress.note(`Could not record the delivery: ${messageOf(error)}`);

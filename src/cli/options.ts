@@ -142,7 +142,7 @@ export interface Globals {
   input?: boolean;
   allowHttp?: boolean;
   trustOrigin?: string[];
-  /** Flags of commands that wait, from here to `retries`. */
+  /** Flags for commands that wait, from here to `retries`. */
   timeout?: string;
   pollInterval?: string;
   requestTimeout?: string;

@@ -62,8 +62,8 @@ export interface OpenedPart {
 /**
  * Waits for the exclusive right to create the output `target`. The lock is a log next to the output, `NAME.part.json`,
  * to which each process appends its claim. A new claim overrides that of a dead process. A process that cannot be shown
- * to be dead (it runs on another machine) keeps its lock and is not waited for: the second process uses another name,
- * so that two processes never write to one file.
+ * to be dead, because it runs on another machine, keeps its lock. The second process does not wait for it. It uses
+ * another name, so that two processes never write to one file.
  * @param identity the result to be created; the leftover of an earlier process is continued if it has the same identity
  * @throws the error of `late`; the signal's reason; MgwError('local_io').
  */

@@ -86,7 +86,7 @@ async function confirm(file: WholeFile, target: string, version: FileVersion): P
 function replace({ path }: WholeFile, target: string, charged: Charged): boolean {
   const existing = statusOf(target);
   if (existing !== undefined && !isReplaceable(existing)) throw exists(target, existing, charged);
-  // A rename between two links to one file does nothing, by its definition.
+  // By definition, a rename between two links to the same file does nothing.
   if (existing !== undefined && isLinkTo(path, existing)) return false;
   renameSync(path, target);
   return true;

@@ -33,7 +33,7 @@ export function versionOf(file: number): FileVersion {
   return { dev, ino, size, mtimeNs };
 }
 
-/** Returns the SHA-256 of a whole open file, before `digest`. */
+/** Returns the SHA-256 hash object of a whole open file. The caller calls `digest`. */
 export async function hashOf(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);

@@ -152,8 +152,8 @@ export interface Remainder {
 }
 
 /**
- * Returns what the budgets still allow that a batch would run under: the standing one, and its own if `amount` is
- * given. Creates no budget.
+ * Returns the remaining amounts of the budgets that a batch would run under: the standing budget, and the batch's own
+ * if `amount` is given. Creates no budget.
  * @throws MgwError('local_io') if a budget cannot be read.
  */
 export async function remaindersFor(

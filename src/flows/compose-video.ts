@@ -166,7 +166,7 @@ async function completed(
   }
 }
 
-// Fetches the listing also if the model is not known to belong to this protocol.
+// Also fetches the listing if the model is not known to belong to this protocol.
 async function listingUse(
   session: Session,
   protocol: Protocol,

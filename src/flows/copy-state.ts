@@ -28,10 +28,11 @@ export interface CopyCounts {
 export async function copyJobs(from: Ledger, to: Ledger): Promise<number> {
   let copied = 0;
   const chains = new Set<string>();
-  // When a claim is first looked up, a folder without claims makes them from its jobs. Look one up before it has jobs.
+  // At the first lookup of a claim, a folder without claims creates them from its jobs. Look one up while the target
+  // has no jobs, so that it creates none.
   await to.claimed(names.after(''));
   const ids = (await from.ids()).reverse();
-  // Before anything is copied: a copied job that its ledger then changes would differ from its copy.
+  // Check all jobs before copying any: if a process changed a job after it was copied, the copy would differ.
   for (const id of ids) refuseInUse(await from.read(id));
   for (const id of ids) {
     const job = await from.read(id);
@@ -88,7 +89,7 @@ async function copyClaim(name: string, from: Ledger, to: Ledger): Promise<void> 
   const there = await to.claim(name, content);
   if (there !== undefined && there !== content)
     throw new MgwError('conflict', `${name} is already claimed in the target by ${there.slice(0, 80)}.`);
-  // Also for a claim that is there: an earlier copy may have been interrupted before this line.
+  // Confirm an existing claim too, because an earlier copy may have been interrupted before this line.
   if (await from.isConfirmed(name)) await to.confirm(name);
 }
 

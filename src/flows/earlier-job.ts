@@ -42,7 +42,7 @@ export function keyIn(ref: string): string {
 
 /**
  * Reads the value of an asset flag that names a job.
- * @throws MgwError('usage') if the flag takes no such part of a job.
+ * @throws MgwError('usage') if the flag does not accept that part of a job.
  */
 export function partOf(ref: string, flag: string): Part {
   const [, key = '', sample, place] = refForm.exec(ref) ?? [];
@@ -64,8 +64,8 @@ export function partOf(ref: string, flag: string): Part {
 /**
  * Finds the video of an earlier job: `@KEY`, `@KEY:last`, `@KEY:first`, `@KEY#2:last` for its second sample (design
  * 17). A file that is gone is fetched again, which costs nothing.
- * @throws MgwError('usage') if there is no such job, it is not finished, or the flag takes no such part of it; exit 9
- * if the result cannot be fetched any more.
+ * @throws MgwError('usage') if there is no such job, it is not finished, or the flag does not accept that part of it;
+ * exit 9 if the result cannot be fetched any more.
  */
 export async function earlierAsset(session: Session, ref: string, flag: string): Promise<EarlierAsset> {
   const part = partOf(ref, flag);

@@ -289,7 +289,7 @@ async function allowancesOf(session: Session): Promise<Allowance[]> {
   return configuredAllowance(await session.settings(), (name) => session.budget('standing', name));
 }
 
-// Does not keep a failure: a server lives on, and its next call may succeed.
+// Does not cache a failure: a server keeps running, and its next call may succeed.
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
   const forget = (error: unknown): never => {

@@ -47,7 +47,8 @@ export interface SpeechSubmission {
   /** A deliberate second take. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   * If given, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
+   * this deadline.
    */
   blockedByAnyDoubt?: Deadline;
   deadline: Deadline;

@@ -25,7 +25,8 @@ export interface VideoSubmission extends DeliveryOptions {
   /** A deliberate second take. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   * If given, a job in doubt under any key blocks the submission. If that job is still being sent, waits for it until
+   * this deadline.
    */
   blockedByAnyDoubt?: Deadline;
   /** Writes a sidecar next to each file. */

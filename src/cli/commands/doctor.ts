@@ -68,7 +68,7 @@ function verdict(checks: readonly Check[]): MgwError | undefined {
   return new MgwError(worst.code, `${what}: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
 }
 
-/** Checks that the store for input files answers, and that the gateway probably reaches it. Uploads nothing. */
+/** Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing. */
 async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Promise<Check[]> {
   const url = storeUrl.value;
   if (sandbox.value || url === undefined) return [];

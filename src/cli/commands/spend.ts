@@ -95,7 +95,7 @@ async function printDisputed(context: Context, since: string | undefined): Promi
   return end;
 }
 
-// Returns the lines of a file in the list of the JSON document.
+// Returns a file as an element of the list in the JSON document.
 function elementOf(file: Disputed, fields: readonly string[] | undefined): string {
   const document = jsonDocument({ json: { disputed: [file] } }, fields);
   return document.slice(document.indexOf('[') + 1, document.lastIndexOf('\n  ]'));

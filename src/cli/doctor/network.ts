@@ -168,7 +168,7 @@ export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
 const versionText = z
   .string()
   .check(z.maxLength(64), z.regex(/^v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/));
-// A release's `mgw.json` and an npm registry package have the first member; a GitHub release has the second.
+// A release's `mgw.json` and an npm package have `version`; a GitHub release has `tag_name`.
 const release = z.union([z.object({ version: versionText }), z.object({ tag_name: versionText })]);
 const maxReleaseBytes = 1024 * 1024;
 

@@ -82,8 +82,8 @@ export function commandOf(words: readonly string[], width: number, start: string
   return wrapped([...lines, current].join('\n'), width, indent);
 }
 
-// Latin letters and English punctuation, one column each. Other characters need a segmenter and Unicode's emoji, which
-// take longer to load than a short command takes.
+// Latin letters and English punctuation, one column each. Other characters need a segmenter and the emoji data of
+// Unicode, which take longer to load than a short command takes to run.
 const narrow = /^[ -~\u00a1-\u00ac\u00ae-\u024f\u2010-\u2015\u2018-\u201f\u2022\u2026]*$/;
 
 /** Returns the width of a string in columns of a terminal. */

@@ -21,7 +21,7 @@ Examples:
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
 A POST may cost money: it is not recorded, and is retried only if it was certainly not handled.`;
 
-/** `mgw api METHOD PATH`: makes a raw call with the key, the proxy and the redaction of every other command. */
+/** `mgw api METHOD PATH`: makes a raw call, with the same key, proxy and redaction as every other command. */
 export function registerApi(command: Command, run: Run): void {
   command
     .argument('<method>', 'GET or POST')

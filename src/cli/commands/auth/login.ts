@@ -126,8 +126,8 @@ async function askForKey(context: Context, layers: Layers, given: string | undef
   }
 }
 
-// Returns the number of models that the key may use, with a request as the saved profile would send it. Undefined in
-// the sandbox, which accepts any key.
+// Returns the number of models that the key may use. Sends the request with the settings that will be saved. Undefined
+// in the sandbox, which accepts any key.
 async function tryOut(context: Context, layers: OwnLayers, own: Profile): Promise<number | undefined> {
   const settings = settingsWith(layers, own);
   const { baseUrl, sandbox } = settings;

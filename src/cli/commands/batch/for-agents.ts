@@ -28,7 +28,7 @@ import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, paceOf, rowOptionsOf } from './options.ts';
 
-/** The maximum number of rows in an answer, all of which an agent reads. */
+/** The maximum number of rows in an answer, because an agent reads all of them. */
 const maxRows = 200;
 
 /**

@@ -76,7 +76,7 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
-// A manifest may come from a stranger, in a folder in which its output is a symbolic link. So the manifest's output
+// A manifest may come from a stranger, in a folder that has a symbolic link at the manifest's output path. So that path
 // must be below the current folder or the manifest's folder.
 function ownPlace(place: OutputPlace, file: string): OutputPlace {
   const folders = file === '-' ? ['.'] : ['.', dirname(file)];

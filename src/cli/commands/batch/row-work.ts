@@ -39,7 +39,8 @@ export function rowComposer(
   };
 }
 
-// Reads the files that flags name. `fromFiles` are these flags, whose content must not be taken for a file name.
+// Reads the files that flags name. `fromFiles` lists these flags, because their content must not be taken for a file
+// name.
 async function givenFlags(
   { kind, flags: written }: Row,
   files: RowFiles,
@@ -123,7 +124,7 @@ class RowFiles {
   readonly #base: string;
 
   /**
-   * @param folders real paths, of {@link readableFolders}
+   * @param folders real paths, from {@link readableFolders}
    * @param base the folder that relative paths start from
    */
   constructor(folders: readonly string[], base = '.') {

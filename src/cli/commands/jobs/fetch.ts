@@ -24,7 +24,9 @@ Examples:
   $ mgw jobs ls -q --since 1d | mgw jobs fetch - -o out/
   $ mgw jobs fetch @last -o 'out/{protocol}-{slug}-{id}.{ext}'`;
 
-/** `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results; `--no-wait` asks once. */
+/**
+ * `mgw jobs fetch REF...`: waits for jobs of any protocol and saves their results; `--no-wait` queries each job once.
+ */
 export function registerFetch(command: Command, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
   addFetchOptions(command, 'JOB.EXT');

@@ -39,7 +39,10 @@ Examples:
   $ mgw jobs prune --older-than 30d --dry-run
   $ mgw jobs prune --older-than 90d --keys`;
 
-/** `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, unless their command would then pay again. */
+/**
+ * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, except those whose command would then pay
+ * again if repeated.
+ */
 export function registerPrune(command: Command, run: Run): void {
   command
     .addOption(

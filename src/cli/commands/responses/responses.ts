@@ -166,7 +166,7 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
   }
 }
 
-// Rethrows as charged and never to be repeated, because the response is not recorded and cannot be printed again.
+// Rethrows an error as charged and not retryable, because the response is not recorded and cannot be printed again.
 function lost(error: unknown): never {
   if (!(error instanceof MgwError)) throw error;
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
@@ -194,7 +194,7 @@ class Printer {
     if (this.#atOnce) this.#put(cutPlace(this.held, (piece) => this.#context.redact(piece), 'word'));
   }
 
-  /** Ends with a newline, as text on a terminal does. */
+  /** Prints the remaining text, and ends it with a newline. */
   async finish(): Promise<void> {
     if (this.#context.globals.json) return;
     this.#put(this.held.length);

@@ -103,8 +103,8 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // Warns that the key is another one. A new key of the same account sees the task, but a key of another account
-      // does not.
+      // Warns if another key submitted the job. A new key of the same account can see the task, but a key of another
+      // account cannot.
       const isOther = job.record.account !== '' && job.record.account !== account;
       const other = isOther ? ' It was submitted with another API key.' : '';
       context.progress.note(
