@@ -83,8 +83,8 @@ async function makeFolderOf(path: string, root: string): Promise<void> {
   });
 }
 
-// A symbolic link may have appeared since the plan. Check before anything is sent, and again before the result is
-// saved.
+// A symbolic link may have appeared since the plan was made. Check before anything is sent, and again before the result
+// is saved.
 function checkFolder(root: string, folder: string): void {
   try {
     checkLinks(root, folder);

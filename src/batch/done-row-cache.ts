@@ -94,7 +94,7 @@ export class DoneRowCache {
     return hash('sha256', JSON.stringify(written)).slice(0, markLength);
   }
 
-  /** Returns the row as it was when it was done; undefined if it is not in the cache. */
+  /** Returns the cached record of a row; undefined if there is none. */
   find(mark: string | undefined): DoneRow | undefined {
     const start = mark === undefined ? undefined : this.#starts.get(mark);
     if (start === undefined) return undefined;

@@ -178,7 +178,7 @@ export class LocalPace implements Pace {
   }
 }
 
-/** Lets calls pass one by one with a pause in between, and none during a delay. */
+/** Passes calls one by one with a pause in between, and none during a delay. */
 export class RateLimiter {
   readonly #gapMs: number;
   readonly #clock: Pick<Clock, 'monotonic' | 'sleep'>;
@@ -209,7 +209,7 @@ export class RateLimiter {
       const turn = Math.max(this.#next, this.#clock.monotonic());
       this.#next = turn + this.#gapMs;
       const wait = turn - this.#clock.monotonic();
-      // A timer is no finer than a millisecond.
+      // A timer has a resolution of one millisecond.
       if (wait >= 1) await this.#clock.sleep(wait, signal);
       if (this.heldMs === 0) return turn;
     }

@@ -13,7 +13,7 @@ import { at, canonicalJson, type Json } from '../json.ts';
 import { longName } from '../protocols/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 
-/** The request of a row, composed and checked as its command would: one paid submission. */
+/** The request of a row, composed and checked in the same way as by its command: one paid submission. */
 export type Work = VideoWork | SpeechWork;
 
 /** A row that `video X submit` would submit. */
@@ -96,9 +96,9 @@ export const rowStates = [
 ] as const;
 
 /**
- * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected`
- * was refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits
- * for a row that a run does not carry out. `stale` was made from a video that has since been made again.
+ * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected` was
+ * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
+ * a row that a run does not carry out. `stale` was made from a video that has since been made again.
  */
 export type RowState = (typeof rowStates)[number];
 

@@ -85,7 +85,7 @@ export function pathFor(path: string, job: Pick<Job, 'id'>): string {
   return path.replaceAll('{job}', job.id);
 }
 
-// `--strict` keeps a file that differs, and does not deliver it.
+// A file that differs from its request counts as delivered, because `--strict` keeps it without recording a delivery.
 function isDelivered({ record, files }: Job): boolean {
   const isDiffering = files.some(({ mismatches }) => mismatches !== undefined);
   return isDiffering || record.goals.some((goal) => goal.ask === 'file' && goal.deliveredAt !== undefined);

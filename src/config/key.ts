@@ -44,8 +44,8 @@ export interface KeyFound extends Origin {
 
 /**
  * Finds the source of the key without reading it: the key that a program passes, MGW_API_KEY, the file that
- * MGW_API_KEY_FILE names, or the profile. An empty variable counts as the source. In CI it is a secret that was not
- * passed on, and no other key may replace that secret.
+ * MGW_API_KEY_FILE names, or the profile. An empty variable counts as the source. In CI, an empty variable is a secret
+ * that was not passed on, and no other key may replace it.
  */
 export function findKey(layers: Layers, readFile: (path: string) => string): KeyFound | undefined {
   const { flags, env, profile, profileName } = layers;

@@ -157,8 +157,8 @@ function checkMembers(file: string, raw: JsonObject): void {
   }
 }
 
-// Also checks whether the file or its folder is a symbolic link of another user, because any user can create one in a
-// folder that is writable by everyone.
+// Also checks whether the file or its folder is a symbolic link of another user. Any user can create one in a folder
+// that is writable by everyone.
 function checkOwner(file: string, stat: Stats): void {
   const folder = path.dirname(file);
   const fault = ownerFault(stat) ?? linkFault(file);

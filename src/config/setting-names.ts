@@ -92,8 +92,7 @@ function isCount(name: string): boolean {
   return ['retries', 'tts.sample_rate', 'sandbox.concurrency', 'sandbox.per_minute'].includes(name);
 }
 
-// Converts a word to a boolean or number if it looks like one, but to a number only if that number prints as the same
-// word.
+// Converts a word to a boolean or number if it looks like one. A number must print as the same word.
 function plainValue(word: string): FlagDefault {
   if (word === 'true' || word === 'false') return word === 'true';
   return String(Number(word)) === word && Number.isFinite(Number(word)) ? Number(word) : word;

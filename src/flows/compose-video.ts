@@ -135,7 +135,8 @@ function fileFields(
     isIn(field, read) || holdsRead(field) || (fromFiles.includes('body') && !isIn(field, written));
 }
 
-// Report errors that the listing cannot change before fetching the listing. A missing field may be filled in from it.
+// Returns the errors that the listing cannot change, to report them before it is fetched. A missing field may be filled
+// in from the listing.
 function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Violation[] {
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }

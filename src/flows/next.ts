@@ -67,8 +67,8 @@ export function withKept(command: readonly string[], flags: KeptFlags): string[]
 }
 
 /**
- * Returns the error of a command with a `next` that saves the file at its output instead of only waiting, and that pays
- * no more than its budgets allow.
+ * Returns a command's error with a `next` that saves the file at the command's output instead of only waiting. That
+ * `next` pays no more than the command's budgets allow.
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;

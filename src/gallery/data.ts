@@ -89,7 +89,7 @@ export interface ExportedRating {
   at: string;
 }
 
-/** The number of equal parts of a sound whose loudness is shown. */
+/** The number of equal parts into which a sound is divided to show its loudness. */
 export const parts = 96;
 
 /**

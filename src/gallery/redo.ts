@@ -12,7 +12,7 @@ type Redo = { row: JsonObject } | { why: string };
 
 /**
  * Returns the row of a manifest that makes a job's result again. The row's id depends only on the job, so that it is
- * the same in every page, and a row that is run twice is paid for once.
+ * the same in every page. Then a row that is run twice is paid for once.
  * @param redact Removes secrets and signatures from a string. A request that contains any gives no row.
  */
 export function redoRow(job: Job, redact: (text: string) => string): Redo {

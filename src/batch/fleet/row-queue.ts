@@ -8,7 +8,7 @@ export interface QueuedBatch {
   head: QueuedHead;
 }
 
-/** A row for the queue, with everything that it needs. */
+/** A row to add to the queue, with everything that a worker needs to run it. */
 export interface NewRow {
   id: string;
   /** The hash of its request. */
@@ -234,9 +234,9 @@ where (batch, id) in (
   where kept.state = 'taken' and kept.lease = ended.lease for update of kept skip locked)
 returning batch, id, state`;
 
-// A worker that releases a row after its lease has ended was cut off or stopped but did not die, so the death counted
-// for it is subtracted. Another worker may have found the row in doubt before this one recorded the handle: the row is
-// handed out `again`.
+// A worker that releases a row after its lease has ended did not die, but was cut off or stopped. So the death that was
+// counted for it is subtracted. Another worker may have found the row in doubt before this one recorded the handle: the
+// row is handed out `again`.
 const release = `
 with given as (
   select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::float[], $6::text[])

@@ -54,7 +54,7 @@ export interface WorkerOptions {
   open: (queued: QueuedBatch) => Promise<OpenedBatch>;
 }
 
-/** The interval between two searches for rows, ms. */
+/** The minimum and maximum interval between two searches for rows, ms. */
 const [minPauseMs, maxPauseMs] = [200, 2000];
 
 /** Takes rows of any batch in the queue, and carries out each as `batch run` does. */
@@ -62,7 +62,7 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #watcher: WorkerWatcher;
   readonly #working = new Map<string, Promise<void>>();
-  /** Batches that found no row to take. Each waits for a new row, or for the end of one of its own. */
+  /** Batches without an available row. Each waits for a new row, or for the end of one of its own. */
   readonly #awaiting = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();

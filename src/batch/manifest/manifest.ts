@@ -14,7 +14,7 @@ import { isObject, parseBodyJson, type Json, type JsonObject } from '../../json.
 /** A row, or a problem with a row (if `isRow`) or with the file, in the order of the file. */
 export type Item = { row: Row; record: ManifestRecord } | { problems: readonly Problem[]; isRow: boolean };
 
-/** True for a record that need not be read as a row. */
+/** Whether a record can be skipped without reading it as a row. */
 export type IsLeftOut = (record: ManifestRecord, index: number) => Promise<boolean> | boolean;
 
 /** An opened manifest. Its rows are streamed, in memory that does not grow with their number. */

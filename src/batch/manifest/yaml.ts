@@ -36,8 +36,8 @@ const maxNodes = 100_000;
 const maxTotalNodes = 1_000_000;
 
 /**
- * Reads a manifest in YAML 1.2. A scalar without quotes counts as it is written, so that a version 2.0 stays 2.0.
- * Throws the last problem, and reports those before it.
+ * Reads a manifest in YAML 1.2. An unquoted scalar keeps its written form, so that version 2.0 stays 2.0. Throws the
+ * last problem, and reports those before it.
  * @throws Unreadable if it is not YAML, or not a manifest.
  */
 export function readYaml(text: string, report: (problem: Problem) => void): YamlManifest {

@@ -211,8 +211,8 @@ export class BatchReport {
     this.#undone.push({ line: row.line, id, label: labelOf(planned), ...undone, why });
   }
 
-  // Returns one command for all rows that failed or were changed, one for all rows that another run continues, and one
-  // for each row in doubt.
+  // Returns one command for all failed and changed rows, one for all rows that another run continues, and one for each
+  // row in doubt.
   #commands(undone: readonly Undone[]): string[] {
     const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
     const retried = (['failed', 'changed', 'stale'] as const).filter(has);

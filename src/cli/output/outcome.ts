@@ -161,8 +161,8 @@ function joined(outcomes: readonly Outcome[]): Outcome {
 }
 
 /**
- * Returns dependencies with their own signals for one of many jobs, because the time to add or remove a listener grows
- * with the number of listeners of a signal.
+ * Returns dependencies with their own signals for one of many jobs. The time to add or remove a listener grows with the
+ * number of listeners of a signal.
  */
 export function withOwnSignals<Deps extends { signals: Signals }>(deps: Deps): Deps {
   const { soft, hard } = deps.signals;

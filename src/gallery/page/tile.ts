@@ -140,7 +140,7 @@ function still(element: HTMLElement): TileMedia {
 function videoMedia(href: string, posters: Posters): TileMedia {
   const canvas = make('canvas', { class: 'poster', width: 16, height: 9 });
   const element = make('div', { class: 'film' }, canvas);
-  // Requests the poster after a pause, so that a tile that is only scrolled past is not decoded.
+  // Requests the poster after a pause, so that no video is decoded for a tile that is only scrolled past.
   let giveUp = (): void => clearTimeout(wanted);
   const wanted = setTimeout(() => {
     giveUp = posters.request(href, (poster) => {

@@ -174,7 +174,7 @@ async function apiGet(
     }
     const { bytes, complete } = await readBounded(answer.body, longestRefusal);
     answer.close();
-    // A refusal over the limit counts as complete: a retry would not make it shorter.
+    // A refusal that is longer than the limit counts as complete, because a retry would not make it shorter.
     const isRead = complete || bytes.length === longestRefusal;
     return { status, headers, text: new TextDecoder().decode(bytes), complete: isRead };
   };
