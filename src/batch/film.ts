@@ -41,7 +41,7 @@ interface Scene extends Clip, Probe {
 
 /** Audio to mix into the film. */
 interface Laid extends Track {
-  /** Its start, seconds. */
+  /** Its start in the film, seconds. */
   at: number;
 }
 

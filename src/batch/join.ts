@@ -18,7 +18,7 @@ import { type PlannedRow, countOf, isSpeech } from './planned-row.ts';
 /** The parts of a batch's film. */
 export interface Cut {
   plan: Plan;
-  /** In the order of the manifest. */
+  /** The clips with a finished video, in the order of the manifest. */
   clips: Clip[];
   /** The rows that belong to the film and have no finished file, in the order of the manifest. */
   missing: PlannedRow[];

@@ -137,7 +137,7 @@ export interface NamedRow {
 /** The row that blocks another or made it stale. */
 export interface Root {
   id: string;
-  /** Undefined if the row is invalid. */
+  /** The state of the row; undefined if the row is invalid. */
   state?: RowState;
   job?: Job | undefined;
 }

@@ -39,7 +39,7 @@ export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
 
 /** The state of a budget, for the current day or month if its limit is for one. */
 export interface BudgetState {
-  /** Absent if no limit was set, or if the budget was removed. */
+  /** The limit; absent if none was set, or if the budget was removed. */
   limit?: Limit;
   /** The amount that was paid. */
   spent: Decimal;

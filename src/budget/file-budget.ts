@@ -34,7 +34,7 @@ export class FileBudget implements Budget {
   readonly #awaited = new Map<string, Decision | undefined>();
   #reading: Promise<void> = Promise.resolve();
   #rest = '';
-  /** Set once the file is damaged, and never cleared. */
+  /** The error that reports a damaged file. Once set, it is never cleared. */
   #broken: MgwError | undefined;
 
   constructor(options: FileBudgetOptions) {

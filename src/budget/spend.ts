@@ -20,7 +20,7 @@ interface Expense {
   /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
-  /** Absent if no price was known. */
+  /** The cost of the attempt; absent if no price was known. */
   amount?: Decimal;
   /** `failed`: the task failed, which some gateways refund. `doubt`: it is unknown whether the task exists. */
   kind: 'spent' | 'failed' | 'doubt';

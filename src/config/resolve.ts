@@ -34,7 +34,7 @@ export interface Settings extends RuleSettings {
   profile: Setting<string>;
   /** The base URLs of all profiles that have one, by the profile's name. */
   baseUrls: Readonly<Record<string, string>>;
-  /** Absent if it is missing or invalid: call {@link requireBaseUrl}. */
+  /** The base URL; absent if it is missing or invalid. To require it, call {@link requireBaseUrl}. */
   baseUrl?: Setting<string>;
   /** The error for an invalid base URL. */
   baseUrlProblem?: MgwError;

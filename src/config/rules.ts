@@ -7,7 +7,7 @@ import { parseEndpoint, parseStoreUrl } from '../store-url.ts';
 export interface SettingFlags {
   profile?: string;
   baseUrl?: string;
-  /** Only for programs. No flag takes a key, because process lists show flags. */
+  /** The key that a program passes. No flag takes a key, because process lists show flags. */
   apiKey?: string;
   allowHttp?: boolean;
   allowInsecureDatabase?: boolean;
@@ -76,7 +76,7 @@ export const rules = {
     env: 'MGW_TIMEOUT',
   }),
   pollIntervalMs: rule('poll_interval', duration, 5000, fromFlag('--poll-interval', 'pollInterval')),
-  /** If undefined, each kind of request uses its own default. */
+  /** The timeout of one request. If undefined, each kind of request has its own default. */
   requestTimeoutMs: rule<number | undefined>(
     'request_timeout',
     duration,

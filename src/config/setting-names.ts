@@ -119,7 +119,7 @@ export type ShownValue = string | number | boolean | string[];
 /** One setting as `mgw config list` shows it. */
 export interface SettingRow extends Origin {
   key: string;
-  /** Absent if the setting has no value. The API key is never shown. */
+  /** The value to display; absent if the setting has none. The API key is never shown. */
   value?: ShownValue;
   /** The reason why the value cannot be used. */
   problem?: string;

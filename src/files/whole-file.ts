@@ -7,7 +7,7 @@ import { systemCode } from '../errors.ts';
 export interface WholeFile {
   path: string;
   bytes: number;
-  /** Lower-case hexadecimal. */
+  /** The hash of the content, in lower-case hexadecimal. */
   sha256: string;
 }
 

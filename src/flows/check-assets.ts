@@ -12,7 +12,7 @@ import type { Session } from './session.ts';
 /** An asset as its server describes it. */
 interface Described {
   mime: string;
-  /** Undefined if the server does not say. */
+  /** The size; undefined if the server does not report it. */
   bytes: number | undefined;
 }
 

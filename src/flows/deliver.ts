@@ -15,7 +15,7 @@ import { nextForOutput } from './next.ts';
 /** How much of a job is delivered, and the paths of its files. */
 export interface DeliveryOptions {
   ask: Ask;
-  /** Absent if nothing is saved. */
+  /** Where the result is saved; absent if it is not saved. */
   target?: Target | undefined;
   /** Overwrites files at the target. */
   force: boolean;
@@ -23,7 +23,7 @@ export interface DeliveryOptions {
   strict?: boolean | undefined;
   /** Writes the origin "made by a trained algorithm" into each MP4. */
   mark?: boolean | undefined;
-  /** When waiting ends. */
+  /** The deadline for waiting. */
   deadline: Deadline;
 }
 

@@ -27,7 +27,7 @@ export interface Part {
   key: string;
   /** The number of the video among those of the job, from 1. */
   index: number;
-  /** Absent for the whole video. */
+  /** The frame of the video; absent for the whole video. */
   place?: FramePlace | undefined;
   /** The flag and its value, for messages. */
   shown: string;

@@ -61,9 +61,9 @@ export type Stream = z.infer<typeof streamSchema>;
 
 /** The output of ffprobe for a media file. */
 export interface Probe {
-  /** Absent if the file has no video. */
+  /** The first video stream; absent if the file has no video. */
   video?: Stream | undefined;
-  /** Absent if the file has no audio. */
+  /** The first audio stream; absent if the file has no audio. */
   audio?: Stream | undefined;
   seconds: number;
 }

@@ -32,7 +32,7 @@ export interface Session {
   /** Reads the key, even from a file, so that {@link redact} removes it. For commands that use no gateway. */
   hideKey(): Promise<void>;
   settings(): Promise<Settings>;
-  /** @throws MgwError('config') if no base URL or no key is configured. */
+  /** Returns the gateway. @throws MgwError('config') if no base URL or no key is configured. */
   gateway(): Promise<Gateway>;
   client(): Promise<GatewayClient>;
   /**

@@ -25,7 +25,7 @@ import type { FlowDeps } from './settings.ts';
 /** Options of the audio: see `composeSpeech`. */
 interface AudioForm {
   format: SpeechFormat;
-  /** Hertz. */
+  /** The sample rate in hertz. */
   sampleRate: number;
 }
 

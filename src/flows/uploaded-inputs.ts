@@ -6,7 +6,7 @@ import type { Session } from './session.ts';
 
 /** A file in the store, and the jobs of this ledger that use it. */
 export interface InputInUse extends UploadedInput {
-  /** Ids, the oldest first. */
+  /** The ids of the jobs, oldest first. */
   jobs: string[];
 }
 

@@ -15,7 +15,7 @@ const headSchema = z.strictObject({
   /** The maximum number of tasks in progress at the gateway, over all workers. */
   concurrency: z.number().int().min(1).max(10_000),
   perMinute: z.number().int().min(1).max(1_000_000).optional(),
-  /** An amount in plain digits. */
+  /** The amount of the batch's budget, in plain digits. */
   budget: z.string().refine(isDecimal).optional(),
   sidecar: z.boolean().optional(),
 });

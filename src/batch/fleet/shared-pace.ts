@@ -35,7 +35,7 @@ export class SharedPace implements Pace {
   /** Unfinished writes. */
   readonly #writes = new Set<Promise<void>>();
   #limit: number;
-  /** Monotonic ms. */
+  /** The end of the delay that the gateway requested, monotonic ms. */
   #heldUntil = 0;
 
   private constructor(options: SharedPaceOptions) {

@@ -65,7 +65,7 @@ const maxEmptyRows = 2 ** 20;
 const separatorLine = /^sep=(.)\r?\n/i;
 
 interface Header {
-  /** Empty for a column without a name. */
+  /** The names of the columns; '' for a column without a name. */
   names: readonly string[];
   line: number;
 }

@@ -50,7 +50,7 @@ const formats: Record<string, Format> = {
 export interface Opening {
   /** The fields of `-d`. */
   given?: readonly WrittenField[];
-  /** If absent, the file extension decides. */
+  /** The format; if absent, the file extension determines it. */
   format?: Format | undefined;
   /** The content; the file of the path is read if absent. */
   content?: Buffer | undefined;

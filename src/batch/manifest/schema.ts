@@ -188,7 +188,7 @@ export interface Head {
   name?: string;
   output?: string;
   concurrency?: string;
-  /** An amount in plain digits. */
+  /** The amount of the batch's budget, in plain digits. */
   budget?: string;
 }
 

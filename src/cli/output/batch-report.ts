@@ -42,7 +42,7 @@ export class BatchReport {
   readonly #globals: Globals;
   readonly #currency: string;
   readonly #undone: Undone[] = [];
-  /** Undefined until a row with a known price was paid for. */
+  /** The amount spent so far; undefined until a row with a known price has been paid for. */
   #spent: Decimal | undefined;
   #unpriced = 0;
   #paidRows = 0;
