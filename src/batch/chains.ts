@@ -109,7 +109,7 @@ export class Chains {
     const before = paid && (await rowStatusOf({ ...found, work: paid.work }, deps));
     if (paid === undefined || before === undefined || before.state === 'changed')
       return this.#judged({ ...own, ...status });
-    // The result of the paid job is not fetched yet, or the job is in doubt: finish that job first.
+    // The result of the paid job has not been fetched yet, or the job is in doubt: finish that job first.
     if (before.state === 'running' || before.state === 'unknown')
       return { ...own, work: paid.work, ...before };
     if (before.state === 'failed') return { ...own, ...before };

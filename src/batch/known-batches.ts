@@ -26,7 +26,10 @@ const knownBatch = z.object({
 /** The options of a batch's last run. */
 export type KnownBatch = z.infer<typeof knownBatch>;
 
-/** Records the options of a batch's last run, under its name and its file. `folder` is the ledger's. */
+/**
+ * Records the options of a batch's last run, under its name and under the path of its manifest. `folder` is the
+ * ledger's.
+ */
 export async function rememberBatch(folder: string, batch: KnownBatch): Promise<void> {
   await makeFolder(join(folder, 'batches'));
   for (const key of [batch.name, batch.file])

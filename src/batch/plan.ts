@@ -63,7 +63,7 @@ export interface Plan {
   problems: Problem[];
   /** The number of invalid rows. */
   bad: number;
-  /** The number of done rows that the cache knew. */
+  /** The number of done rows that were found in the cache. */
   known: number;
   /** Rows with the same request as an earlier row but another name: both are paid for. */
   repeated: Problem[];
@@ -125,7 +125,7 @@ export async function planRow(
     : chains.planned(found, deps);
 }
 
-/** One pass through a manifest: the facts about earlier rows that later rows need. */
+/** One pass through a manifest. Keeps what later rows need to know about earlier ones. */
 class Planning {
   readonly plan: Plan;
   readonly #batch: Batch;

@@ -97,8 +97,8 @@ export const rowStates = [
 
 /**
  * The state of a row: `new` was never accepted. `running` was accepted, but no run has finished it. `rejected` was
- * refused at no cost, and is sent again. `changed` has another request than the paid job of its id. `blocked` waits for
- * a row that a run does not carry out. `stale` was made from a video that has since been made again.
+ * refused at no cost, and is sent again. `changed` has a different request from the paid job of its id. `blocked` waits
+ * for a row that a run does not carry out. `stale` was made from a video that has since been made again.
  */
 export type RowState = (typeof rowStates)[number];
 

@@ -28,7 +28,7 @@ export class RowGraph {
 
   /**
    * Reads a manifest for the references of its rows. Invalid rows are left out.
-   * @param name of the batch
+   * @param name the name of the batch
    * @throws MgwError if the manifest cannot be read.
    */
   static async read(manifest: Manifest, name: string): Promise<RowGraph> {

@@ -58,7 +58,7 @@ export function pathOfTake(path: string, number: number): string {
   return path.includes('{job}') ? path : `${stem}.${number}${ext}`;
 }
 
-// The paying command recorded the path of the file.
+// Returns the path of a retry's file, as recorded by the command that paid for it; undefined if there is none.
 function ownPath({ record }: Job, path: string): string | undefined {
   const wanted = record.goals.map(({ output = '' }) => output);
   return wanted.find((output) => {
@@ -178,10 +178,10 @@ export class Tally {
 /** The outcome of a row. */
 export interface RowEnd {
   planned: PlannedRow;
-  /** The job at that time; undefined if there is none yet. */
+  /** The job when the row ended; undefined if there was none yet. */
   job?: Job;
   files: JobFile[];
-  /** The error, if it is not done. */
+  /** The error, if the row is not done. */
   error?: MgwError;
 }
 

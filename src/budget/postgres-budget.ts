@@ -15,7 +15,10 @@ export interface PostgresBudgetOptions {
    * Returns what the ledger proves about a reservation; `none` only if its run can no longer send anything under it.
    */
   outcomeOf: OutcomeOf;
-  /** Ms since 1970. By default the clock of the database is used, so that a day begins at the same time for all. */
+  /**
+   * Ms since 1970. By default the clock of the database is used, so that a day begins at the same time for all
+   * machines.
+   */
   now?: () => number;
 }
 

@@ -112,7 +112,7 @@ export class Reservations {
 
 type Sums = Map<string, Decimal>;
 
-// All sums are updated with each line, because a file may have 100,000 lines, and each one needs a sum.
+// Updates all sums with each line. A file may have 100,000 lines, and recomputing a sum for each of them would be slow.
 function change(sums: Sums, { at, amount }: Entry, by: (sum: Decimal, amount: Decimal) => Decimal): void {
   for (const window of [windowOf('day', at), windowOf('month', at), windowOf(undefined, at)])
     sums.set(window, by(sums.get(window) ?? zero, amount));

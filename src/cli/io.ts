@@ -113,7 +113,7 @@ function filtered<Stream extends Writable>(stream: Stream): Stream {
 }
 
 /**
- * Handles signals from now on: a first SIGINT or SIGTERM requests a stop (`soft`), a second one gives up outstanding
+ * Handles signals from now on: a first SIGINT or SIGTERM requests a stop (`soft`), a second one aborts outstanding
  * requests (`hard`). In between, the response to a paid request is awaited (design 5).
  */
 export function interruptions(): Signals {

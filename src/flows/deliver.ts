@@ -29,7 +29,7 @@ export interface DeliveryOptions {
 
 /** Callbacks to the front end while a flow runs. */
 export interface FlowHooks {
-  /** The job exists at the gateway, and waiting begins. `isResumed` if an earlier run had submitted it. */
+  /** Called when the job exists at the gateway and waiting begins. `isResumed`: whether an earlier run submitted it. */
   onAccepted?: ((job: Job, isResumed: boolean) => void) | undefined;
   /** Called after each poll. */
   onUpdate?: ((job: Job) => void) | undefined;

@@ -75,8 +75,8 @@ export async function earlierAsset(session: Session, ref: string, flag: string):
 }
 
 /**
- * Returns the assets that a job's record can provide, the newest first: none if its video was not saved yet. Touches no
- * file.
+ * Returns the assets that a job's record can provide, the newest first: none if its video has not been saved yet.
+ * Touches no file.
  */
 export function recordedAssets(session: Session, job: Job, part: Part): EarlierAsset[] {
   const files = filesOfSample(job, part.index, fileCount(job, protocolOf(job)));

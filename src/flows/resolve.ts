@@ -23,9 +23,9 @@ import type { Ledger } from '../ledger/ledger.ts';
 export type ResolveOptions = Pick<VideoSubmission, 'target' | 'force' | 'deadline' | 'budget'>;
 
 /**
- * Ends the doubt about a submission whose response was lost, with what a person found out (design 4). If the task
- * exists and there is a target, waits for the task and saves its result. `resubmit` pays again, and only at the gateway
- * of the job.
+ * Settles a submission whose response was lost, according to what a person found out (design 4). If the task exists and
+ * there is a target, waits for the task and saves its result. `resubmit` pays again, and only at the gateway of the
+ * job.
  * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or there is nothing to resolve;
  * what `submitVideo` and `fetch` throw.
  */

@@ -88,7 +88,7 @@ export async function speak(
   return { ...spoken, files };
 }
 
-/** Lets a sink also recover speech that exists only as an object in the store. */
+/** Returns a sink that can also recover speech that exists only as an object in the store. */
 export function withObjects<Sink extends AudioSink>(sink: Sink, deps: FlowDeps, deadline: Deadline): Sink {
   const recover = sink.recover.bind(sink);
   sink.recover = async (candidates) => {

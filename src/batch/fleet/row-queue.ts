@@ -170,7 +170,9 @@ export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
-/** The pauses before a batch whose budget is spent is tried again, and before any other row is, ms. */
+/**
+ * The pause before a batch whose budget is spent is tried again, and the usual pause before a row is tried again, ms.
+ */
 export const heldMs = 60_000;
 export const shortDelayMs = 15_000;
 

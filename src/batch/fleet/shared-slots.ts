@@ -99,10 +99,10 @@ export class SharedSlots {
   }
 }
 
-// Slots that this process has but does not use come first: it has left them, or the response of an earlier statement
-// was lost. Those that it does not need are returned. After them come free slots, up to the limit: this statement locks
-// them, and other processes skip them. Under the lock, a slot must still have the lease that was found to have ended. A
-// process whose lease has ended takes nothing.
+// Slots that this process has but does not use come first: their tasks have ended, or the response of an earlier
+// statement was lost. Those that it does not need are returned. After them come free slots, up to the limit: this
+// statement locks them, and other processes skip them. Under the lock, a slot must still have the lease that was found
+// to have ended. A process whose lease has ended takes nothing.
 const exchange = `
 with pace as (select least(most, $4::int) as most from {paces} where batch = $1),
   mine as (

@@ -82,7 +82,7 @@ export class Worker {
     this.#idleSince = options.clock.monotonic();
   }
 
-  /** Works until its signal is aborted or it was idle for `maxIdleMs`. Returns the error that stopped it, if any. */
+  /** Works until its signal is aborted or it has been idle for `maxIdleMs`. Returns any error that stopped it. */
   async run(): Promise<MgwError | undefined> {
     this.#options.signal.addEventListener('abort', () => this.#wake(), { once: true });
     while (!this.#isOver && !this.#isIdle()) await this.#look();

@@ -43,7 +43,7 @@ const words = z.pipe(
   ),
 );
 
-// The value of a flag, with the flag's own check.
+// Returns the schema of a flag's value, with the flag's own check.
 function valueOf(flag: Flag): z.ZodMiniType {
   const { parse, description } = flag;
   const about = z.describe(description);

@@ -17,7 +17,7 @@ import { fieldName, isPath } from './fields.ts';
 import { maxFields, type ManifestRecord, type Problem, type WrittenField } from './fields.ts';
 import { Unreadable } from './source.ts';
 
-/** A YAML manifest, which is parsed at once. */
+/** A YAML manifest, which is parsed as a whole. */
 export interface YamlManifest {
   /** The members besides defaults, matrix and rows. */
   head: readonly WrittenField[];

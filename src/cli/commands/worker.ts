@@ -160,7 +160,7 @@ async function* nothing(): AsyncGenerator<never> {
   yield* [];
 }
 
-// Returns signals that give up outstanding responses after the grace period, so that their submissions are recorded as
+// Returns signals that abort outstanding requests after the grace period, so that their submissions are recorded as
 // unknown before the process is killed.
 function withGrace(
   { signals: { soft, hard }, clock }: JobDeps,

@@ -139,7 +139,7 @@ export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
 
-/** Returns a check that failed, so that mgw cannot work. */
+/** Returns a check that failed. mgw cannot work until the problem is fixed. */
 export function fail(name: string, error: unknown, hint: string): Check {
   const known = toMgwError(error);
   return { name, status: 'fail', detail: known.message, hint, error: known };

@@ -65,7 +65,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     // The cost of a raw call is unknown, so none is made under a budget.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // The first signal gives up the response, because a raw call has no job that could be resumed.
+    // The first signal aborts the call, because a raw call has no job that could be resumed.
     signals: { soft: signal, hard: signal },
   };
   try {

@@ -57,7 +57,7 @@ async function login(context: Context, verify: boolean): Promise<Outcome> {
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// Adds a missing scheme to the address on the command line, as to a typed address.
+// Adds a missing scheme to the address on the command line, in the same way as to an address typed at the prompt.
 async function loginLayers(context: Context): Promise<OwnLayers> {
   const layers = await ownLayers(context);
   const { baseUrl } = layers.flags;
