@@ -11,8 +11,8 @@ import { thisHost, type Host } from './places.ts';
 import { checkConfig, type ConfigFile, type Profile } from './schema.ts';
 
 /**
- * Changes the config file atomically: reads the current file, and replaces it by one with mode 0600. A missing folder
- * is created with mode 0700. Writes the key to no other file.
+ * Changes the config file atomically: reads the current file, and replaces it with a new one that has mode 0600. A
+ * missing folder is created with mode 0700. Writes the key to no other file.
  * @throws MgwError('config') if the file cannot be trusted or the result would be invalid; ('local_io') if it cannot be
  * written.
  */
@@ -33,7 +33,7 @@ export async function changeConfig(
 }
 
 /**
- * Replaces the whole config file, even an invalid one, by a file with mode 0600.
+ * Replaces the whole config file, even an invalid one, with a file that has mode 0600.
  * @param before the bytes that the caller has read from it; undefined if there was no file
  * @throws MgwError('config') if another process has changed it since; ('local_io') if it cannot be written.
  */

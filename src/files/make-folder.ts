@@ -170,8 +170,8 @@ export function linkFault(path: string, user: User = thisUser()): string | undef
 }
 
 /**
- * Returns why this user cannot store records in an existing folder, in words that follow "it"; undefined if the user
- * can. Another user owns it or a link in its place, or every user may write to it.
+ * Returns why this user cannot store records in an existing folder, in words that follow "it": another user owns it or
+ * a link in its place, or every user may write to it. Returns undefined if the folder is safe.
  * @throws the system's error if it cannot be examined
  */
 export function folderFault(path: string, user: User = thisUser()): string | undefined {

@@ -144,7 +144,7 @@ export async function configuredAllowance(
   throw usageError(`There is no budget ${name}: give it a limit first.`, [...raise, 'AMOUNT']);
 }
 
-/** What a budget still allows. */
+/** The remaining amount of a budget. */
 export interface Remainder {
   label: string;
   limit: Decimal;

@@ -8,7 +8,7 @@ import { chosenJobs } from '../jobs/newest.ts';
 
 /** The cost of a ledger's jobs, by group and in total. */
 export interface SpendReport {
-  /** By the name of the group, sorted; '' for jobs without one. */
+  /** The sums by group name, sorted. The name is '' for jobs without a group. */
   groups: [name: string, sums: Sums][];
   total: Sums;
 }

@@ -8,7 +8,7 @@ import { type Store, storedName } from '../store/store.ts';
 import type { EarlierAsset } from './earlier-job.ts';
 import type { Session } from './session.ts';
 
-/** Reads a local file that a flag names. @throws MgwError('usage') if it may not or cannot be read. */
+/** Reads a local file that a flag names. @throws MgwError('usage') if reading it is not allowed, or fails. */
 export type ReadLocalFile = (path: string, flag: string) => Promise<Uint8Array>;
 
 /** Videos of earlier jobs and their frames, by the values of asset flags that name them. */
@@ -18,7 +18,7 @@ export type EarlierAssets = ReadonlyMap<string, EarlierAsset>;
 export type LocalFiles = ReadonlyMap<string, () => Promise<Uint8Array>>;
 
 /**
- * Replaces the local files among the values of asset flags by their names in the store, which depend only on the
+ * Replaces the local files among the values of asset flags with their names in the store, which depend only on the
  * content. Nothing is uploaded yet.
  * @param inputs the earlier jobs that the caller has resolved; any other value that names a job is looked up
  * @throws MgwError('usage') if a file cannot be read, or no store is configured.
