@@ -31,7 +31,7 @@ export function parseAmount(text: string): Decimal {
   return parseDecimal(text);
 }
 
-/** Converts a whole number. */
+/** Converts a whole number to a {@link Decimal}. */
 export function decimalOf(count: number): Decimal {
   return { digits: BigInt(count), scale: 0 };
 }

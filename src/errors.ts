@@ -2,7 +2,7 @@ import type { Job } from './job.ts';
 import { dirname } from 'node:path';
 import { printableLine } from './printable.ts';
 
-/** The closed list of error codes, an interface for scripts (`error.code` under `--json`). */
+/** All error codes. Scripts rely on them (`error.code` under `--json`). */
 export type ErrorCode =
   | 'usage'
   | 'config'
@@ -28,7 +28,7 @@ export type ErrorCode =
   | 'conflict'
   | 'internal';
 
-/** Exit codes by name, an interface for scripts; `mgw help exit-codes` prints them. */
+/** Exit codes by name. Scripts rely on them; `mgw help exit-codes` prints them. */
 export const exitCodes = {
   ok: 0,
   internal: 1,
@@ -117,7 +117,7 @@ export interface ErrorDetails {
   path?: string;
   /** The video protocols that accept the command. */
   protocols?: readonly string[];
-  /** The words that the typed command lacks. */
+  /** The words missing from the typed command. */
   lacks?: readonly string[];
   cause?: unknown;
 }
@@ -203,7 +203,9 @@ const noLinks = new Set([
   'UNKNOWN',
 ]);
 
-/** Whether linking failed because the file system has no hard links, as on FAT and some network and container mounts. */
+/**
+ * Whether linking failed because the file system has no hard links, as on FAT and some network and container mounts.
+ */
 export function isLinkUnsupported(error: unknown): boolean {
   return noLinks.has(systemCode(error) ?? '');
 }

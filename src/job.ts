@@ -257,8 +257,9 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 }
 
 /**
- * Whether a command with this goal continues the job instead of paying for a new one (design 4). If the job has this
- * goal, it must not be achieved yet; if not, at least one of its other goals must not be.
+ * Whether a command with this goal continues the job instead of paying for a new one (design 4). True if the job has
+ * this goal and has not achieved it. If the job does not have this goal, true if it has no goals at all or has not
+ * achieved one of them.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;

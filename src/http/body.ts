@@ -11,7 +11,7 @@ const decoders = new Map<string, (zlib: typeof nodeZlib) => Transform>([
 
 /** How many bytes are decoded at a time, so that a decompression bomb stays small until the reader sees it. */
 const sliceBytes = 1024;
-/** If decoding has not failed after this many bytes, the body has the encoding that it declares. */
+/** If decoding has not failed after this many bytes, the body is assumed to have the encoding that it declares. */
 const maxUndecidedBytes = 256;
 
 /**
@@ -31,7 +31,7 @@ async function* decodeWith(
   body: AsyncIterable<Uint8Array>,
   create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
-  // Loaded only if a gateway compresses, because it slows the start.
+  // Loaded on demand, because it slows startup and most gateways do not compress.
   const decoder = create(await import('node:zlib'));
   const out: Uint8Array[] = [];
   let failure: Error | undefined;
@@ -74,8 +74,8 @@ function step(decoder: Transform, slice: Uint8Array): Promise<void> {
 }
 
 /**
- * Reads a body up to `maxBytes`. `complete` is false if it is longer or broke off. Returns the bytes before that,
- * because they may contain a handle.
+ * Reads a body up to `maxBytes`. `complete` is false if it is longer or broke off. The bytes received until then are
+ * returned, because they may contain a handle.
  */
 export async function readBounded(
   body: AsyncIterable<Uint8Array>,

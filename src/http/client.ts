@@ -87,7 +87,7 @@ export interface GatewayClient {
  */
 export const afterDeadlineMs = 1000;
 
-/** Returns a client whose every call also ends with `deadline`. */
+/** Returns a client that applies `deadline` to every call. */
 export function withDeadline(client: GatewayClient, deadline: Deadline): GatewayClient {
   return {
     ...client,

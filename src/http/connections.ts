@@ -65,7 +65,7 @@ export class Connections {
   readonly #through: Through | undefined;
   readonly #url: URL;
   readonly #options: ConnectionOptions;
-  /** All connections that are open or being opened, also those to a proxy. */
+  /** All connections that are open or being opened, including those to a proxy. */
   readonly #sockets = new Set<Socket>();
   /** All connections that were opened. Removed when they close, unless they received excess bytes. */
   readonly #opened = new Set<Socket>();
@@ -81,7 +81,7 @@ export class Connections {
     const { timeoutMs: timeout, readsUpTo, within } = options;
     // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
     const tls = { rejectUnauthorized: true, timeout };
-    // Not for TLS, which has already copied the bytes.
+    // Not for TLS: a TLS socket copies the bytes anyway when it decrypts them.
     const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
     const connect = { ...tls, onread, ...(within && { lookup: lookupWithin(within) }) };
     this.dispatcher =
@@ -116,7 +116,7 @@ export class Connections {
   destroy(reason: Error): void {
     this.#isEnded = true;
     for (const socket of this.#sockets) socket.destroy(reason);
-    // After the sockets, because their errors describe better what happened to a request.
+    // Destroyed after the sockets, because the errors of the sockets describe better what happened to a request.
     setImmediate(() => void this.dispatcher.destroy(reason));
   }
 
@@ -211,7 +211,7 @@ export class Connections {
     const { timeoutMs, maxConnections } = this.#options;
     if (deadline.signal.aborted && maxConnections === 1) this.destroy(new Error('it was abandoned'));
     // Only a plain connection that was accepted can be reset. Whether the system reports this here or after the first
-    // byte is chance, and must not change the outcome.
+    // byte is a matter of chance, and must not change the outcome.
     const isReset = systemCode(error) === 'ECONNRESET' && this.#url.protocol === 'http:' && this.proxy === '';
     if (isReset) return TransportError.sent(error, this.#url);
     const [, status] = /^Proxy response \((\d+)\)/.exec(messageOf(error)) ?? [];

@@ -86,7 +86,7 @@ export async function download(
   }
 }
 
-/** Carries the error about a file that the server delivers broken, so that no part of it is continued. */
+/** Thrown if the server delivers a broken file. It contains the error to report. No part of the file is kept. */
 class BrokenFile extends Error {
   readonly error: MgwError;
   constructor(told: MgwError) {
@@ -209,7 +209,7 @@ export function speedometer(clock: Clock, bytes: number): (bytes: number) => num
     const fading = Math.exp(-elapsed / memoryMs);
     weighed = weighed * fading + current * (1 - fading);
     last = { at: clock.monotonic(), bytes: now };
-    // Corrects for the time before the start, which has no weight.
+    // The average starts at zero. This removes the effect of that start.
     return (speed = weighed / (1 - Math.exp((begin - last.at) / memoryMs)));
   };
 }

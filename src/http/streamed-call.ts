@@ -5,7 +5,7 @@ import { withIdleTimeout } from './deadline.ts';
 import { readBounded } from './body.ts';
 import { longestRefusal } from './redacting-client.ts';
 
-/** A call whose response head decides about the submission, and whose body is then read as a stream. */
+/** A call whose outcome depends only on the head of the response. The body is then read as a stream. */
 export class StreamedCall {
   /** The stream, after a head with status 2xx. */
   stream: StreamedReply | undefined;

@@ -35,7 +35,7 @@ class Track {
   codedHeight = 0;
   /** The width of a pixel divided by its height. */
   pixelRatio = 1;
-  /** The fragments on the timeline of the track, in ticks. The sum of their samples may be smaller. */
+  /** The start and end of the fragments on the track's timeline, in ticks. The sum of their samples may be smaller. */
   fragmentStart = Infinity;
   fragmentEnd = 0;
   isTurned = false;

@@ -108,9 +108,9 @@ export interface MediaSink {
 
 const [quote, backslash] = [0x22, 0x5c];
 const pieceSize = 64 * 1024;
-// As many bytes as sixteen pieces decode to: few writes, little memory.
+// Holds the decoded bytes of sixteen pieces: few writes, little memory.
 const bufferSize = roomFor(pieceSize) * 16;
-// A byte outside the Base64 alphabet, for a character that is not a byte.
+// Stands for a character that does not fit in a byte. It is outside the Base64 alphabet.
 const foreign = 0xff;
 const controls: Record<string, number> = { b: 0x08, f: 0x0c, n: 0x0a, r: 0x0d, t: 0x09 };
 

@@ -172,7 +172,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const { validator, length } = part;
   const range = readContentRange(reply.headers['content-range']);
   const total = range?.total ?? part.total;
-  // The Content-Length may have been too long. A smaller size in a response about the same representation replaces it.
+  // The Content-Length may have been too large. A smaller size in a response about the same representation replaces it.
   const isProven = namesRepresentation(reply.headers, validator);
   const announced = part.total ?? total;
   const isNext =
@@ -189,7 +189,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
 
 async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
-  // The Content-Length may have been too long. The size in this response is right if it is about the same
+  // The Content-Length may have been too large. The size in this response is right if it is about the same
   // representation.
   if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
   // A body without a length is complete if the response about the rest states the length that was received.

@@ -178,7 +178,7 @@ function refused(address: string, why: string): MgwError {
 interface GetOptions {
   headers: Record<string, string>;
   connectTimeoutMs: number;
-  /** The gateway. No address closer to this machine is connected to (see `isWithinReach`). */
+  /** The gateway's base URL. Hosts nearer to this machine are refused (see `isWithinReach`). */
   baseUrl: URL;
   /** Shared connections to the gateway's origin. If absent, each GET opens its own. */
   downloadConnections?: GatewayClient['downloadConnections'] | undefined;

@@ -1,10 +1,11 @@
-// The minimum difference of two dates that no clock error can cause. RFC 9110 8.8.2.2 leaves the value open.
+// The minimum time between `Last-Modified` and `Date` that a clock error cannot explain. RFC 9110 8.8.2.2 does not fix
+// the value.
 const clockDoubtMs = 60_000;
 
 /**
- * The validator that proves in a later request that the representation is the same: a strong entity tag, or a
- * modification date that is strong because the response is clearly younger (RFC 9110 8.8.2.2, 13.1.5). If undefined, a
- * part of the representation must not be continued.
+ * Returns the validator by which a later request can prove that the representation is unchanged: a strong entity tag,
+ * or a modification date that counts as strong because the response is clearly newer (RFC 9110 8.8.2.2, 13.1.5). If
+ * undefined, a part of the representation must not be continued.
  */
 export function strongValidator(headers: Record<string, string>): string | undefined {
   const etag = headers['etag'] ?? '';
