@@ -257,9 +257,8 @@ export function isSameGoal(one: Goal, other: Goal): boolean {
 }
 
 /**
- * Whether a command with this goal continues the job instead of paying for a new one (design 4). True if the job has
- * this goal and has not achieved it. If the job does not have this goal, true if it has no goals at all or has not
- * achieved one of them.
+ * Whether a command with this goal continues the job instead of paying for a new one (design 4). If the job has this
+ * goal, it must not be achieved yet. If the job has only other goals, at least one of them must not be achieved yet.
  */
 export function isOpenFor(job: Job, goal: Goal): boolean {
   const { goals } = job.record;

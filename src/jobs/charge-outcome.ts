@@ -70,7 +70,7 @@ export function attemptClaim({ id, record }: Job): string {
   return names.attempt(id, record.attempts + 1);
 }
 
-/** The state of the next attempt to send a job, of which the job has no `sending` event yet. */
+/** The state of the next attempt to send a job. The job has no `sending` event for this attempt yet. */
 type NextAttempt =
   /** No process has claimed it. */
   | 'free'
@@ -84,7 +84,7 @@ type NextAttempt =
   | 'unknown';
 
 /**
- * Finds the state of the next attempt to send a job from its claim.
+ * Finds the state of the next attempt to send a job, from the claim of that attempt.
  * @throws MgwError('local_io') if the ledger cannot be read.
  */
 export async function nextAttempt(ledger: Ledger, job: Job): Promise<NextAttempt> {

@@ -24,7 +24,7 @@ type Submission = Pick<Order, 'protocol' | 'body' | 'fresh' | 'goal'> & Partial<
 
 type Deps = Pick<JobDeps, 'ledger' | 'gateway' | 'startedAt'>;
 
-/** The ledger's knowledge of a submission. */
+/** What the ledger knows about a submission. */
 interface Earlier {
   /** The job to continue with. */
   job?: Job;
@@ -43,14 +43,14 @@ interface Earlier {
 }
 
 /**
- * Finds the job of an order, or creates one: the job that an earlier run of the same command left open, that its
- * `--key` names, or that another process makes for the same output file, if that process is alive or delivered the file
- * after this command began. The job is recorded, with this run, before anything is sent (design 4). A name is claimed
- * first, with the id of the job to create: of several processes only one creates a job, and the others find it. If the
- * new job is a second take of an earlier one, the user is told first. If an earlier run on another machine may be
- * alive, waits until its lease is renewed or ends.
- * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key; exit 7
- * if the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; and what
+ * Finds the job of an order, or creates one. An existing job is used if an earlier run of the same command left it
+ * open, or if `--key` names it. It is also used if another process makes it for the same output file, and that process
+ * is alive or delivered the file after this command began. The job is recorded, with this run, before anything is sent
+ * (design 4). A name is claimed first, with the id of the job to create: of several processes only one creates a job,
+ * and the others find it. If the new job is a second take of an earlier one, the user is told first. If an earlier run
+ * on another machine may be alive, waits until its lease is renewed or ends.
+ * @throws MgwError: exit 2 if the key names another body, or if the key or the output contains the API key; exit 7 if
+ * the record of an earlier job is lost; exit 8 at the deadline; exit 10 if nothing can be recorded; and what
  * `beforeSending` throws.
  */
 export async function createOrResume(order: Order, deps: JobDeps, began: Began): Promise<Job> {
@@ -97,7 +97,7 @@ export async function createOrResume(order: Order, deps: JobDeps, began: Began):
   }
 }
 
-// How often to look before reporting a conflict: a process claims a name a moment before it creates the job.
+// How many times to look before reporting a conflict: a process claims a name a moment before it creates the job.
 const maxLooks = 40;
 
 async function pause({ ledger, clock, signals }: JobDeps): Promise<void> {
@@ -154,9 +154,9 @@ function placeOf({ state, files }: Job): string {
 }
 
 /**
- * Finds the earlier job that the same command continues with (design 4): a job that is open for its goal and whose run
- * ended, a job that a living process makes for the same file or delivered there since the command began, or a job that
- * is `unknown` and blocks the submission.
+ * Finds the earlier job that the same command continues with (design 4). This is a job that is open for its goal and
+ * whose run has ended, or a job that is `unknown` and blocks the submission. It may also be a job that a living process
+ * makes for the same file, or delivered there after the command began.
  * @throws MgwError('submit_unknown') if the record of an earlier job is lost; MgwError('conflict') if the key names
  * another body.
  * @param alive leases of other machines that were renewed in the meantime
@@ -217,7 +217,7 @@ async function takesOf(
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
   const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
-  // The job of a damaged claim is among the jobs, so that a new job needs no other claim.
+  // A new job claims no name: later searches take it for the holder of the damaged claim.
   if (isDamaged) return { jobs, lost, place: {} };
   return { jobs, lost, place: unmade ?? { name: end?.name ?? '' } };
 }

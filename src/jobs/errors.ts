@@ -30,7 +30,9 @@ export function showCommand(job: { id: string }): string[] {
   return ['mgw', 'jobs', 'show', job.id];
 }
 
-/** The command that ends the doubt about a job. If the handle is not known, that command asks or lists the choices. */
+/**
+ * The command that resolves a job in doubt. If the handle is not known, the command asks the user or lists the choices.
+ */
 export function resolveCommand(job: {
   id: string;
   record?: Pick<Job['record'], 'possibleHandle'>;
@@ -156,7 +158,7 @@ export function withoutHandle(job: Job): MgwError {
   if (shownState(job) === 'sending') return pendingError(job, { charged: 'maybe' });
   if (job.state !== 'prepared') return unknownError(job, job.error?.message ?? 'The response was lost');
   const { runs, lifeOf } = job.record;
-  // If its command is still running, the same command again would be a second take.
+  // If that command is still running, running it again would make a second take.
   const isRunning = runs.some(({ owner }) => lifeOf(owner) === 'alive');
   const text = isRunning
     ? `Job ${job.id} has not been sent yet. The command that created it is still running, and will send it.`

@@ -25,14 +25,14 @@ import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 /** The target of results, and the callbacks of their progress. */
 export interface FetchOptions extends WatchOptions, SaveOptions {
   target: Target;
-  /** Takes the bytes of a target `stdout`, in order. */
+  /** Writes bytes to standard output, in order. */
   toStdout: (bytes: Uint8Array) => Promise<void>;
 }
 
 type OnDisk = Target & { kind: 'file' };
 
 /**
- * Makes sure, before anything is paid, that `count` files can be put at a target.
+ * Makes sure, before anything is paid, that `count` files can be written to a target.
  * @throws MgwError('output_exists' or 'local_io'), exit 10; 'usage' for several files and standard output.
  */
 export function checkTargetFree(target: Target, count: number, force: boolean): void {
@@ -58,7 +58,7 @@ function checkOneForStdout(count: number, charged: 'no' | 'yes', next?: string[]
 
 /**
  * Waits for a job and saves its results: each file is complete, verified and recorded, and its name never comes from
- * the server. Intact files of an earlier run are left as they are. A failure here never leads back to a submission
+ * the server. Intact files of an earlier run are left as they are. A failure here never causes another submission
  * (design 6).
  * @throws MgwError as `watch` does; exit 9 if the result is gone or broken, 10 if it cannot be saved, 3 if its address
  * requires the key but is not trusted with it.

@@ -28,7 +28,7 @@ export function inlineMedia(hooks: InlineHooks): InlineMedia {
   return {
     openSink: async (index) => {
       const lock = await hooks.lock();
-      // A later poll sends the media again.
+      // A later poll receives the media again, so the former file is removed.
       const former = files.get(index);
       files.delete(index);
       if (former !== undefined) await unlink(former.path).catch(() => undefined);

@@ -90,8 +90,8 @@ export function doubtAbout(
 }
 
 /**
- * Returns the job with its verdict, for an agent: if its process died after recording the response and before reading
- * it, the job may have been accepted under another key.
+ * If a job's process died after recording the response and before reading it, reads the response, and returns the job
+ * with the verdict. Only for agents: the job may have been accepted under another key.
  * @throws MgwError('local_io') if the verdict cannot be recorded.
  */
 export async function withReadReply(

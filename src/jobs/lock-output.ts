@@ -14,7 +14,7 @@ export interface LockRequest {
   job?: Job;
 }
 
-/** The lock of a speech output. Billed audio is in the record and is never continued. */
+/** Identifies every speech output. Partial audio is never continued; the record of the job names it. */
 export const speechIdentity = 'speech';
 
 /** Identifies one of a job's files for its lock; it does not change if its URL is signed again. */
@@ -33,9 +33,10 @@ export async function claimantOf({ lease, ledger }: Pick<JobDeps, 'lease' | 'led
 }
 
 /**
- * Waits for the lock of an output. If two processes make the same output, the second finds that of the first.
- * @throws MgwError: exit 8 if another process still holds the lock at the deadline; exit 10; exit 130 or 143 after a
- * signal.
+ * Waits for the lock of an output. If two processes make the same output, the second waits and then finds the output of
+ * the first.
+ * @throws MgwError: exit 8 if another process still holds the lock at the deadline; exit 10 if the lock cannot be
+ * written; exit 130 or 143 after a signal.
  */
 export async function lockOutput(path: string, deps: JobDeps, holding: LockRequest): Promise<OutputLock> {
   const { identity, deadline, job } = holding;

@@ -24,7 +24,7 @@ interface Edit {
 }
 
 /**
- * Makes a marked copy of a complete file next to the output (design 19), with the IPTC term for media of a trained
+ * Makes a marked copy of a complete file next to the output (design 19), with the IPTC term for media made by a trained
  * algorithm: in XMP at the end of an MP4, so that nothing moves, or in a TXXX frame of an MP3's ID3v2 tag. An existing
  * XMP packet or tag is extended. The same file always gives the same copy. The lock removes the copy if the process
  * dies.
@@ -78,7 +78,7 @@ function editsOf(path: string): Edit[] | string {
   try {
     const head = Buffer.from(new HeaderReader(file).at(0));
     if (startsMp4(head)) return movieEdits(file);
-    // A tag, or the first frame of MPEG audio, layer III.
+    // Begins with an ID3v2 tag, or with a frame of MPEG audio, layer III.
     const isMp3 =
       head.toString('latin1', 0, 3) === 'ID3' ||
       (head.length > 1 && (head.readUInt16BE(0) & 0xffe6) === 0xffe2);

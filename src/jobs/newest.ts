@@ -38,7 +38,10 @@ export async function newestJobs(
 // The number of records that are read together. A shared ledger reads them with one query.
 const maxAtOnce = 200;
 
-/** Yields the jobs of a choice, newest first, each with the number of older ids. Holds `atOnce` records at a time. */
+/**
+ * Yields the jobs that match a choice, newest first, each with the number of older ids. Reads `atOnce` records at a
+ * time.
+ */
 export async function* chosenJobs(
   ledger: Ledger,
   options: JobChoice,

@@ -22,16 +22,18 @@ export interface Order {
   /** The body that is sent and recorded. */
   body: Json;
   /**
-   * The body as the user gave it, before configured defaults or the listing complete it. The fingerprint is made of it,
-   * so that a changed default or listing does not pay again. Default: `body`.
+   * The body as the user gave it, before it is completed from configured defaults or the listing. The fingerprint is
+   * computed from it, so that a changed default or listing does not cause another payment. Default: `body`.
    */
   asked?: Json;
-  /** The fingerprint of the job whose recorded body is sent again: the record does not keep the body as given. */
+  /**
+   * The fingerprint of the job whose recorded body is sent again, because the record does not have the body as given.
+   */
   fingerprint?: string;
   /** Distinguishes jobs with the same body, such as the pieces of a long text. */
   variant?: string;
   exchange: Exchange;
-  /** Uploads the files that the body names, and returns the exchange with their URLs, which no record keeps. */
+  /** Uploads the files that the body names, and returns the exchange with their URLs. The URLs are never recorded. */
   upload?: (() => Promise<Exchange>) | undefined;
   auth: AuthScheme;
   /** Reads the response; never throws. */
@@ -48,7 +50,8 @@ export interface Order {
   /** A deliberate second take: ignores earlier jobs of the same body. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   * If given, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job
+   * that is being sent.
    */
   blockedByAnyDoubt?: Deadline;
   goal: Goal;
@@ -109,8 +112,9 @@ function nameOfGateway(gateway: string): string {
 }
 
 /**
- * Returns the body as the ledger keeps it: without the API key, and of a large body only the hash of each long string,
- * or of the whole. `elided` if this is not the body that was sent, so that it cannot be sent again from the record.
+ * Returns the body as the ledger keeps it, without the API key. In a large body, each long string is replaced by its
+ * hash; if that is not enough, the whole body is. `elided` if this is not the body that was sent, so that it cannot be
+ * sent again from the record.
  * @param redact removes the API key from a string
  */
 export function recordedBody(

@@ -8,7 +8,10 @@ import type { Ask, Goal, Job } from '../job.ts';
 /** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
 
-/** The n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes `1.mp4`. */
+/**
+ * Returns the path of the n-th of several files: `clip.mp4` becomes `clip-1.mp4` (design 6), and `{n}.mp4` becomes
+ * `1.mp4`.
+ */
 export function numberedPath(path: string, index: number, count: number): string {
   if (count === 1) return path;
   if (path.includes('{n}')) return path.replaceAll('{n}', String(index + 1));
@@ -38,12 +41,12 @@ export function goalOf(command: Goal['command'], ask: Ask, target: Target | unde
 export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record'>): string | undefined {
   const goals = record.goals.filter(({ ask, output }) => ask === 'file' && output !== '-');
   const { output } = goals.find(({ deliveredAt }) => deliveredAt === undefined) ?? goals.at(-1) ?? {};
-  // Only the keys of a batch's rows have a slash. Their outputs are templates in which only the job's id is open.
+  // Only the keys of a batch's rows have a slash. Their outputs are templates in which only the job's id is missing.
   if (key?.includes('/')) return output?.replaceAll('{job}', id);
   return output === undefined ? undefined : outputOf(output, id);
 }
 
-/** Returns the output of a job: `{id}` in its path or URL is the job's id. */
+/** Returns the output of a job: replaces `{id}` in the path or URL by the job's id. */
 export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
 }
@@ -109,7 +112,7 @@ export function outputPlace(given = defaultTemplate, hasColumns = false): Output
   return place;
 }
 
-/** The extension of a template: `.wav` of `{id}.wav`; '' if it has none. */
+/** The extension of a template: `.wav` for `{id}.wav`; '' if it has none. */
 export function fixedExtension(template: string): string {
   const extension = extname(template);
   return extension.includes('{') || extension.includes('}') ? '' : extension;

@@ -89,7 +89,7 @@ export function lostClaim(name: string, key?: string): MgwError {
   return new MgwError('submit_unknown', text, { charged: 'maybe', next: ['mgw', 'jobs', 'ls'] });
 }
 
-/** Builds the error of a key that names a job with another body: exit 2 with the differences. */
+/** Returns the error (exit 2) for a key that names a job with another body. It lists the differences. */
 export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
   const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';

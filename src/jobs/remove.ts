@@ -136,9 +136,10 @@ async function keepFromSending(
 }
 
 /**
- * Why a job is kept; the first reason counts. It is not old enough; it has not ended, or its record is damaged; a
- * process is working on it; the command that paid for it did not deliver it, and resumes; without it, speech would be
- * paid for again; its key permanently names it.
+ * Why a job is kept; if several reasons apply, the first one. `newer`: it is not old enough. `open`: it has not ended,
+ * or its record is damaged. `in_use`: a process is working on it. `undelivered`: the command that paid for it did not
+ * deliver it, and would resume it. `speech`: without the job, the speech would be paid for again. `key`: its key
+ * permanently names it.
  */
 export const keepReasons = ['newer', 'open', 'in_use', 'undelivered', 'speech', 'key'] as const;
 export type KeepReason = (typeof keepReasons)[number];

@@ -87,8 +87,8 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
 }
 
 /**
- * Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. Waits while another process is removing the
- * job.
+ * Begins a run on a job as it is, sent or not: the `begin` of {@link inRun}. Waits while another process is removing
+ * the job.
  * @throws MgwError('usage') if it was removed.
  */
 export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
@@ -100,8 +100,8 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
 const longestRemovalMs = 5000;
 
 /**
- * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it to
- * this run. A job in doubt is not changed: this run only reports it.
+ * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it
+ * to this run. A job in doubt is not changed: this run only reports it.
  * @returns undefined if the job was removed in the meantime
  */
 export async function continueRun(
@@ -115,7 +115,7 @@ export async function continueRun(
   try {
     return await waitForRemover(job, deadline, deps);
   } catch (error) {
-    // This run must not count as alive as long as its process lives.
+    // Otherwise this run would count as alive as long as its process lives.
     await detach(job, began.run, error, deps);
     throw error;
   }

@@ -143,7 +143,7 @@ async function obtained(given: readonly Source[], place: Place, work: Work): Pro
   }
 }
 
-/** The outcome of one source. `broken`: the response's own media are invalid, which will not change. */
+/** The outcome of one source. `broken`: the media inside the response are invalid, and another attempt cannot help. */
 type Outcome = DownloadOutcome | { kind: 'broken'; failure: Failure };
 type Failed = Exclude<Outcome, { kind: 'done' }>;
 

@@ -60,7 +60,7 @@ export async function submit(given: Job, order: Order, deps: JobDeps): Promise<S
   }
 }
 
-/** The interval at which a job that is another process continues is read, ms. */
+/** The interval at which a job is read while another process continues it, ms. */
 const otherRunPauseMs = 500;
 
 async function isLeftToOther(job: Job, { lease, onWaitForOther }: JobDeps): Promise<boolean> {

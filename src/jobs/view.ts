@@ -9,7 +9,7 @@ import { jobIdForm } from '../ledger/names.ts';
 /** A job as users see it: without the ledger's bookkeeping. */
 export type JobView = Omit<Job, 'record'>;
 
-/** The job object of `--json`: the members of design 2 in their order, absent if there is nothing to say. */
+/** The job object of `--json`: the members of design 2 in their order. A member without a value is absent. */
 export function jobView(job: Job): JobView {
   return {
     id: job.id,
@@ -43,7 +43,7 @@ export function shownFiles({ files }: Job): JobFile[] {
   return files.filter(({ path }) => !/\.pieces[\\/][^\\/]+$/.test(path));
 }
 
-// Audio is kept in a temporary file until it is published.
+// Omits the temporary file of the audio once the audio is published.
 function shownDetails({ details, files }: Job): unknown {
   if (!isObject(details) || details['kept'] === undefined || files.length === 0) return details;
   const others = Object.entries(details).filter(([name]) => name !== 'kept');
@@ -65,7 +65,7 @@ export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rati
   return (await ledger.read(id)) ?? job;
 }
 
-/** A rating as a gallery's page sends it, and exports it in `ratings.json`. */
+/** A rating, as the gallery page sends it and as it exports it in `ratings.json`. */
 export interface GalleryRating extends Rating {
   job: string;
   /** When it was rated, ISO 8601 in UTC. */
