@@ -100,8 +100,8 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
 const longestRemovalMs = 5000;
 
 /**
- * Begins a run on a job that another run left. Waits while a process that removes the job decides whether it leaves it
- * to this run. A job in doubt is not changed: this run only reports it.
+ * Begins a run on a job that another run left. Waits while a process that is removing the job decides whether to keep
+ * it. A job in doubt is not changed: this run only reports it.
  * @returns undefined if the job was removed in the meantime
  */
 export async function continueRun(

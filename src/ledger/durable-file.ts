@@ -28,7 +28,7 @@ export type Step = (change: 'write' | 'append' | 'link' | 'rename', path: string
 
 let step: Step | undefined;
 
-/** Lets a test act before each change to the disk, as another process could. */
+/** Sets a function that is called before each change to the disk. Tests use it to act like another process. */
 export function beforeEachStep(act: Step | undefined): void {
   step = act;
 }
@@ -118,7 +118,7 @@ function tryUnlink(path: string): void {
   }
 }
 
-/** Reads a plain file; undefined if it is missing. Links and special files are not followed. */
+/** Reads a plain file; undefined if it is missing. Does not follow symbolic links or read special files. */
 export function readBytes(path: string): Buffer | undefined {
   return readTail(path, () => 0)?.tail;
 }

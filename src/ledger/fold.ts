@@ -19,7 +19,7 @@ type LifeOf = JobRecord['lifeOf'];
 /**
  * Folds a job's log in order; `undefined` is a line that could not be read. A job with such a line and no handle is
  * `unknown`, never "not sent", unless a person resolved it after that line (design 4). Returns undefined if the first
- * line is not a readable `prepared`. The job asks `lifeOf` once for each of its processes.
+ * line is not a readable `prepared`. Calls `lifeOf` at most once for each process of the job.
  */
 export function foldJob(
   id: string,

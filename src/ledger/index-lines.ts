@@ -15,7 +15,7 @@ export interface IndexEntry {
   value: string;
 }
 
-// The form of a line is SUM KIND ID HASH\n without the spaces, and with the id without `job_`. All lines have one length, a whole
+// A line is SUM KIND ID HASH\n without the spaces, and the ID lacks its `job_`. All lines have the same length, a whole
 // number of 32-bit words. They are short, since a submission reads a line for each job.
 const marks: Record<IndexKind, string> = {
   fingerprint: 'f',

@@ -132,7 +132,7 @@ class IndexLog {
     };
   }
 
-  // Reads no lines: if the log has lost some, it has fewer than its count afterwards too.
+  // Does not read the log. If it has lost lines, it still has fewer lines than its count afterwards.
   async #writeQueued(): Promise<Stats> {
     await this.#completeUnless(() => sizeOf(this.#countPath) > 0 || isEmpty(this.#jobs.folder));
     const lines = this.#queued.splice(0);

@@ -41,7 +41,7 @@ export class JobRecords {
   }
 
   /**
-   * Creates a record in one step, durable on return. Returns false if a record of this id exists or was removed; with
+   * Creates a record in one step, durable on return. Returns false if a record with this id exists or was removed; with
    * `restores`, the new record replaces a tombstone.
    */
   async create(id: string, text: string, restores = false): Promise<boolean> {

@@ -7,7 +7,7 @@ import type { JobEvent } from '../job.ts';
 import { createFile } from './durable-file.ts';
 import type { Ledger } from './ledger.ts';
 
-/** Events that are true whatever happens later, so that they may be recorded later. */
+/** Events that stay true whatever happens later, so they may be recorded late. */
 const factTypes = new Set<JobEvent['type']>([
   'reply',
   'accepted',
@@ -21,8 +21,8 @@ const factTypes = new Set<JobEvent['type']>([
 ]);
 
 /**
- * Whether an event that cannot be recorded is kept, to be recorded later. A decision of a person is not: the person sees the
- * error, and can decide again.
+ * Whether an event that cannot be recorded is kept, to be recorded later. A person's decision is not: the person sees
+ * the error, and can decide again.
  */
 export function isFact({ type }: JobEvent): boolean {
   return factTypes.has(type);

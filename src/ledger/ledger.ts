@@ -29,7 +29,7 @@ export interface Ledger {
   newId(now: number): Promise<string>;
   /**
    * Creates a job with its first events. An event that already has a time keeps it; `undefined` is a line that was
-   * unreadable in an imported job. If several processes try, exactly one gets true. Returns false if a job of this id
+   * unreadable in an imported job. If several processes try, exactly one gets true. Returns false if a job with this id
    * exists or was removed; with `restores`, a removed job is created again.
    * @throws MgwError('local_io') if it cannot be recorded.
    */
@@ -40,13 +40,14 @@ export interface Ledger {
   ): Promise<boolean>;
   /**
    * Adds an event to a job. Only `delivered` may be lost in a power cut, which does no harm.
-   * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed. If the event is
-   * a fact, it is kept, and {@link flush} and later calls try to record it again.
+   * @throws MgwError('local_io') if the event was not recorded, for example because the job was removed. If the event
+   * is a fact, it is kept, and {@link flush} and later calls try to record it again.
    */
   append(id: string, event: JobEvent): Promise<void>;
   /**
    * Tries to record the facts that could not be recorded before, for example because the disk was full. Called by a
-   * process that waits for another: the other may be waiting for these facts. Facts that still cannot be recorded are kept.
+   * process that waits for another: the other may be waiting for these facts. Facts that still cannot be recorded are
+   * kept.
    * @throws MgwError('unreachable') if the ledger's database is gone.
    */
   flush(): Promise<void>;
@@ -63,7 +64,7 @@ export interface Ledger {
    * have succeeded.
    */
   listed(which?: { leaveOutSucceeded: boolean }): Promise<Ids>;
-  /** Removes a job's record permanently, in one step. Only `restores` can create a job of this id again. */
+  /** Removes a job's record permanently, in one step. Only `restores` can create a job with this id again. */
   remove(id: string): Promise<void>;
   /** Prevents a job from being created; false if it exists. */
   forbid(id: string): Promise<boolean>;

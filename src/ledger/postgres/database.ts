@@ -84,15 +84,15 @@ export class Database {
   }
 
   /**
-   * Combines all calls that come while another `ask` runs into one `ask`, so that many rows in progress need few
-   * statements. If the database refuses it, each call is asked alone, so that one does not fail because of another.
-   * `ask` must not wait for another combined call. A key without an answer gets undefined.
+   * Combines all calls that arrive while another `ask` runs into one `ask`, so that many rows in progress need few
+   * statements. If the database refuses it, `ask` runs once for each call, so that one call does not fail because of
+   * another. `ask` must not wait for another combined call. A key without an answer gets undefined.
    */
   combine<K, V>(ask: (keys: K[]) => Promise<Map<K, V>>): (key: K) => Promise<V | undefined> {
     let waiting: K[] = [];
     let answers: Promise<Map<K, () => V | undefined>> | undefined;
     const next = async (): Promise<Map<K, () => V | undefined>> => {
-      // Wait a tick: calls that the last answers cause then join this one.
+      // Wait a tick, so that calls made after the previous answers join this one.
       await new Promise((resolve) => process.nextTick(resolve));
       const keys = waiting;
       waiting = [];

@@ -78,7 +78,7 @@ export class EventWriter {
   }
 
   /**
-   * Creates a job with its first events. Returns false if a job of this id exists, or was removed and `restores` is
+   * Creates a job with its first events. Returns false if a job with this id exists, or was removed and `restores` is
    * false.
    */
   async create(id: string, events: readonly GivenEvent[], restores = false): Promise<boolean> {
@@ -120,7 +120,7 @@ export class EventWriter {
       throw cause.with({}, `${cause.message} ${await this.#keep(fact)}`);
     }
     if (!exists) throw new MgwError('local_io', `There is no job ${id}.`);
-    // Workers leave the row of a job in doubt as it is, so it must be handed out again.
+    // Workers skip the row of a job in doubt. The job was just resolved, so its row is handed out again.
     if (event.type === 'resolved') await this.#handOut(id);
   }
 
@@ -152,7 +152,7 @@ export class EventWriter {
     );
   }
 
-  // Returns what the user is told. Does not throw.
+  // Returns a sentence for the user. Does not throw.
   async #keep(fact: UnwrittenEvent): Promise<string> {
     const { folder } = this.#facts;
     this.#kept += 1;

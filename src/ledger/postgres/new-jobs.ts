@@ -14,7 +14,10 @@ export interface NewJob {
   owner: Owner | undefined;
 }
 
-/** The result for one job: whether it was created, its process holds its lease, and a job of its id existed before. */
+/**
+ * The result for one job: whether it was created, whether its process holds its lease, and whether a job with its id
+ * existed before.
+ */
 export interface Created extends Record<string, unknown> {
   created: boolean;
   held: boolean;

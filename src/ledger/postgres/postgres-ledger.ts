@@ -121,7 +121,7 @@ function namesIn(database: Database): Pick<Ledger, 'newId' | 'lookup'> {
   };
 }
 
-// The row of a removed job is not deleted, so that no job of the same id is created again.
+// The row of a removed job is not deleted, so that no job with the same id is created again.
 function removalIn(
   database: Database,
   writer: EventWriter,
