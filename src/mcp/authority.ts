@@ -8,9 +8,9 @@ import { printableLine } from '../printable.ts';
 
 /** A person's grant for a server to spend (design 16). */
 export interface Grant {
-  /** The total amount that all servers of one root may spend, an exact decimal. */
+  /** The total amount that all servers with the same root folder may spend together, an exact decimal. */
   budget?: string | undefined;
-  /** Starts a new budget with the whole amount for the root. */
+  /** Starts a new budget for the root folder, with the whole amount. */
   newBudget?: boolean | undefined;
   /** Whether the command line named a standing budget. The profile's budget is not a grant. */
   hasBudgetName: boolean;
@@ -86,7 +86,7 @@ export class Authority {
     }));
   }
 
-  // Each `--new-budget` starts the next budget of a root.
+  // Each `--new-budget` starts the next numbered budget of the root folder.
   async #open(amount: string): Promise<Budget> {
     let number = 1;
     let budget = await this.#numbered(number);

@@ -112,7 +112,7 @@ function statusOf(asked: BatchRequest, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...asked, name } };
 }
 
-// Returns the answer in place of a run of rows that a batch of another name pays for; undefined if there are none.
+// Returns the answer that replaces a run if other batches pay for some of its rows; undefined if none do.
 function paidTwice(asked: BatchRequest, checked: CheckedBatch, tools: Tools): Answer | undefined {
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;

@@ -19,7 +19,8 @@ const longestWaitMs = 50_000;
 export const longestCallMs = 53_000;
 
 /**
- * A client that has neither cancelled an answered call nor gone away by then is assumed to have read the answer, ms.
+ * After this time, ms, the client is assumed to have read the answer to a call, unless it has cancelled the call or
+ * disconnected.
  */
 const readWithinMs = 1_000;
 
@@ -32,21 +33,21 @@ export interface Call {
   deps(): Promise<FlowDeps>;
   signals: Signals;
   deadline: Deadline;
-  /** Reports progress to the client, if it asked for that. */
+  /** Reports progress to the client, if the client requested it. */
   tell(text: string): void;
   /** Notes of the flows, to include in the answer. */
   notes: string[];
   /** Records that this call is about to pay, so that an error can report the charge. */
   paying(): void;
   /**
-   * Calls `record` once it is known whether the client got the answer that is about to be returned. The client did not
-   * if it cancels the call or goes away, at any time until shortly after the answer was written.
+   * Calls `record` once it is known whether the client got the answer that is about to be returned. A client that
+   * cancels the call or disconnects, at any time until shortly after the answer was written, did not get it.
    */
   whenTold(record: (isTold: boolean) => Promise<void>): void;
   context: ServerContext;
 }
 
-/** The calls of one server. A call that its client gave up goes on until its outcome is recorded. */
+/** The calls of one server. A call that the client has given up continues until its outcome is recorded. */
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;

@@ -68,7 +68,7 @@ export class Confirmation {
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
-    // In a revision without requests from servers, clients describe themselves in each request.
+    // In protocol revisions without requests from servers, clients describe themselves in each request.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(asking, message, command, context);
     const answer = await context.mcpReq
       .send(

@@ -12,12 +12,12 @@ export function startsMp4(bytes: Uint8Array): boolean {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1', 4, 8) === 'ftyp';
 }
 
-// Synchronous, because the data was written just now, and the thread pool takes ten times as long.
+// File access is synchronous, because the data was written just now, and the thread pool takes ten times as long.
 
 /**
- * Checks that an MP4 is a complete video. Walks its top-level boxes, with 64-bit sizes and a last box of open size:
- * they must end at the end of the file, and include an index (of the whole file or of a fragment) and media data. Reads
- * headers only.
+ * Checks that an MP4 is a complete video. Walks its top-level boxes, including those with 64-bit sizes and a last box
+ * of open size. The boxes must end at the end of the file, and include an index (of the whole file or of a fragment)
+ * and media data. Reads headers only.
  * @param file its descriptor, open for reading
  * @returns undefined if the file is not an MP4
  * @throws the errors of the file system

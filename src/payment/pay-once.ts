@@ -19,7 +19,7 @@ export interface PayDeps {
   signals: Signals;
   /** The time limit of one HTTP call, ms; the default depends on the kind of call. */
   requestTimeoutMs?: number;
-  /** How often an unavailable or unsent request is retried. */
+  /** The maximum number of retries of an unavailable or unsent request. */
   retries: number;
   /** Whether a complete 5xx proves that nothing was handled (the setting `submit.retry_5xx`). */
   retry5xx?: boolean;

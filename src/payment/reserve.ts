@@ -46,7 +46,8 @@ export interface Reservation {
 
 /**
  * Reserves the maximum cost of a payment, durably, in all allowances or in none.
- * @throws MgwError('budget'), exit 12, if it does not fit or no price is known; MgwError('local_io').
+ * @throws MgwError('budget'), exit 12, if it does not fit or no price is known; MgwError('local_io') if a budget cannot
+ * be read or written.
  */
 export async function reserve(
   purchase: Purchase,

@@ -53,7 +53,7 @@ export interface Violation {
   flag?: string;
   /** The field that was probably meant, if this one is not in the specification. */
   meant?: string;
-  /** The allowed values without the value itself, if `allowed` quotes a value that came from a file. */
+  /** Shown instead of `allowed` if the value came from a file and `allowed` quotes it. */
   allowedAnyway?: string;
 }
 

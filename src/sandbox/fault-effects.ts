@@ -25,7 +25,7 @@ interface Effect {
 
 /**
  * Runs a handler with the faults of the sandbox. If a fault refuses the call, the handler does not run. A fault that
- * damages a response strikes successful responses only, because no other call had an effect.
+ * damages a response strikes only successful responses, because other calls had no effect.
  */
 export async function withFaults(
   received: Call,

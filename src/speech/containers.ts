@@ -94,8 +94,8 @@ const noPacketEnds = 0xffff_ffff_ffff_ffffn;
 
 /**
  * Returns a function that joins Ogg Opus files, given in order, to one logical stream (RFC 3533, RFC 7845). It keeps
- * the headers of the first file, and renumbers and retimes the pages. Players would take the length of simply
- * concatenated files to be that of the last one. Unknown data is not changed.
+ * the headers of the first file, and renumbers and retimes the pages. If the files were simply concatenated, players
+ * would show the length of the last one. Unknown data is not changed.
  */
 export function oggJoiner(): (file: Uint8Array, isLast: boolean) => Uint8Array {
   let sequence = 0;

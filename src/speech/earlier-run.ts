@@ -48,7 +48,7 @@ async function afterOthers(job: Job, run: string, deadline: Deadline, deps: Spee
   }
 }
 
-// Whether the other run has ended the job. It still has to publish audio that is complete.
+// Whether the other run has ended the job. If the audio is complete, that run must also have published it.
 function hasEnded(job: Job): boolean {
   if (job.state !== 'succeeded') return job.state === 'failed';
   return job.files.length > 0 || keptFile(job).length === 0;
@@ -112,7 +112,8 @@ function keptFile(job: Job): SavedAudio[] {
  * Copies the audio of a succeeded job to another place, from any complete copy on this machine. The gateway stores no
  * speech, so it is not queried.
  * @returns the file; undefined if the audio went to a stream
- * @throws MgwError: exit 9 if no copy exists, 8 if another process locks the output until the deadline, 10.
+ * @throws MgwError: exit 9 if no copy exists, 8 if another process locks the output until the deadline, 10 if the audio
+ * cannot be saved.
  */
 export async function deliverSaved(
   job: Job,

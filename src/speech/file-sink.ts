@@ -141,7 +141,7 @@ export class FileSink implements AudioSink {
       const file: SavedAudio = { ...saved, path: target };
       delete file.isPart;
       if (!(await isIntact(file))) continue;
-      // The run that published it may have died before it removed the kept audio.
+      // The run that published the output may have died before it removed the kept audio.
       const sources = [file.sha256, file.unmarked_sha256];
       const part = candidates.find((other) => other.isPart && sources.includes(other.sha256));
       if (part !== undefined && (await intactVersion(part))) this.#part = part.path;
@@ -150,7 +150,7 @@ export class FileSink implements AudioSink {
     }
     for (const { isPart = false, ...kept } of candidates) {
       if (!(await isIntact(kept))) continue;
-      // The run that made it may have died while it was publishing it.
+      // The run that made a part may have died while publishing it, so its target may already exist.
       if (!isPart) checkOutput(target, { force });
       const own = isPart ? kept : await this.#copied(kept);
       return { file: await this.#publish({ ...own, ...provenanceOf(own.path) }, isPart) };
@@ -235,7 +235,7 @@ export class FileSink implements AudioSink {
   }
 }
 
-// Its name is unique to the order: an existing file is from an earlier run of it.
+// The name is unique to the order, so an existing file is from an earlier run of the order.
 async function openAnew(path: string): Promise<{ file: number; path: string }> {
   await makeOwnFolder(dirname(path));
   await rm(path, { force: true });

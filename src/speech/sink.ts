@@ -10,7 +10,7 @@ import { wavHeader } from './containers.ts';
 export interface AudioSink {
   /** The path of the output; absent for a stream. */
   readonly target?: string;
-  /** The lock of the output, set by its holder. */
+  /** The lock of the output, set by the caller that holds it. */
   lock?: OutputLock;
   /**
    * Prepares the destination before anything is paid.
@@ -28,7 +28,7 @@ export interface AudioSink {
   /**
    * Publishes completed audio. A part that differs from the published file stays until {@link discard}.
    * @param onSealed called with the file immediately before it gets its name
-   * @throws MgwError with exit 10.
+   * @throws MgwError with exit 10 if that is impossible.
    */
   publish(kept: JobFile, onSealed?: (file: JobFile) => Promise<void>): Promise<JobFile>;
   /** Ends audio that is incomplete. Returns the path of the part; undefined if there is none. */
@@ -38,9 +38,9 @@ export interface AudioSink {
   /** The path of the incomplete audio of an earlier run; undefined if there is none. */
   findLeftover(): Promise<string | undefined>;
   /**
-   * Delivers the audio of an earlier run from the first candidate that is complete, best first. Its part may stay until
-   * {@link discard}.
-   * @returns undefined if there is none
+   * Delivers the audio of an earlier run from the first complete candidate. The candidates are sorted, best first. The
+   * part may stay until {@link discard}.
+   * @returns undefined if no candidate is complete
    */
   recover(candidates: readonly SavedAudio[]): Promise<RecoveredAudio | undefined>;
 }

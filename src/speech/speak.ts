@@ -28,7 +28,8 @@ export interface SpeechOrder {
   /** A deliberate second take. */
   fresh: boolean;
   /**
-   * If given, a job in doubt under any key blocks the submission. Until then, it waits for a job that is being sent.
+   * If given, a job in doubt under any key blocks the submission. The submission waits until this deadline for a job
+   * that is being sent.
    */
   blockedByAnyDoubt?: Deadline;
   /** The output: an absolute path, or `-` for a stream. */

@@ -32,7 +32,7 @@ export interface BegunUpload {
   since: string;
 }
 
-/** How often content is sent if the store reports another checksum. */
+/** The maximum number of times that content is sent if the store reports another checksum. */
 const maxTries = 3;
 
 /** How long the URL of an object is valid. */

@@ -50,7 +50,7 @@ export interface UploadedInput {
 export interface StoreDeps {
   clock: Clock;
   deadline: Deadline;
-  /** How often a refused or unsent request is tried again. */
+  /** The maximum number of retries of a refused or unsent request. */
   retries: number;
   signal: AbortSignal;
   note: (text: string) => void;
@@ -63,7 +63,7 @@ export interface StoreDeps {
 export interface StoreSettings {
   /** `s3://BUCKET/PREFIX` */
   url?: string | undefined;
-  /** The address of an S3-compatible service; absent for `AWS_ENDPOINT_URL_S3`, else AWS. */
+  /** The address of an S3-compatible service; if absent, `AWS_ENDPOINT_URL_S3`, or else AWS. */
   endpoint?: string | undefined;
   /** The program that uploads instead, and its arguments. */
   command?: readonly string[] | undefined;

@@ -25,7 +25,7 @@ const types = ['video.encoding', 'video.mimeType', 'encoding', 'mimeType'];
 
 type Outcome = Pick<Observation, 'state' | 'results' | 'unproven' | 'failure' | 'warning'>;
 
-/** Reads the response to a status query (specification 2.2, 3.1). A cut answer says nothing about the task. */
+/** Reads the response to a status query (specification 2.2, 3.1). A cut response says nothing about the task. */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   if (!isSuccess(reply)) return judgeFailedQuery(reply);
   const body = bodyOf(reply);

@@ -6,7 +6,7 @@ import type { Observation, QueryVerdict, Result, Source } from '../protocol.ts';
 import { isSuccess, judgeFailedQuery, inconclusive, taskFailure } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 
-/** Reads the response to a status query (specification 2.4, 3.2). A cut answer says nothing about the task. */
+/** Reads the response to a status query (specification 2.4, 3.2). A cut response says nothing about the task. */
 export function readQuery(reply: Reply, handle: string): QueryVerdict {
   const body = bodyOf(reply);
   const error = callError(body);

@@ -23,7 +23,7 @@ export function readQuery(reply: Reply, content: string | undefined): QueryVerdi
   const verdict = /^50[45]1\d$/.exec(idAt(body, 'code') ?? '')?.[0];
   if (verdict !== undefined) return blocked(reply, verdict);
   if (saysError(body)) return judgeFailedQuery(reply);
-  // A successful envelope without data is that of a task that was just created.
+  // A successful envelope without data means that the task was just created.
   const isWell = isObject(body) && body['data'] === null && body['code'] !== undefined;
   return { ...inconclusive(reply, 'task status'), ...(isWell && { isWell }) };
 }

@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// Keeps both fields if a body has both: the checks refuse that.
+// If a body has both fields, both are kept, and the checks refuse the body.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -91,7 +91,8 @@ function quantityOf(body: JsonObject): Quantity {
   };
 }
 
-// A self-hosted model has one resolution. For another one, the highest price counts, since none is specified (8).
+// A self-hosted model has one resolution. For any other, the highest price counts, because the specification (8) names
+// none.
 function billedResolution(body: JsonObject): JsonObject {
   const { resolution } = body;
   if (familyOf(body) !== selfHosted || typeof resolution !== 'string') return {};

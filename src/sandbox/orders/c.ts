@@ -29,7 +29,7 @@ interface Wish {
 }
 
 const LONGEST_PROMPT = 30_000;
-/** A self-hosted model is billed for any declared duration; a day limits the bill. */
+/** A self-hosted model is billed for any declared duration. The limit of one day bounds the bill. */
 const LONGEST_SECONDS = 86_400;
 const RATIOS = ['16:9', '9:16', '1:1', '4:3', '3:4', '21:9', '9:21', '4:5', '5:4', 'adaptive'];
 const MODES = ['', 't2v', 'i2v', 'r2v'];
