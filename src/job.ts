@@ -225,7 +225,7 @@ export interface JobRecord {
   attempts: number;
   /** The process that is sending, while state is `sending`. */
   sender?: Owner;
-  /** The process that made the last attempt, also after the attempt has ended. */
+  /** The process that made the last attempt, even after the attempt has ended. */
   sentBy?: Owner;
   /** A task id in a response that left the submission in doubt. */
   possibleHandle?: string;

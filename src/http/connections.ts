@@ -146,7 +146,7 @@ export class Connections {
     };
   }
 
-  // A direct connection is described by options, a tunnel by a function that opens it.
+  // For a direct connection, `connect` is an object of options. For a tunnel, it is the function that opens the tunnel.
   #opener(connect: Pool.Options['connect']): Connector {
     const isTunnel = typeof connect === 'function';
     if (isTunnel) this.proxy = this.#through?.address ?? '';

@@ -99,7 +99,7 @@ async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Pr
 export interface IdleWatch {
   /** Aborts after the idle time, at the deadline, or when `parent` aborts. Its reason says which. */
   readonly signal: AbortSignal;
-  /** Restarts the idle time, since bytes arrived. */
+  /** Restarts the idle time, because bytes have arrived. */
   touch(): void;
   /** Pauses the idle time until the next `touch`, while the reader has stopped reading. */
   pause(): void;

@@ -9,7 +9,7 @@ export const longestRefusal = 1024 * 1024;
 /**
  * Returns a client that removes secrets from responses, because gateways quote keys. Removes them before any text is
  * shortened, because half of a Base64 key is not recognised. Does not change a successful stream. A reader that
- * converts it to text calls its `clean`.
+ * converts the stream to text must call `clean`.
  */
 export function redactingClient(client: GatewayClient, redact: Redact): GatewayClient {
   return {

@@ -181,7 +181,7 @@ export async function findEarlier(
     const isNewest = secondTakeOf === undefined;
     const about = doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };
-    // Different keys are different jobs, even with the same output.
+    // Different keys mean different jobs, even with the same output.
     const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
     if (!order.fresh && (isNew || continuesWith(job, order, isNewest))) return { job, place, before };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
@@ -196,8 +196,8 @@ export async function jobsOf(fingerprint: string, deps: Deps): Promise<Job[]> {
   return (await takesOf(fingerprint, deps)).jobs;
 }
 
-// Returns the jobs of the chain, and those that only the index lists: jobs with a key, and jobs whose record has lost
-// its beginning.
+// Returns the jobs in the chain of claims, and those that only the index lists: jobs with a key, and jobs whose record
+// has lost its beginning.
 async function takesOf(
   fingerprint: string,
   { ledger }: Deps,

@@ -17,7 +17,7 @@ import {
 } from './output.ts';
 import { isObjectUrl } from '../store-url.ts';
 
-/** The places of the results of one or more jobs, from `-o`. */
+/** Where the results of one or more jobs are saved, from `-o`. */
 export type FetchPlace =
   | { kind: 'stdout' }
   | { kind: 'file'; path: string }

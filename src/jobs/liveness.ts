@@ -58,7 +58,7 @@ export function continuesWith(
   isNewest: boolean,
 ): boolean {
   const isUnknown = shownState(job) === 'unknown';
-  // Different keys are different jobs. A job in doubt without a key blocks any submission of its body.
+  // Different keys mean different jobs. A job in doubt without a key blocks any submission of its body.
   if (job.key !== key && key !== undefined)
     return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;

@@ -16,7 +16,7 @@ export const savedText =
 /** Says that `--mark` does not change standard output. */
 export const stdoutText = '--mark adds nothing to standard output: save a file with -o FILE to mark it.';
 
-/** A change that marks a file: `bytes` in place of `replaced` bytes at an offset. */
+/** A change that marks a file: `bytes` replace the `replaced` bytes at the offset `at`. */
 interface Edit {
   at: number;
   replaced: number;

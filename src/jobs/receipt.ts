@@ -160,7 +160,7 @@ function nameOf({ path }: Pick<JobFile, 'path'>): string {
   return path === '-' ? 'The video' : basename(path);
 }
 
-/** Returns why `--strict` fails: exit 9, with the files saved; undefined if no file differs from its request. */
+/** Returns the error of `--strict` (exit 9, with the files saved); undefined if no file differs from its request. */
 export function strictError(job: Job, files: readonly JobFile[]): MgwError | undefined {
   const differing = files.filter(({ mismatches }) => mismatches !== undefined);
   if (differing.length === 0) return undefined;

@@ -96,8 +96,8 @@ export async function recordBegan(
   }
 }
 
-// Gives the claimed attempt back. Otherwise a run that began in the meantime would wait for it as long as this process
-// lives, and two such processes would wait for each other.
+// Records that the claimed attempt was abandoned. Otherwise a run that began in the meantime would wait for it as long
+// as this process lives, and two such processes would wait for each other.
 async function reopen(ledger: Ledger, job: Job): Promise<void> {
   abandonClaim(attemptClaim(job));
   const message = 'Not sent, because a process was about to remove the job';

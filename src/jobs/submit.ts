@@ -153,7 +153,8 @@ class Attempts implements PaymentRecord {
     }
   }
 
-  // An attempt without a record is not sent. Its claim stays, so this tells other processes that it is abandoned.
+  // An attempt that could not be recorded is not sent. Its claim stays, so record for other processes that it was
+  // abandoned.
   async #abandon(claim: string, error: unknown): Promise<void> {
     abandonClaim(claim);
     if (error instanceof SentElsewhere) return;

@@ -39,7 +39,7 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     newId: (time) => local(async () => newJobId(time, await index.highest())),
     lookup: (kind, value) => local(() => index.find(kind, value)),
     listed: ({ leaveOutSucceeded } = { leaveOutSucceeded: false }) =>
-      // If the index is incomplete, the folder may be read-only.
+      // An incomplete index cannot be completed in a read-only folder, so read the records instead.
       local(() => index.ids(leaveOutSucceeded).catch(() => records.ids())),
     claim: (name, content) =>
       local(async () => {

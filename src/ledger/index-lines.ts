@@ -65,7 +65,7 @@ function isWhole(view: DataView, at: number): boolean {
   return view.getUint8(at + newlineAt) === newline && view.getInt32(at, true) === sumOf(view, at);
 }
 
-// Less than 0 if the id of the first line is the lower one, 0 if both are the same.
+// Returns a number below 0 if the id of the first line is lower, and 0 if the ids are equal.
 function compareIds(one: DataView, oneAt: number, other: DataView, otherAt: number): number {
   for (let at = idAt; at < idAt + 12; at += 4) {
     const difference = one.getUint32(oneAt + at) - other.getUint32(otherAt + at);

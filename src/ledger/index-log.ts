@@ -20,7 +20,7 @@ const filler: IndexEntry = { kind: 'filler', id: 'job_00000000000000', value: ''
 
 /**
  * The index of a ledger. It only speeds up searches; payments depend on claims. It has two logs, so that a submission
- * reads a third of it: `index.log` says which jobs there are, and `handles.log` what became of them.
+ * reads a third of it: `index.log` lists the jobs, and `handles.log` their handles and which of them succeeded.
  */
 export class JobIndex {
   readonly #jobs: IndexLog;
@@ -95,8 +95,8 @@ function isInHandles(kind: IndexKind): boolean {
 }
 
 /**
- * A log in which each line has one fact about a job. Before lines are appended, the same number of bytes is appended to
- * a second file, the count. If there are fewer valid lines than that, some were lost, and they are restored from the
+ * A log in which each line states one fact about a job. Before lines are appended, the same number of bytes is appended
+ * to a second file, the count. If there are fewer valid lines than that, some were lost, and they are restored from the
  * jobs (design 4).
  */
 class IndexLog {

@@ -18,7 +18,7 @@ export interface Answer {
   charged: Charged;
   retry: Retry;
   next: NextCall | null;
-  /** The command line for a person, if no tool does the next step. */
+  /** The command line for a person, if no tool can do the next step. */
   command?: string[];
   /** True if an earlier call paid for the job. */
   resumed?: true;

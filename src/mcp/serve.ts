@@ -136,8 +136,8 @@ const newline = 0x0a;
 const endsShown = 300;
 
 /**
- * Passes messages on, each a complete line. Drops longer lines, so that a message cannot fill the memory, and lines
- * that are not messages, for which the SDK has no response.
+ * Passes on each message, which is a complete line. Drops overlong lines, so that a message cannot fill the memory.
+ * Also drops lines that are not messages, because the SDK does not respond to them.
  * @param refuse called with the JSON-RPC response to a line that was dropped
  * @param onCancelled called with the id of each request that the client cancels: the SDK reports only open ones
  */

@@ -35,7 +35,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   effect: 'look' | 'save' | 'pay';
   /** Whether it works without the network. */
   isLocal?: true;
-  /** Made when it is first needed: a server answers `initialize` sooner without the schemas of its tools. */
+  /** Called when first needed: a server answers `initialize` sooner without the schemas of its tools. */
   fields: () => Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
 }

@@ -51,7 +51,10 @@ interface Box {
   headerSize: number;
 }
 
-/** Reads the header of a box of which at most `left` bytes remain. Returns the problem if it is not a valid box. */
+/**
+ * Reads the header of a box; `left` bytes of the file remain from its start. Returns the problem if the box is not
+ * valid.
+ */
 function boxAt(header: Buffer, left: number): Box | string {
   if (header.length < shortestHeader) return 'a box header is cut';
   const type = header.toString('latin1', 4, 8);
@@ -191,7 +194,7 @@ export function isText(head: Uint8Array, contentType: string | undefined): boole
   return /^(\{\s*["}]|\[\s*["{[\]]|<[!?a-z])/i.test(start);
 }
 
-/** Whether a content type is never that of media. */
+/** Whether a content type rules out media. */
 export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }

@@ -10,7 +10,7 @@ export const xmpId = Buffer.from('be7acfcb97a942e89c71999491e3afac', 'hex');
 export const maxXmpBytes = 1024 * 1024;
 // This many bytes of a packet or frame identify it. BoxWalk reads no more at a time.
 const headBytes = 4096;
-// A video has one or two packets, in boxes of at most `moov/udta/meta`.
+// A video has one or two packets, nested no deeper than `moov/udta/meta`.
 const [maxPackets, maxDepth] = [8, 4];
 
 /** Statements in a file about its origin. */

@@ -115,7 +115,10 @@ export interface Observation {
   failure?: Failure;
   /** The files to fetch (state `succeeded`). If none has a source, the command ends with exit 9. */
   results: Result[];
-  /** True if the gateway says that it is finished, but nothing proves success. It is not recorded as a success. */
+  /**
+   * True if the gateway says that the task is finished, but nothing proves success. Such a task is not recorded as a
+   * success.
+   */
   unproven?: true;
   /** A warning for the user about a task that has not failed, for example that some videos were filtered. */
   warning?: string;

@@ -85,8 +85,8 @@ export function inconclusive(reply: Reply, what: string): QueryVerdict & { kind:
 }
 
 /**
- * Returns why an accepted task failed. It is charged whatever the code is, so only the content policy has its own code.
- * The rest is in the native code and the message.
+ * Returns why an accepted task failed. The task is charged whatever the reason, so only a refusal by the content policy
+ * has an error code of its own. The native code and the message tell the rest.
  */
 export function taskFailure(reply: Reply, body: Json, message: string, nativeCode?: string): Failure {
   const policy = classify(`${nativeCode ?? ''} ${message}`, 400) === 'content_policy';

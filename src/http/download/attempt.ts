@@ -192,7 +192,8 @@ async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   // The Content-Length may have been too large. The size in this response is right if it is about the same
   // representation.
   if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
-  // A body without a length is complete if the response about the rest states the length that was received.
+  // A body of unknown length is complete if the response to the request for the rest states the length that was
+  // received.
   const total = part.total ?? told;
   if (part.length !== total || (told ?? total) !== total) return startOver(reply, part, 'no such range');
   return { kind: 'received' };

@@ -56,7 +56,7 @@ export async function follow(
   options: FollowOptions,
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
-  // A short key may occur in text and addresses by chance.
+  // A short key is not replaced, because it may occur in text and addresses by chance.
   const clean = gateway.key.length < shortestSecret ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {

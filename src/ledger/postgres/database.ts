@@ -39,7 +39,7 @@ export class Database {
     this.#redact = secretRedactor([url.password, process.env['PGPASSWORD'] ?? '']);
     this.#pool = new pg.Pool({
       connectionString: url.href,
-      // Always set, because PGSSLMODE would decide otherwise.
+      // Always set, because otherwise PGSSLMODE would decide.
       ssl: tlsOptions(url),
       Client: SafeClient,
       application_name: 'mgw',

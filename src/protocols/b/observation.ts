@@ -191,7 +191,7 @@ const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^(insufficient_user_quota|pre_consume_token_quota_failed)$/, 'rejected', 'balance'],
   // A quota or pool is exhausted: refused for now, and a person decides when to try again.
   [/^(LimitExceeded|ResourceInsufficient)$/, 'rejected', 'rate_limited'],
-  // HTTP 503 says that nothing was handled. These codes come with HTTP 200, and do not say so.
+  // HTTP 503 proves that nothing was handled. These codes come with HTTP 200, and prove nothing.
   [/^(InternalError|FailedOperation|ServiceUnavailable)$/, 'unknown', 'server_error'],
   [/^(ResourceInUse|ResourceUnavailable|ResponseSizeLimitExceeded)$/, 'unknown', 'server_error'],
 ];

@@ -66,7 +66,7 @@ export const c: Protocol = {
   notReady,
 };
 
-// If a body has both fields, both are kept, and the checks refuse the body.
+// `ratio` and `aspect_ratio` mean the same. If a body has both, both are kept, and the checks refuse the body.
 function normalise(body: JsonObject): JsonObject {
   if (body['ratio'] === undefined || body['aspect_ratio'] !== undefined) return body;
   const { ratio, ...rest } = body;
@@ -202,8 +202,8 @@ const refusals = new Set<Failure['code']>([
 
 const limitCodes = /^(429|1002|1302|1303|50429|50430)$|rate_?limit/i;
 
-// An error with HTTP 200 may hide a created task, unless its words exclude that. Only a code is certain enough for
-// sending again.
+// An error with HTTP 200 may hide a created task, unless its words exclude that. Only a code is reliable enough to send
+// the request again.
 function judgeReportedError(failure: Failure): SubmitVerdict {
   if (failure.code === 'rate_limited' && limitCodes.test(failure.nativeCode ?? ''))
     return { kind: 'unavailable', failure };
