@@ -186,7 +186,7 @@ export type JobEvent =
 /** An event with the time it was recorded, ISO 8601 in UTC. */
 export type RecordedEvent = JobEvent & { at: string };
 
-/** A job as the fold of its events; the snake-case members are those of `--json` (design 2). */
+/** A job as the fold of its events; its snake-case members appear in `--json` (design 2). */
 export interface Job {
   id: string;
   protocol: JobKind;

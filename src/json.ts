@@ -22,7 +22,7 @@ function parse(text: string): { value: Json; isCut: boolean } {
   return { value, isCut: cutBelow(value, maxLevels) };
 }
 
-// Changes the value in place. Returns whether anything was cut.
+// Changes the value in place. Returns whether anything was removed.
 function cutBelow(value: Json, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const members = value as JsonObject;

@@ -203,8 +203,9 @@ interface Escape {
 }
 
 /**
- * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Decodes all levels of one
- * kind, but one level of different kinds. Calls `found` with each escape, in order.
+ * Decodes the escapes of visible ASCII: those of JSON, percent-encoding, and HTML entities. Repeated escapes of one
+ * kind are decoded completely; of nested escapes of different kinds, only one level is decoded. Calls `found` with each
+ * escape, in order.
  */
 function withoutEscapes(text: string, found?: (escape: Escape) => void): string {
   if (!/[\\%&]/.test(text)) return text;

@@ -62,7 +62,7 @@ export interface TimeLimits {
 }
 
 /**
- * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The time that its
+ * Passes a body on as it arrives, and abandons it after a time without bytes, or at the deadline. The time that the
  * reader takes does not count. The caller closes the connection.
  * @throws TransportError if the body is abandoned, or the error of the body
  */

@@ -27,7 +27,7 @@ export interface SendOptions {
 
 /**
  * The head of a response, and its body as a stream of the bytes on the wire. The stream ends without an error even if
- * the body is cut off, so that a reader gets every byte that arrived. `broken` and `complete` tell how it ended.
+ * the body is cut off, so that a reader gets every byte that arrived. `broken` and `complete` show how it ended.
  */
 export class WireResponse extends Readable {
   /** The reason why the body is incomplete, set when it ends. */
@@ -149,7 +149,7 @@ function restOf(error: Error): string {
   return typeof data === 'string' ? data.replace(/^[^\r\n{["]{0,40}\r\n/, '') : '';
 }
 
-// undici gives names in lower case.
+// undici returns header names in lower case.
 function joinValues(headers: Headers): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name, [value ?? ''].flat().join(', ')]);
   return Object.fromEntries(entries) as Record<string, string>;

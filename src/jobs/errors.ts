@@ -100,7 +100,7 @@ export function wordsOf({ message }: Failure): string {
   return message.slice(0, 300);
 }
 
-/** Exit 130 or 143: detached by a signal; the job goes on. */
+/** Exit 130 or 143: detached by a signal; the job continues. */
 export function interruptedError(signal: AbortSignal, job: Job | undefined, charged: Charged): MgwError {
   const text =
     job?.handle === undefined
@@ -110,8 +110,8 @@ export function interruptedError(signal: AbortSignal, job: Job | undefined, char
 }
 
 /**
- * Returns an error that came after a job was accepted: if the ledger is gone, it says that the job was charged. Without
- * a job, returns the error as it is.
+ * Returns an error that came after a job was accepted: if the ledger is unavailable, the error says that the job was
+ * charged. Without a job, returns the error as it is.
  */
 export function afterAcceptance(error: unknown, job: Job | undefined): unknown {
   if (job === undefined || !(error instanceof MgwError)) return error;
@@ -137,8 +137,8 @@ export function unrecordedHandle(handle: string, job: Job, cause: unknown): MgwE
 }
 
 /**
- * Returns the error of a run whose job was removed in the meantime. Only the handle still finds the task, so the user
- * must see it, and the same command would pay again.
+ * Returns the error of a run whose job was removed in the meantime. Only the handle still identifies the task, so the
+ * user must see the handle. The same command would pay again.
  */
 export function afterRemoval(error: MgwError, job: Job): MgwError {
   const { id, protocol, handle } = job;

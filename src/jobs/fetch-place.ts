@@ -68,7 +68,7 @@ function templateOf(path: string): OutputPlace {
 
 /**
  * Returns the jobs with the targets of their results.
- * @throws MgwError('usage') if a name cannot be made, leads out of its folder, or is the same for two jobs.
+ * @throws MgwError('usage') if a name cannot be made, leads outside its folder, or is the same for two jobs.
  */
 export function withTargets<Item extends FetchItem>(
   place: FetchPlace,

@@ -88,8 +88,8 @@ export async function fetchResults(
   }
 }
 
-// Only a complete, verified file goes to the pipe. A pipe accepts bytes that may never be read. The last byte is
-// written separately, so that a reader that has closed the pipe (`head -c 10`) is noticed.
+// Only a complete, verified file goes to the pipe. A pipe accepts bytes even if they are never read. The last byte is
+// written separately, to detect a reader that has closed the pipe (`head -c 10`).
 async function copyTo(
   path: string,
   write: (bytes: Uint8Array) => Promise<void>,

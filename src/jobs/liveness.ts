@@ -63,7 +63,7 @@ export function continuesWith(
     return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
   if (isUnknown) return true;
   if (isRunning(job)) return isRunningFor(job, goal);
-  // The job was paid for. It is neither resumed nor paid for again unless the user asks for it (design 8).
+  // The job was paid for. It is neither resumed nor paid for again unless the user requests that (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
 }

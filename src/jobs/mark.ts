@@ -172,7 +172,7 @@ function xmp(): string {
   ].join('\n');
 }
 
-// Returns undefined if there is no place for the mark, or the packet names another source: a property must not occur
+// Returns undefined if the packet has no place for the mark, or already names another source: a property must not occur
 // twice.
 function mergedXmp(text: string): string | undefined {
   const at = [...text.matchAll(/<\/[\w.-]{1,40}:RDF\s{0,40}>/g)].at(-1)?.index ?? -1;

@@ -90,7 +90,7 @@ export function fingerprintOf(
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 
-/** True if two names of a gateway in records mean the same gateway. */
+/** True if two gateway names from records mean the same gateway. */
 export function isSameGateway(one: string, other: string): boolean {
   return gatewayName(one) === gatewayName(other);
 }
@@ -161,7 +161,7 @@ export interface JobDeps extends PayDeps {
   /** Removes the key from a string before it is recorded. */
   redact: (text: string) => string;
   userAgent: string;
-  /** When the command began, ms since 1970. If absent, it began when it first searched for its job. */
+  /** When the command began, ms since 1970. If absent, the time of the first search for the job counts. */
   startedAt?: number | undefined;
   /**
    * Set if processes share turns to submit. A job is then left to the living process that began it first, so that no

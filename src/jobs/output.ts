@@ -143,7 +143,9 @@ function checkLength(name: string): void {
     throw new Error(`${printableLine(name, 60)} is longer than ${longestPath} bytes`);
 }
 
-/** Replaces the columns of a row in an output template. The standard placeholders and unknown names stay. */
+/**
+ * Replaces the columns of a row in an output template. The standard placeholders and unknown names are left unchanged.
+ */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
   // `outputPath` refuses such a template.
   if (template.length > longestPath) return template;

@@ -179,7 +179,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   if (file.bytes === 0) return broken('empty');
   const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
-  // A word in place of a video may be valid Base64.
+  // A word that is sent in place of a video may be valid Base64.
   if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', file, mime: kind.mime };
 }
@@ -231,8 +231,8 @@ async function pause(rounds: number, failure: Failure, { job, deps, options }: W
   if (deadline.remainingMs() <= 0) throw pendingError(job, { requestId: failure.requestId }, failure);
 }
 
-// The last success counts: a later status cannot take the result away. Media inside this response are discarded, so
-// that they cannot replace those that were saved from the first one.
+// The last success counts: a later status cannot take the result away. Media inside the new response are discarded, so
+// that they cannot replace media saved from the first response.
 async function refreshed(index: number, { job, protocol, deps }: Work): Promise<Source[] | undefined> {
   const { verdict } = await observe(job, protocol, deps);
   const isSuccess = verdict.kind === 'observation' && verdict.state === 'succeeded';

@@ -234,7 +234,7 @@ function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 
 }
 
 /**
- * Folds a record that has lost its beginning. The job has enough to be named, to block a second submission, and to
+ * Folds a record that has lost its beginning. The job has enough data to be named, to block a second submission, and to
  * follow its handle if that is readable. `text` is the whole file.
  */
 export function damagedJob(

@@ -207,7 +207,7 @@ class IndexLog {
     );
     this.#refresh();
     const missing = this.#missing(this.#jobs.ids());
-    // A log without a count counts as lost.
+    // A log without a count is treated as lost.
     if (missing.length === 0 && sizeOf(this.#countPath) === 0 && !isEmpty(this.#jobs.folder))
       missing.push(filler);
     // All lines are counted before the first is written. If the process dies in between, the index is known to be

@@ -64,8 +64,8 @@ export interface UnwrittenEvent {
 }
 
 /**
- * Facts that could not be written because the database was gone. Each is a file in the local state folder, until the
- * next process on this machine that uses the same ledger writes it.
+ * Facts that could not be written because the database was unreachable. Each is a file in the local state folder, until
+ * the next process on this machine that uses the same ledger writes it.
  */
 export class UnwrittenEvents {
   readonly folder: string;

@@ -48,7 +48,7 @@ export interface Ledger {
    * Tries to record the facts that could not be recorded before, for example because the disk was full. Called by a
    * process that waits for another: the other may be waiting for these facts. Facts that still cannot be recorded are
    * kept.
-   * @throws MgwError('unreachable') if the ledger's database is gone.
+   * @throws MgwError('unreachable') if the ledger's database is unreachable.
    */
   flush(): Promise<void>;
   /** Reads a job as the fold of its events; undefined if there is no such job. A damaged record is `unknown`. */

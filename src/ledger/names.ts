@@ -41,7 +41,7 @@ export const names = {
   attempt: (id: string, attempt: number): string => `send.${id}.${attempt}`,
 };
 
-/** Whether a name is that of an attempt to send a job. */
+/** Whether a name stands for an attempt to send a job. */
 export function isAttempt(name: string): boolean {
   return name.startsWith('send.');
 }

@@ -118,7 +118,7 @@ export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   });
 }
 
-/** `speakStream` of a client: reads the stream only as fast as the loop takes its pieces. */
+/** `speakStream` of a client: reads the stream only as fast as the loop consumes it. */
 export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,

@@ -201,7 +201,7 @@ export class Calls {
         });
       }
     } catch {
-      // The call was answered, or its client is gone, so no further progress is reported.
+      // The call was answered, or the client has disconnected, so no further progress is reported.
     }
   }
 }

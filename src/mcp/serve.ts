@@ -23,7 +23,7 @@ export interface ServeOptions extends Grant {
   session: Session;
   stdin: Readable;
   stdout: Writable;
-  /** The signals of the process: the first ends the server, the second gives up what is outstanding. */
+  /** The signals of the process: the first ends the server, the second gives up outstanding responses. */
   signals: Signals;
   /** The folder below which files are read and written. */
   root: string;

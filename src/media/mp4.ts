@@ -180,8 +180,8 @@ export class BoxWalk {
 export const headBytes = 64;
 
 /**
- * Whether a body is text (JSON, HTML, XML, plain) and not media, by its type and first bytes. An MP4 is media whatever
- * its type.
+ * Whether a body is text (JSON, HTML, XML, plain) and not media, by its type and first bytes. An MP4 is always media,
+ * whatever its declared type.
  */
 export function isText(head: Uint8Array, contentType: string | undefined): boolean {
   if (startsMp4(head)) return false;
@@ -199,7 +199,10 @@ export function isTextType(contentType: string | undefined): boolean {
   return /^\s*(text\/(html|xml|json)|application\/([\w.-]+\+)?(json|xml))\b/i.test(contentType ?? '');
 }
 
-/** Returns the MIME type of a body: that of its header if it is media, else `video/mp4` for an MP4, else undefined. */
+/**
+ * Returns the MIME type of a body: the type in its header if that is a media type, else `video/mp4` for an MP4, else
+ * undefined.
+ */
 export function mimeOf(isMp4: boolean, contentType: string | undefined): string | undefined {
   const stated = (contentType ?? '').replace(/;.*/s, '').trim().toLowerCase();
   if (/^(video|audio|image)\/[\w.+-]+$/.test(stated)) return stated;

@@ -72,13 +72,13 @@ export interface Checks {
 /** The maximum that a request asks for, in the units of prices (specification 8). */
 export interface Quantity {
   videos?: number;
-  /** Seconds of all videos together; absent if nothing bounds them. */
+  /** The total seconds of all videos; absent if nothing limits them. */
   seconds?: number;
   /** True if the request leaves the length of its videos to the gateway. */
   isLengthOpen?: boolean;
-  /** Images of reference mode, which is not the mode of first and last frames; absent for 0. */
+  /** The number of reference images, which are not first or last frames; absent for 0. */
   referenceImages?: number;
-  /** Characters of the text that is spoken, and those of them that are not white space. */
+  /** The number of characters in the spoken text, and how many of them are not white space. */
   characters?: number;
   visibleCharacters?: number;
   /** The body, completed with the defaults of the specification. */
@@ -107,7 +107,7 @@ export interface Result {
 export interface Observation {
   kind: 'observation';
   state: 'queued' | 'running' | 'succeeded' | 'failed';
-  /** The status word as it came, or '' if there was none. */
+  /** The status word as received, or '' if there was none. */
   nativeStatus: string;
   /** Percent, 0 to 100, only if the gateway gave one. */
   progress?: number;

@@ -6,8 +6,8 @@ import { findProtocol } from './registry.ts';
 type Request = Pick<Job, 'protocol' | 'request'>;
 
 /**
- * Returns the value of a flag in a job's request, by its long name, such as `seed`. The text of speech counts as
- * `prompt`.
+ * Returns the value of a flag in a job's request, by its long name, such as `seed`. For speech, the value of `prompt`
+ * is the text.
  */
 export function requestedValue({ protocol, request }: Request, name: string): Json | undefined {
   if (protocol === 'tts' && name === 'prompt') return at(request as Json, 'req_params.text');

@@ -33,7 +33,7 @@ const headTimeoutMs = 600_000;
 const defaultIdleMs = 300_000;
 
 /**
- * Makes one call of the Responses endpoint (specification 4.5). It costs money and leaves no job behind.
+ * Makes one call of the Responses endpoint (specification 4.5). The call costs money and leaves no job.
  * @param onText called with the text of the response as it arrives
  * @param deadline the deadline of attempts and of reading
  * @throws MgwError: exit 3 or 4 rejected, 6 never sent, 7 unknown, 130/143 interrupted.

@@ -77,7 +77,7 @@ export function readEvent(name: string | undefined, data: string): ResponseEvent
   }
 }
 
-// The event's name gives the verdict; the response inside it gives the message.
+// The event's name decides the outcome; the response inside it has the message.
 function terminal(type: string, event: JsonObject): ResponseEnd {
   const inner = at(event, 'response');
   const response = isObject(inner) ? inner : undefined;

@@ -9,7 +9,7 @@ export interface FaultEntry {
   /** The calls that the fault strikes, with the protocol in brackets if there is only one: `submit (b)`. */
   on: string;
   does: string;
-  /** The default percentage, if the fault takes one: a position in the response, or a probability. */
+  /** The default percentage, if the fault has one: a position in the response, or a probability. */
   percent?: number;
 }
 

@@ -183,7 +183,7 @@ function stop(server: Server): Promise<void> {
 
 /**
  * Whether a request comes from a web page of another origin, or used a foreign host name (DNS rebinding). A web page
- * must not be able to cause charges or read results. Requests of the address bar and of the browser's player
+ * must not be able to cause charges or read results. Requests from the address bar and from the browser's player
  * (`same-origin`) are allowed. `origin` is `http://127.0.0.1:PORT`.
  */
 export function isForeign(headers: IncomingHttpHeaders, origin: string): boolean {

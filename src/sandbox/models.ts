@@ -8,15 +8,17 @@ export type VideoArea = 'a' | 'b' | 'c';
 export interface Model {
   id: string;
   area: Area;
-  /** Of Protocol B: the available versions (specification 2.7). */
+  /** Protocol B only: the available versions (specification 2.7). */
   versions?: readonly string[];
-  /** Of Protocol C: self-hosted models accept values that the official one refuses (specification 7, 8). */
+  /** Protocol C only: self-hosted models accept values that the official one refuses (specification 7, 8). */
   selfHosted?: true;
-  /** Of Protocol A: whether `generateAudio` and `image` are supported, and whether results are inside the operation. */
+  /**
+   * Protocol A only: whether `generateAudio` and `image` are supported, and whether results are inside the operation.
+   */
   audio?: true;
   image?: true;
   inline?: true;
-  /** Of Protocol B: requires `ExtInfo` to be serialised twice (specification 2.3). */
+  /** Protocol B only: requires `ExtInfo` to be serialised twice (specification 2.3). */
   extended?: true;
 }
 

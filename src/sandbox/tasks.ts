@@ -30,7 +30,7 @@ export interface Order {
   samples: number;
   /** Whether the videos have sound. */
   audio?: boolean;
-  /** Of Protocol B: whether usage is reported. */
+  /** Protocol B only: whether usage is reported. */
   returnUsage?: boolean;
   /** The price in credits. */
   amount: number;

@@ -154,8 +154,8 @@ function speechFormat(name: string): SpeechFormat {
 }
 
 /**
- * Returns the format of an output: the named one, else that of the file's extension, else the default.
- * @throws MgwError('usage') if the extension is that of an audio format mgw does not know.
+ * Returns the format of an output: the named format, else the format of the file's extension, else the default.
+ * @throws MgwError('usage') if the extension belongs to an audio format that mgw does not know.
  */
 export function formatFor(
   named: string | undefined,

@@ -8,7 +8,8 @@ import { ClosedPipe } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
 /**
- * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user gave it up.
+ * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
+ * the stream.
  * @param kept the path of the partial audio; undefined if none was saved
  */
 export function incompleteError(

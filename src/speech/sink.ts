@@ -47,7 +47,9 @@ export interface AudioSink {
 
 /** A file that may hold the audio of a job. */
 export interface SavedAudio extends JobFile {
-  /** Whether it is complete audio that was not published. It is then not a file of the user, whatever its name. */
+  /**
+   * Whether this is complete audio that was not published. Such a file does not belong to the user, whatever its name.
+   */
   isPart?: boolean;
 }
 

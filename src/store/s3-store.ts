@@ -90,8 +90,8 @@ async function upload(
     isWrong = isAgain;
     return client.call({ method: 'PUT', key, headers, body });
   }).catch(async (error: unknown) => {
-    // Remove wrong content. Otherwise the next run would use it as the file of that name. After any other error, the
-    // object, if there is one, may be that of another run.
+    // Remove wrong content. Otherwise the next run would take it for the file with that name. After any other error, an
+    // existing object may belong to another run.
     if (isWrong) await client.call({ method: 'DELETE', key }).catch(() => undefined);
     throw error;
   });

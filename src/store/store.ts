@@ -31,7 +31,7 @@ export interface Store {
 export interface Uploads {
   /** Lists the files by name, without other objects of the bucket. */
   list(): Promise<UploadedInput[]>;
-  /** Removes a file, which may be gone already. */
+  /** Removes a file, if it still exists. */
   remove(name: string): Promise<void>;
 }
 

@@ -232,7 +232,7 @@ function guardOf(commit?: Commit): string {
 /**
  * Builds a query that finds functions, operators and types only in `pg_catalog`, independently of the search path of
  * the connection or role (design 15). The search path is set in the same transaction, without another round trip. The
- * query has two results; the second is that of the statement.
+ * query has two results; the second is the result of the statement.
  */
 function guarded(text: string, values: readonly unknown[], commit?: Commit): pg.Query {
   const guard = guardOf(commit);

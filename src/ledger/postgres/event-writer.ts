@@ -30,7 +30,7 @@ const maxCachedJobs = 512;
 /**
  * Writes events. An event that names an owner announces an action of that process. It is refused, in the same
  * statement, unless the process holds its lease. Any other event is a fact, and needs no lease. If the database is
- * gone, a fact is saved in a local file and written later.
+ * unreachable, a fact is saved in a local file and written later.
  */
 export class EventWriter {
   readonly #database: Database;
@@ -103,9 +103,9 @@ export class EventWriter {
   }
 
   /**
-   * Adds an event to a job. If the database is gone, a fact is saved in a local file.
+   * Adds an event to a job. If the database is unreachable, a fact is saved in a local file.
    * @throws MgwError('local_io') if there is no such job; MgwError('unreachable') if its process has lost its lease or
-   * the database is gone; or the errors of {@link Database.query}.
+   * the database is unreachable; or the errors of {@link Database.query}.
    */
   async append(id: string, event: JobEvent): Promise<void> {
     const line = encodeEvent(event, this.#now()).trimEnd();
@@ -124,7 +124,7 @@ export class EventWriter {
     if (event.type === 'resolved') await this.#handOut(id);
   }
 
-  /** Writes the facts that were saved while the database was gone. @throws the errors of {@link append} */
+  /** Writes the facts that were saved while the database was unreachable. @throws the errors of {@link append} */
   async flush(isFirst = false): Promise<void> {
     if (!isFirst && this.#written === this.#kept) return;
     const kept = this.#kept;

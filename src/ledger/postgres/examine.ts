@@ -51,7 +51,7 @@ export async function dropLedger(url: StateUrl): Promise<void> {
 }
 
 /**
- * Examines the database behind a ledger without changing it. `clock` is that of this machine.
+ * Examines the database behind a ledger without changing it. `clock` is the clock of this machine.
  * @throws MgwError('config') if it contains no ledger or cannot be used safely; DatabaseLost if it does not respond.
  */
 export async function examineLedger(

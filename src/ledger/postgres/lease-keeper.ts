@@ -113,7 +113,7 @@ export class LeaseKeeper {
     return row && { until: row.until, leftMs: row.left };
   }
 
-  /** Ends the lease, so that others see it at once. */
+  /** Ends the lease, so that other processes see immediately that this one has ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -186,7 +186,7 @@ export class LeaseKeeper {
   }
 }
 
-/** The part of a lease that is relied on, since clocks differ and messages take time. */
+/** The fraction of a lease that this process relies on, because clocks differ and messages take time. */
 const trusted = 0.8;
 
 function idsOf(owners: readonly Owner[]): string[] {

@@ -14,7 +14,7 @@ import { identityOf, makeTables } from './schema.ts';
 
 /** Options of {@link openPostgresLedger}. */
 export interface PostgresLedgerOptions {
-  /** The local state folder. Facts that cannot be written while the database is gone are saved in it. */
+  /** The local state folder. Facts are saved in it while the database is unreachable. */
   stateDir: string;
   clock: Clock;
   /** Creates the tables if they are missing. */
@@ -216,7 +216,7 @@ function claimsIn(database: Database): ClaimMethods {
   return {
     claimed: (name) => contentOf(claimName(name)),
     claim: async (name, content) => {
-      // If the response to the first attempt is lost, the second finds its own token.
+      // If the response to the first attempt is lost, the second attempt finds its own token.
       const wanted = { name: claimName(name), content, token: randomUUID() };
       for (;;) {
         const holder = await claimAll(wanted);

@@ -131,7 +131,7 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS names_job ON ${schema}.names (job)`,
     `CREATE TABLE IF NOT EXISTS ${schema}.claims (
        name text COLLATE "C" PRIMARY KEY, content text NOT NULL, token uuid NOT NULL, tentative boolean NOT NULL)`,
-    // Sums of the reserved and the settled amounts: in total, in the named day and in the named month. Amounts are
+    // Sums of the reserved and the settled amounts: in total, in the row's day and in the row's month. Amounts are
     // exact.
     `CREATE TABLE IF NOT EXISTS ${schema}.budgets (
        kind text NOT NULL, name text COLLATE "C" NOT NULL,

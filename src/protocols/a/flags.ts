@@ -70,8 +70,8 @@ function shortName(mime: string): string {
   return mime.slice('image/'.length);
 }
 
-// Longer names are invalid, and would not fit into a request line. A name must not leave or end the path, so it has no
-// query, fragment, drive, host, or unprintable character.
+// Longer names are invalid, and would not fit into a request line. A name must not lead outside the path or end it, so
+// it has no query, fragment, drive, host, or unprintable character.
 const longestName = 2048;
 const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 

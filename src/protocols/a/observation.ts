@@ -112,7 +112,7 @@ function filtered(response: Json): string | undefined {
   return count > 0 ? `${count} without a reason given` : undefined;
 }
 
-// The name should be that of the task. Another name is reported, and has no effect.
+// The name should identify the task. A different name is reported, and has no effect.
 function foreignName({ name }: JsonObject, handle: string): string | undefined {
   if (name === undefined || name === handle) return undefined;
   return `The response is about ${shownValue(name)}, not the requested operation.`;

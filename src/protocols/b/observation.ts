@@ -41,7 +41,7 @@ function observe(reply: Reply, body: Json | undefined, handle: string): Observat
   return { ...seen, warning: seen.warning === undefined ? foreign : `${seen.warning} ${foreign}` };
 }
 
-// The id should be that of the task. Another id is reported, and has no effect.
+// The id should identify the task. A different id is reported, and has no effect.
 function foreignTask(body: Json | undefined, handle: string): string | undefined {
   const id = idAt(body, 'Response.AigcVideoTask.TaskId');
   if (id === undefined || id === handle) return undefined;
@@ -168,7 +168,8 @@ type CallOutcome = 'unavailable' | 'rejected' | 'unknown' | 'unlisted';
 // Whatever the first part of the code is: without money, nothing was created.
 const noMoney = /\.\w*(InsufficientBalance|BalanceInsufficient|BalanceNotEnough|Arrears|Overdue)/i;
 
-// By the first part of the dotted code. Only a code that is returned before anything is created counts as a refusal.
+// The outcome for each first part of the dotted code. Only a code that is returned before anything is created counts as
+// a refusal.
 const outcomes: [RegExp, CallOutcome, ErrorCode][] = [
   [/^RequestLimitExceeded$/, 'unavailable', 'rate_limited'],
   [
@@ -232,7 +233,7 @@ function knownOutcome(nativeCode: string): { outcome: CallOutcome; code: ErrorCo
   return row && { outcome: row[1], code: row[2] };
 }
 
-// InvalidParameter also means refused content or an empty balance; the message tells which.
+// InvalidParameter may also mean refused content or an empty balance. The message tells which.
 function refined(code: ErrorCode, nativeCode = '', message = ''): ErrorCode {
   const said = classify(`${nativeCode} ${message}`, 200);
   const finer = said === 'balance' || (said === 'content_policy' && code !== 'auth');

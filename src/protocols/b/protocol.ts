@@ -88,7 +88,8 @@ function needsListing(body: JsonObject): ListingUse | undefined {
 
 /**
  * Returns the body with the missing version, if the list has just one for its model (design 7).
- * @throws MgwError('usage') if the list contradicts the model or version, or leaves a choice: it shows the choices.
+ * @throws MgwError('usage') if the list contradicts the model or version, or has several versions: the message shows
+ * the choices.
  */
 export function complete(body: JsonObject, models: readonly Model[]): JsonObject {
   const versions = versionsOf(textAt(body, 'ModelName') ?? '', models);
@@ -135,7 +136,7 @@ function some(values: readonly string[]): string {
 
 type Action = 'CreateAigcVideoTask' | 'DescribeTaskDetail';
 
-// The path is the root (specification 4.2). The version is that of the interface, not of the model.
+// The path is the root (specification 4.2). The version refers to the interface, not to the model.
 function call(action: Action, body: JsonObject): Exchange {
   const headers = { ...jsonHeaders, 'X-TC-Version': '2018-07-17', 'X-TC-Action': action };
   return { method: 'POST', path: '/', headers, body: jsonBody(body) };

@@ -12,7 +12,7 @@ export interface Family {
   resolutions: readonly string[];
   /** The allowed names of resolutions. */
   resolution: string;
-  /** The billed seconds if a body gives none. For the self-hosted models only the maximum is known. */
+  /** The values that are billed if a body has none. For the self-hosted models only the maximum is known. */
   defaults: { duration: number; resolution: string };
 }
 
@@ -43,7 +43,7 @@ export function familyOf({ model }: JsonObject): Family | undefined {
   return [official, selfHosted].find(({ models }) => models.includes(model as string));
 }
 
-/** Returns 720p for 768P of a self-hosted model, which has no such size (specification 8). */
+/** Returns 720p if a body requests 768P from a self-hosted model, which has no 768P (specification 8). */
 export function convertedResolution(body: JsonObject): string | undefined {
   const isConverted = familyOf(body) === selfHosted && textAt(body, 'resolution')?.toLowerCase() === '768p';
   return isConverted ? '720p' : undefined;

@@ -59,7 +59,7 @@ function distance(a: Colour, b: Colour): number {
   return Math.abs(step(a, b, 16)) + Math.abs(step(a, b, 8)) + Math.abs(step(a, b, 0));
 }
 
-/** Returns how much one component, which begins at bit `shift`, differs from that of another colour. */
+/** Returns the difference of two colours in one component, which begins at bit `shift`. */
 function step(colour: Colour, from: Colour, shift: number): number {
   return ((colour >>> shift) & 0xff) - ((from >>> shift) & 0xff);
 }

@@ -121,7 +121,7 @@ function noteInline({ gateway }: Call, task: Task, samples: readonly number[]): 
   }
 }
 
-/** Finds a task. Throws RefusedCall (HTTP 403) for any key but that of the submission (specification 5). */
+/** Finds a task. Throws RefusedCall (HTTP 403) for any key other than the one that submitted it (specification 5). */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'a', id);
   if (task !== undefined && task.key !== call.key) {

@@ -126,7 +126,9 @@ const VIDEO_WORDS = {
   failed: 'failed',
 } as const;
 
-/** Finds a task. Undefined for any key but that of the submission, for which the task does not exist. */
+/**
+ * Finds a task. Undefined for any key other than the one that submitted it: for other keys, the task does not exist.
+ */
 function ownTask(call: Call, id: string): Task | undefined {
   const task = findTask(call.gateway.stateDir, 'c', id);
   return task?.key === call.key ? task : undefined;
