@@ -31,7 +31,7 @@ async function* decodeWith(
   body: AsyncIterable<Uint8Array>,
   create: (zlib: typeof nodeZlib) => Transform,
 ): AsyncGenerator<Uint8Array, void> {
-  // Loaded on demand, because it slows startup and most gateways do not compress.
+  // zlib is loaded on demand, because it slows startup and most gateways do not compress.
   const decoder = create(await import('node:zlib'));
   const out: Uint8Array[] = [];
   let failure: Error | undefined;

@@ -79,7 +79,7 @@ export class Connections {
     this.#options = options;
     this.#onConnected = options.onConnected;
     const { timeoutMs: timeout, readsUpTo, within } = options;
-    // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
+    // Set explicitly, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable verification.
     const tls = { rejectUnauthorized: true, timeout };
     // Not for TLS: a TLS socket copies the bytes anyway when it decrypts them.
     const onread = readsUpTo && url.protocol === 'http:' ? reuseBuffers(readsUpTo) : undefined;
@@ -134,8 +134,8 @@ export class Connections {
     });
   }
 
-  // undici's types hide that it returns the socket. For a proxy it also sets the server name to an IP address, which
-  // TLS forbids (RFC 6066 3) and Node 26 refuses.
+  // undici's types hide that a connector returns the socket. For a proxy, undici also sets the server name to an IP
+  // address, which TLS forbids (RFC 6066 3) and Node 26 refuses.
   #tracked(connector: Connector): Connector {
     return (target, callback) => {
       const isNamed = !target.servername || !isAddress(target.servername);

@@ -72,15 +72,15 @@ export function attemptClaim({ id, record }: Job): string {
 
 /** The state of the next attempt to send a job. The job has no `sending` event for this attempt yet. */
 type NextAttempt =
-  /** No process has claimed it. */
+  /** No process has claimed the attempt. */
   | 'free'
   /** A process that is alive is about to send. */
   | 'claimed'
   /** The job has changed since it was read. */
   | 'changed'
-  /** Its process died before it recorded `sending`, so nothing was sent: the next attempt may be made. */
+  /** Its process died before it recorded `sending`, so nothing was sent. Another attempt may be made. */
   | 'unsent'
-  /** It was claimed, and the fate of its process is unknown: it may have been sent. */
+  /** The attempt was claimed, and the fate of its process is unknown: it may have been sent. */
   | 'unknown';
 
 /**

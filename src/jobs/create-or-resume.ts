@@ -217,7 +217,7 @@ async function takesOf(
   const known = [...found].sort(([one], [other]) => (one > other ? -1 : 1));
   const jobs = known.flatMap(([, { job }]) => (job !== undefined && concerns(job, fingerprint) ? [job] : []));
   const lost = known.find(([, { fate }]) => fate === 'lost')?.[0];
-  // A new job claims no name: later searches take it for the holder of the damaged claim.
+  // A new job claims no name: later searches treat the job as the holder of the damaged claim.
   if (isDamaged) return { jobs, lost, place: {} };
   return { jobs, lost, place: unmade ?? { name: end?.name ?? '' } };
 }

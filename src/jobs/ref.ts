@@ -128,7 +128,7 @@ export interface Retry {
   number: number;
   /** The key of its job: the row's own key, then `KEY/2`, `KEY/3` … */
   key: string;
-  /** Undefined if it does not exist yet. */
+  /** Undefined if the job does not exist yet. */
   job?: Job;
 }
 

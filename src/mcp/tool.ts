@@ -33,7 +33,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   description: string;
   /** `look` changes nothing, `save` writes files, `pay` costs money. */
   effect: 'look' | 'save' | 'pay';
-  /** Whether it works without the network. */
+  /** Whether the tool works without the network. */
   isLocal?: true;
   /** Called when first needed: a server answers `initialize` sooner without the schemas of its tools. */
   fields: () => Fields;

@@ -13,7 +13,7 @@ export interface Id3Tag {
    * Names of version 2 are converted to those of later versions. Text has no zero bytes of UTF-16, and is cut at 4 KiB.
    */
   frames: { id: string; text: string }[];
-  /** False if a part of it cannot be read, or a checksum or a restriction forbids another frame. */
+  /** False if a part of the tag cannot be read, or a checksum or a restriction forbids another frame. */
   canGrow: boolean;
 }
 

@@ -111,7 +111,7 @@ export interface Observation {
   nativeStatus: string;
   /** Percent, 0 to 100, only if the gateway gave one. */
   progress?: number;
-  /** Why it failed (state `failed`). */
+  /** Why the task failed (state `failed`). */
   failure?: Failure;
   /** The files to fetch (state `succeeded`). If none has a source, the command ends with exit 9. */
   results: Result[];

@@ -20,7 +20,7 @@ interface CachedLines {
 /** An event to add to a job. */
 interface NewEvent extends UnwrittenEvent {
   event: GivenEvent;
-  /** The process that announces it; undefined for a fact. */
+  /** The process that announces the event; undefined for a fact. */
   owner: Owner | undefined;
 }
 

@@ -8,9 +8,12 @@ export interface NewJob {
   /** The unique id of each line. */
   uids: readonly string[];
   state: string;
-  /** The hashes by which it is looked up. */
+  /** The hashes by which the job is looked up. */
   hashes: readonly string[];
-  /** The process that creates it. It is refused unless the process holds its lease; undefined if it needs none. */
+  /**
+   * The process that creates the job. The job is refused unless this process holds its lease; undefined if no lease is
+   * needed.
+   */
   owner: Owner | undefined;
 }
 
