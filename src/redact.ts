@@ -19,9 +19,10 @@ const userInfoInText = /\b([a-z][a-z\d+.-]{0,20}:\/\/)[^/\s:@"'<>]*:[^/\s@"'<>]*
 const maskedKey = /\bsk-\w{1,16}\*{2,}\w{0,16}/g;
 
 /**
- * Returns a function that replaces each secret by `[redacted]`, in every encoding: plain, or without its `sk-`;
- * hexadecimal; Base64 and Base64url at each of the three alignments; each with any characters escaped as in JSON, a URL
- * or HTML, repeatedly and nested. All other text stays, so that a recorded response can still be parsed.
+ * Returns a function that replaces each secret by `[redacted]`, in every encoding. The encodings are plain text, with
+ * or without `sk-`, hexadecimal, and Base64 and Base64url at each of the three alignments. Any characters may be
+ * escaped as in JSON, a URL or HTML, repeatedly and nested. All other text stays, so that a recorded response can still
+ * be parsed.
  */
 export function secretRedactor(secrets: readonly string[]): (text: string) => string {
   const given = secrets.filter((secret) => secret !== '');

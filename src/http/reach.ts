@@ -57,8 +57,8 @@ function innerAddress(address: ipaddr.IPv4 | ipaddr.IPv6): ipaddr.IPv4 | undefin
 }
 
 /**
- * Whether a response of the gateway may refer to a host: the host of the base URL, the public internet, or a network
- * that is not nearer to this machine than the base URL, by its name or its DNS addresses.
+ * Whether a response of the gateway may refer to a host. Allowed are the host of the base URL, the public internet, and
+ * networks that are not nearer to this machine than the base URL, judged by its name or DNS addresses.
  */
 export async function isWithinReach(host: string, baseUrl: URL): Promise<boolean> {
   const [bare, own] = [bareHost(host), bareHost(baseUrl.hostname)];

@@ -24,10 +24,10 @@ interface Edit {
 }
 
 /**
- * Makes a marked copy of a complete file next to the output (design 19), with the IPTC term for media made by a trained
- * algorithm: in XMP at the end of an MP4, so that nothing moves, or in a TXXX frame of an MP3's ID3v2 tag. An existing
- * XMP packet or tag is extended. The same file always gives the same copy. The lock removes the copy if the process
- * dies.
+ * Makes a marked copy of a complete file next to the output (design 19). The mark is the IPTC term for media made by a
+ * trained algorithm. It is written as XMP at the end of an MP4, so that nothing moves, or into a TXXX frame of an MP3's
+ * ID3v2 tag. An existing XMP packet or tag is extended. The same file always gives the same copy. The lock removes the
+ * copy if the process dies.
  * @param note called with the reason if the file stays unchanged
  * @returns undefined if the file stays unchanged
  * @throws MgwError('local_io'), exit 10; the file is paid for.

@@ -96,9 +96,9 @@ const maxDurationMs = 3_600_000;
 const known = new WeakMap<Ledger, Map<string, Promise<number | undefined>>>();
 
 /**
- * Returns how long jobs like this one usually take from submission to result, in ms: the median of earlier jobs of the
- * same model at the same gateway, and of the same size if there are enough. Undefined if there are none. Reads at most
- * the newest hundred records, once per process for all jobs that are alike.
+ * Returns how long jobs like this one usually take from submission to result, in ms. This is the median of earlier jobs
+ * of the same model at the same gateway, and of the same size if there are enough. Undefined if there are none. Reads
+ * at most the newest hundred records, once per process for all jobs that are alike.
  */
 export function usualDurationMs(ledger: Ledger, job: Job): Promise<number | undefined> {
   const durations = known.get(ledger) ?? new Map<string, Promise<number | undefined>>();

@@ -6,8 +6,8 @@ import type { Ledger } from '../ledger/ledger.ts';
 const longestText = 4000;
 
 /**
- * Returns a gateway's response in a form that may be recorded and shown: without the key (gateways quote a key that
- * they refuse), and with no text over 4000 UTF-16 code units.
+ * Returns a gateway's response in a form that may be recorded and shown. The key is removed, because gateways quote a
+ * key that they refuse. Every text is cut to 4000 UTF-16 code units.
  */
 export function redactTexts<T>(said: T, redact: (text: string) => string): T {
   return redactAll(said, redact) as T;

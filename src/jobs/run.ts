@@ -30,7 +30,7 @@ export interface RunResult<T> {
 /**
  * Runs a command on a job. Records `began` before `work`, and `detached` if it fails, so that the same command resumes.
  * The caller records the delivery once the user has been told. All work is done under the lease that the run began
- * with, which `work` gets in its deps: if the process was suspended for longer than the lease, other processes may have
+ * with, which `work` gets in its deps. If the process was suspended for longer than the lease, other processes may have
  * continued the job.
  * @param begin finds the job and records the event that it is given, or leaves a job in doubt as it is
  * @throws what `begin` throws; what `work` throws, with the job as it is then.

@@ -31,10 +31,10 @@ export interface SpooledBody {
 const maxMedia = 256;
 
 /**
- * Splits a JSON body while it streams (design 6, "A"): strings of the watched members are decoded as strict
- * Base64 (specification 2.2, 4.1) into sinks, and everything else is kept as text. Memory is bounded whatever
- * the body's size. Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string
- * without an end. An error of a sink is thrown, once the sink has been closed.
+ * Splits a JSON body while it streams (design 6, "A"). Strings of the watched members are decoded as strict Base64
+ * (specification 2.2, 4.1) into sinks, and everything else is kept as text. Memory is bounded whatever the body's size.
+ * Invalid Base64 does not throw: `SpooledMedia.fault` describes the problem, and is `cut` for a string without an end.
+ * An error of a sink is thrown, once the sink has been closed.
  */
 export class MediaSpool {
   readonly #options: MediaSpoolOptions;

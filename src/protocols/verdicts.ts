@@ -132,8 +132,7 @@ const idHolders = ['data', 'output', 'result', 'task', 'error', 'code'];
 
 /**
  * The task's id in a response to a submission of Protocol C, as exact text. `doubtful` is for a response that was cut
- * or that reports an error: then only an id that cannot be mistaken for something else (such as a row number) is
- * returned.
+ * or that reports an error. In that case, an id that may be something else, such as a row number, is ignored.
  */
 export function taskIdIn(body: Json | undefined, doubtful: boolean): string | undefined {
   const found = idPaths.map((path) => idWithin(body, path, doubtful)).find((id) => id !== undefined);
@@ -168,8 +167,8 @@ export function actionTaskIdIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * The id of a task in an error response, in the form of any protocol: an operation's name (A), a `TaskId`
- * (B), or an id of Protocol C, which contains a digit, while some errors have a word as their `id`.
+ * The id of a task in an error response, in the form of any protocol: an operation's name (A), a `TaskId` (B), or an id
+ * of Protocol C. An id of Protocol C contains a digit, while the `id` of some errors is a word.
  */
 function strayTaskIdIn(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');

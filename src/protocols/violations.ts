@@ -7,9 +7,9 @@ const limit = 60;
 const longText = 10_000;
 
 /**
- * Returns a value as error messages show it: at most 60 characters, control and format characters escaped, the password
- * of a URL masked, a string quoted only if it would be mistaken for something else, a very long one named by its
- * length. '' for undefined.
+ * Returns a value as error messages show it: at most 60 characters, with control and format characters escaped and the
+ * password of a URL masked. A string is quoted only if it would be mistaken for something else. Of a very long string,
+ * only the length is shown. '' for undefined.
  */
 export function shownValue(value: unknown): string {
   if (value === undefined) return '';

@@ -16,7 +16,7 @@ const places: readonly RegExp[] = [
 const maxSpaces = 256;
 
 /**
- * Cuts a text into pieces of at most `maxCharacters` code points, each at the last place that fits: the end of a
+ * Cuts a text into pieces of at most `maxCharacters` code points. Each cut is at the last place that fits: the end of a
  * paragraph, a line, a sentence (including 。！？), a clause or a word, or else between two graphemes. Omits white space
  * around a piece, and pieces that cannot be spoken. Every other character is in exactly one piece, in order.
  */

@@ -125,8 +125,8 @@ export interface TrustedGateway {
 }
 
 /**
- * Whether the key may be sent to an address (design 6, specification 4.1): the origin of the base URL, https on its
- * registrable domain, any port of the same host on loopback, or an origin that the user trusts.
+ * Whether the key may be sent to an address (design 6, specification 4.1). Allowed are the origin of the base URL,
+ * https on its registrable domain, any port of the same host on loopback, and origins that the user trusts.
  */
 export async function mayGetKey(url: URL, { baseUrl, trustedOrigins }: TrustedGateway): Promise<boolean> {
   if (url.origin === baseUrl.origin) return true;
@@ -145,8 +145,9 @@ async function isSameSite(one: string, other: string): Promise<boolean> {
 }
 
 /**
- * Returns the address of a result, or of a redirect from `from`, if it may be fetched: http or https without
- * credentials, no redirect from https to http, and no private or local address unless the base URL is one.
+ * Returns the address of a result, or of a redirect from `from`, if it may be fetched. It must be http or https without
+ * credentials. A redirect from https to http is not allowed, nor is a private or local address unless the base URL is
+ * one.
  * @throws MgwError('result_unavailable') before any request.
  */
 export async function checkTarget(address: string, gateway: TrustedGateway, from?: URL): Promise<URL> {

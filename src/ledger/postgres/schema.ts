@@ -43,8 +43,8 @@ function otherVersion(shown: string, version: number): MgwError {
 }
 
 /**
- * Refuses a database whose encoding cannot represent every text, and a schema or table that another role owns: its
- * owner could change the data of mgw, or run code as mgw's role (design 15).
+ * Refuses a database whose encoding cannot represent every text, and a schema or table that another role owns. That
+ * role could change the data of mgw, or run code as mgw's role (design 15).
  * @throws MgwError('config')
  */
 async function requireSafe(database: Database): Promise<void> {
@@ -157,7 +157,7 @@ function tables(schema: string): string[] {
     `CREATE INDEX IF NOT EXISTS batch_rows_waiting ON ${schema}.batch_rows (batch, position) WHERE state = 'waiting'`,
     `CREATE INDEX IF NOT EXISTS batch_rows_taken ON ${schema}.batch_rows (lease) WHERE state = 'taken'`,
     // The pace of a batch across all machines: the maximum number of tasks in progress, the time of the next
-    // submission, and the time until which the gateway asked to wait. A row of `places` is a task in progress until its
+    // submission, and the end of a delay that the gateway requested. A row of `places` is a task in progress until its
     // lease ends.
     `CREATE TABLE IF NOT EXISTS ${schema}.paces (
        batch text COLLATE "C" PRIMARY KEY, most integer NOT NULL, accepted integer NOT NULL DEFAULT 0,

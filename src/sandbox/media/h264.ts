@@ -2,9 +2,9 @@ import { BitWriter } from './bit-writer.ts';
 import type { Colour } from './scene.ts';
 
 /**
- * The quantiser at which one coefficient step is exactly one step of the sample value, so that a flat block is
- * coded without error: for luma 16 * 16 * 2^(28 / 6 - 6) / 4 = 64 before the final shift by 6 (H.264 8.5.10).
- * Chroma DC coefficients weigh double (8.5.11), hence 6 less.
+ * The quantiser at which one coefficient step is exactly one step of the sample value, so that a flat block is coded
+ * without error. For luma: 16 * 16 * 2^(28 / 6 - 6) / 4 = 64 before the final shift by 6 (H.264 8.5.10). Chroma DC
+ * coefficients weigh double (8.5.11), hence 6 less.
  */
 const LUMA_QP = 28;
 /** The `chroma_qp_index_offset` that matches {@link LUMA_QP}. */

@@ -28,8 +28,8 @@ const SHAPES: readonly Shape[] = [
 ];
 
 /**
- * Returns a mosaic whose hues, grain and direction depend on the prompt, a shape in the opposite hue that bounces over
- * the mosaic, and a bar along the bottom that grows from left to right as the video plays.
+ * Returns a mosaic whose hues, grain and direction depend on the prompt. A shape in the opposite hue bounces over the
+ * mosaic, and a bar along the bottom grows from left to right as the video plays.
  */
 export function sceneFor(options: SceneOptions): Scene {
   const { columns, rows, frames, fps } = options;
