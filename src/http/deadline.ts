@@ -4,7 +4,7 @@ import { TransportError } from './transport-error.ts';
 // Created once, because the stack of an error is expensive.
 const timeIsUp = new Error('the deadline passed');
 
-/** The time limit of one call. Its caller ends it, so that no timer outlives the call. */
+/** The time limit of one call. The caller must end it, so that no timer outlives the call. */
 export interface CallLimit {
   /** Aborts when the time is up or a parent aborts. */
   signal: AbortSignal;

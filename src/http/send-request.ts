@@ -120,7 +120,7 @@ export function sendRequest(
         beforeFirstByte?.();
       },
       onResponseStart: (given, status, headers) => {
-        // 102 and 103 are followed by the final head.
+        // A 102 or 103 response is followed by the final response.
         if (status < 200) return;
         answer = new WireResponse(status, joinValues(headers), given, { maxBuffered, hasExcess });
         answer.on('error', () => undefined);

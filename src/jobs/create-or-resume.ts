@@ -38,7 +38,10 @@ interface Earlier {
   doubt?: { job: Job; about: 'sending' | 'untold' };
   /** The ids of the jobs that had been delivered to the output when the command began. */
   before?: ReadonlySet<string>;
-  /** The name that a new job claims, and its id if that was already claimed and has no job. Empty if it claims none. */
+  /**
+   * The name that a new job claims, and its id if the name is already claimed for an id without a job. Empty if the new
+   * job claims no name.
+   */
   place: { name?: string; id?: string };
 }
 

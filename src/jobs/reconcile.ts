@@ -57,7 +57,7 @@ export async function reconcile(
   read: (reply: Reply, body: JsonObject) => SubmitVerdict,
 ): Promise<Job> {
   if (!isUnsettled(job)) return job;
-  // Read again after its process is known to be dead, so that its last write is not missed.
+  // Read the record again after its process is known to be dead, so that its last write is not missed.
   const last = (await ledger.read(job.id)) ?? job;
   const event = isUnsettled(last) ? proven(last, read) : undefined;
   if (event === undefined) return last;

@@ -124,7 +124,7 @@ function shown(value: Json | undefined): string {
 
 /** One of the jobs of a batch's row. Each is paid for, and replaces the one before. */
 export interface Retry {
-  /** From 1. */
+  /** Counted from 1. */
   number: number;
   /** The key of its job: the row's own key, then `KEY/2`, `KEY/3` … */
   key: string;

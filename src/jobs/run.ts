@@ -96,7 +96,7 @@ export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job
     (await continueRun(job, deadlineIn(longestRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
 }
 
-/** How long a run waits for a process that is removing its job, and may be stopped, ms. */
+/** How long a run waits for a process that is removing its job and may have been suspended, ms. */
 const longestRemovalMs = 5000;
 
 /**

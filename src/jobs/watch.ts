@@ -110,7 +110,7 @@ function endOn(verdict: Exclude<QueryVerdict, Observation>, job: Job, isNew: boo
   if (verdict.kind === 'missing' && !isNew) throw lostTask(verdict.failure, job);
 }
 
-// Polls may repeat the same warning every few seconds.
+// Omits repeated lines, because polls may repeat the same warning every few seconds.
 function onChange(note: (text: string) => void): (text: string | undefined) => void {
   let last: string | undefined;
   return (text) => {

@@ -217,7 +217,8 @@ export class IndexLines {
     return idsIn(this.#buffer)(start);
   }
 
-  // Lines with the highest id first, one for each id. Sorting takes little time, because most lines are in order already.
+  // Returns lines with the highest id first, one for each id. Sorting takes little time, because most lines are in
+  // order already.
   #sorted(starts: number[]): number[] {
     const view = this.#view;
     return starts

@@ -105,7 +105,7 @@ export class JobRecords {
     );
   }
 
-  /** Ids of all records, also of removed ones, newest first. */
+  /** Ids of all records, including removed ones, newest first. */
   ids(): string[] {
     const ids = readdirSync(this.folder).map((name) => name.slice(0, -'.jsonl'.length));
     return ids

@@ -1,4 +1,4 @@
-// Made of the schemas of src/protocols by test/library/bodies.test.ts.
+// Generated from the schemas of src/protocols by test/library/bodies.test.ts.
 
 /** The body of Protocol A; `model` goes into the path (specification 2.1, 4.1). */
 export type BodyA = {

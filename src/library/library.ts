@@ -66,7 +66,7 @@ export interface Client {
    * requested. Leaving the loop early gives up audio that was paid for.
    */
   speakStream(order: SpeechStreamOrder): AsyncGenerator<Uint8Array, Job, void>;
-  /** The models that the key may use, by name. */
+  /** Returns the models that the key may use, sorted by name. */
   models(options?: ModelsOptions): Promise<Model[]>;
   /** Returns a job as it is recorded, without a request. */
   job(ref: string): Promise<Job>;

@@ -63,7 +63,7 @@ export interface PayingOptions extends CallOptions {
   budget?: string | number | undefined;
 }
 
-/** The output of a file. */
+/** The options of an output file. */
 export interface OutputOptions {
   /** Overwrites the output. */
   force?: boolean | undefined;
@@ -161,13 +161,13 @@ export interface Submitted {
   resumed: boolean;
 }
 
-/** The result of a job, saved. */
+/** The saved result of a job. */
 export interface Fetched {
   job: Job;
   files: JobFile[];
 }
 
-/** Speech, saved. */
+/** Saved speech. */
 export interface Spoken {
   job: Job;
   file: JobFile;

@@ -48,7 +48,7 @@ const orderNames: Record<keyof UncheckedVideo, true> = {
   timeout: true,
 };
 
-/** `submit` of a client. */
+/** Implements `submit` of a client. */
 export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): Promise<Submitted> {
   return calls.run(given, async (call) => {
     checkNames(given, orderNames, 'submit');
@@ -102,7 +102,7 @@ const fileNames: Record<keyof SpeechOrder, true> = {
   mark: true,
 };
 
-/** `speak` of a client. */
+/** Implements `speak` of a client. */
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run(order, async (call) => {
     checkNames(order, fileNames, 'speak');
@@ -118,7 +118,7 @@ export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   });
 }
 
-/** `speakStream` of a client: reads the stream only as fast as the loop consumes it. */
+/** Implements `speakStream` of a client. Reads the stream only as fast as the loop consumes it. */
 export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,

@@ -27,7 +27,7 @@ const fetchNames: Record<keyof FetchOptions, true> = {
 };
 const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
 
-/** `wait` of a client; `onUpdate` is called with the job at first, and after each poll. */
+/** Implements `wait` of a client; `onUpdate` is called with the job at first, and after each poll. */
 export function wait(
   calls: Calls,
   ref: string,
@@ -45,7 +45,7 @@ export function wait(
   });
 }
 
-/** `fetch` of a client. */
+/** Implements `fetch` of a client. */
 export function fetch(calls: Calls, ref: string, given: FetchOptions = {}): Promise<Fetched> {
   return calls.run(given, async (call) => {
     checkNames(given, fetchNames, 'fetch');
@@ -71,7 +71,7 @@ function protocolOf({ protocol }: WaitOptions): Protocol | undefined {
   return protocol === undefined ? undefined : protocolNamed(protocol);
 }
 
-/** `watch` of a client: a wait that yields the job at each change. Leaving the loop ends the wait. */
+/** Implements `watch` of a client: a wait that yields the job at each change. Leaving the loop ends the wait. */
 export async function* watch(
   calls: Calls,
   ref: string,
@@ -103,14 +103,14 @@ export async function* watch(
   }
 }
 
-/** `job` of a client: the job as it is recorded. */
+/** Implements `job` of a client: returns the job as it is recorded. */
 export function job(calls: Calls, ref: string): Promise<Job> {
   return calls.run({}, async ({ session }) => {
     return shownJob(await recordedJob(await session.ledger(), checkedRef(ref)));
   });
 }
 
-/** `models` of a client: the models that the key may use, by name. */
+/** Implements `models` of a client: returns the models that the key may use, sorted by name. */
 export function models(calls: Calls, given: ModelsOptions = {}): Promise<Model[]> {
   return calls.run(given, async ({ session, signals }) => {
     checkNames(given, modelsNames, 'models');

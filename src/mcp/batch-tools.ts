@@ -20,7 +20,7 @@ const batchFields = () => ({
 /** The maximum number of rows whose errors are kept: as many as an answer shows. */
 const maxErrors = 200;
 
-/** `batch_plan`, `batch_run` and `batch_status`. */
+/** The tools `batch_plan`, `batch_run` and `batch_status`. */
 export const batchTools = [
   tool({
     name: 'batch_plan',

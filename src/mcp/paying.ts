@@ -26,7 +26,7 @@ export interface PaymentRequest {
   order: PriceQuery;
   /** Pays, or finds the paid job. */
   flow: (deps: FlowDeps) => Promise<Delivered>;
-  /** What to call next about the job; null if there is nothing to do. */
+  /** Returns the next call for the job; null if there is nothing to do. */
   next: (job: Job) => NextCall | null;
 }
 

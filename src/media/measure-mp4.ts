@@ -237,7 +237,7 @@ class Movie {
     return bytes.length === 12 ? Number(bytes.readBigUInt64BE(4)) : bytes.readUInt32BE(4);
   }
 
-  /** Returns the ticks of the run. */
+  /** Returns the duration of the run, in ticks. */
   #readRun(box: Content, track: Track, defaultTicks: number): number {
     const head = this.#walk.bytes(box, 8);
     if (head === undefined) return 0;

@@ -134,7 +134,7 @@ export class BoxWalk {
     this.#steps = Infinity;
   }
 
-  /** Visits each box of a content. */
+  /** Visits each box in a range of the file. */
   each({ start, end }: Pick<Content, 'start' | 'end'>, visit: (box: Content) => void): void {
     for (let at = start; at < end && this.#step();) {
       const box = boxAt(this.#reader.at(at), end - at);

@@ -38,7 +38,7 @@ export interface Purchase extends PricedOrder {
 
 /** The reservation of one payment in every budget that applies. */
 export interface Reservation {
-  /** Recorded with each attempt. */
+  /** The cost and the reservation, which are recorded with each attempt. */
   money: AttemptMoney;
   /** Keeps or releases the reservation; never throws. `open` leaves it reserved until the ledger proves the outcome. */
   settle(outcome: ChargeOutcome): Promise<void>;

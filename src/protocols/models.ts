@@ -12,7 +12,8 @@ export function listModels(): Exchange {
 }
 
 /**
- * The exchange that requests one model. Gateways answer 200 for an unknown one, which {@link readModels} detects.
+ * The exchange that requests one model. Gateways respond with 200 even for an unknown model, which {@link readModels}
+ * detects.
  * @throws MgwError('usage') if the id cannot be put into a path.
  */
 export function getModel(id: string): Exchange {

@@ -148,7 +148,7 @@ function idWithin(body: Json | undefined, path: string, doubtful: boolean): stri
   return path !== 'data' || looksLikeId(id, doubtful) ? id : undefined;
 }
 
-// `data` may also be a sentence.
+// The field `data` may also contain a sentence.
 function looksLikeId(value: string, doubtful: boolean): boolean {
   return doubtful ? /^(?=.*\d)[\w-]{12,}$/.test(value) : !/\s/.test(value);
 }

@@ -14,7 +14,7 @@ export type ResponseEnd =
   /** Nothing proves that the response is complete. */
   | { kind: 'cut'; why: string };
 
-/** The request for a body. */
+/** Returns the request for a body. */
 export function responsesExchange(body: JsonObject): Exchange {
   const headers: Record<string, string> = { ...jsonHeaders };
   if (body['stream'] === true) headers['accept'] = 'text/event-stream, application/json;q=0.9';

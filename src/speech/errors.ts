@@ -94,7 +94,7 @@ function keptText(kept: string | undefined): string {
   return kept === undefined ? 'No audio is kept.' : `The received audio is kept in ${kept}.`;
 }
 
-/** A piece that failed. Without an index: the output of all pieces failed. */
+/** A piece that failed. Without an index, the joined output failed. */
 export interface PieceFailure {
   index: number | undefined;
   error: unknown;

@@ -217,7 +217,7 @@ const kinds: readonly Kind[] = [
   { words: /invalid (token|x?-?api[- ]?key)|无效的令牌/i, codes: /^45000010$/, code: 'auth' },
   { ...wrongPath, words: /unsupported_endpoint/i },
   { words: /sensitive|moderation|content policy|violation|敏感|违规/i, code: 'content_policy' },
-  // All others are recognised only by their number.
+  // All other errors are recognised only by their number.
   { codes: /^(4\d{7}|3001|3011)$/, code: 'invalid_request' },
   { codes: /^(5\d{7}|3030|3031)$/, code: 'server_error' },
 ];

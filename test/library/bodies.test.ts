@@ -25,9 +25,10 @@ it('the body types match the schemas that check them (vitest --update writes the
       return `/** ${comment} */\nexport type ${title} = ${typeText(json, filled)};\n`;
     }),
   );
-  const text = ['// Made of the schemas of src/protocols by test/library/bodies.test.ts.\n', ...types].join(
-    '\n',
-  );
+  const text = [
+    '// Generated from the schemas of src/protocols by test/library/bodies.test.ts.\n',
+    ...types,
+  ].join('\n');
   const options = (await prettier.resolveConfig(file)) ?? {};
   await expect(await prettier.format(text, { ...options, filepath: file })).toMatchFileSnapshot(
     `../../${file}`,

@@ -185,7 +185,7 @@ async function askAll<K, V>(
   return all;
 }
 
-// A table, a schema or a column is missing.
+// The error codes of a missing table, schema or column.
 const missing = new Set(['42P01', '3F000', '42703']);
 const certificate = /CERT|SELF_SIGNED|UNABLE_TO_/;
 // The pg client gives these errors no code.
@@ -198,7 +198,8 @@ export function isDuplicate(error: unknown): boolean {
 }
 
 const temporaryServerCodes =
-  // A broken connection, too many connections, a server that is starting or stopping, or conflicting transactions.
+  // The error codes of a broken connection, too many connections, a server that is starting or stopping, or conflicting
+  // transactions.
   /^(08|57P0[1-5]|53|40001|40P01|25006)/;
 const temporarySocketCodes = /^(E(CONN|HOST|NET|PIPE|TIMEDOUT|AI_AGAIN)|ENOTFOUND)/;
 

@@ -22,7 +22,7 @@ export interface Film {
   audio?: AudioTrack;
 }
 
-/** A track of either kind, with the data for the boxes around its samples. */
+/** A video or audio track, with the data for the boxes around its samples. */
 interface Track {
   timescale: number;
   /** The duration of each sample, in units of the timescale. */
