@@ -63,7 +63,7 @@ function reasonOf(cause: unknown): TransportReason {
 // An AggregateError (every address of a name failed) has an empty message.
 function wordsOf(cause: unknown): string {
   const inner: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
-  // OpenSSL's messages contain the file and line of its source.
+  // OpenSSL's messages contain the file and line of its source, so only the code is shown.
   const code = systemCode(cause) ?? '';
   if (/^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG)$/.test(code))
     return 'the server does not speak TLS (is it an http:// address?)';
