@@ -14,7 +14,7 @@ const common = {
   hookTimeout: 120_000,
   expect: { poll: { timeout: 60_000 } },
   setupFiles: ['test/support/each-file.ts'],
-  // Node reads the file that this names whenever it starts, which takes longer than the start itself.
+  // At each start, Node reads the file that this variable names, which takes longer than the start itself.
   env: { NODE_EXTRA_CA_CERTS: '' },
 };
 
@@ -22,7 +22,7 @@ export default defineConfig({
   test: {
     globalSetup: ['test/support/build.ts', 'test/support/temporary.ts'],
     reporters: ['default', './test/support/closing-line.ts'],
-    // On two cores: most tests wait for processes and sockets.
+    // More than the two cores of the test machine, because most tests wait for processes and sockets.
     maxWorkers: 6,
     sequence: { sequencer: SlowestFirst },
     projects: [

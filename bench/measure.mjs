@@ -96,8 +96,8 @@ function read(path) {
 }
 
 /**
- * Runs each contender once in every round, one after the other, so that a busy machine slows all of them. Before each, the data of
- * the one before is written to disk, since its own sync would wait for that too. Every other round runs in the reverse order.
+ * Runs each contender once in every round, one after the other, so that a busy machine slows all of them. Before each run, the
+ * data of the previous one is synced, because a sync of this run would wait for that too. Every other round runs in reverse order.
  *
  * @param {number} rounds
  * @param {Record<string, () => Promise<{ wall: number, cpu: number, rss: number }>>} contenders

@@ -8,7 +8,7 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {number} value
  * @property {string} unit s, ms, MB, MB/s, rows/s, % …
  * @property {number} [cpu] user and system, in the same unit: what other work on the machine disturbs least
- * @property {string} [peer] what it is measured next to
+ * @property {string} [peer] what it is compared with
  * @property {number} [peerValue] in the same unit
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
  * @property {number} [cpuRatio] the same of user and system; it is shown, and judged only as a figure of its own

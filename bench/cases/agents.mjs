@@ -1,4 +1,4 @@
-// `mgw mcp`: the time until `initialize` is answered, next to bare Node, and memory over a thousand calls.
+// `mgw mcp`: the time until `initialize` is answered, compared with bare Node, and memory over a thousand calls.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';

@@ -1,5 +1,5 @@
-// How late mgw notices the end of a task, compared with an empty ledger. Tasks and intervals are a tenth of the usual
-// ones; the time of the process itself is not.
+// How late mgw notices the end of a task, compared with an empty ledger. Tasks and poll intervals are a tenth as
+// long as usual; the time that the process itself takes is not shortened.
 import { get } from 'node:http';
 import { json } from 'node:stream/consumers';
 

@@ -1,4 +1,4 @@
-// How long a command takes from its start to its end, next to bare Node or to one line that does the same fetch.
+// How long a command takes from its start to its end, compared with bare Node or one line that does the same fetch.
 const bareTargets = { '--version': 1.15, '--help': 1.6, 'jobs ls': 1.6 };
 
 export default async function* startup(bench) {

@@ -241,7 +241,7 @@ function sources(...names) {
 
 const common = {
   platform: 'node',
-  // Optional bindings to PostgreSQL's C library, which mgw never asks for.
+  // Optional bindings to PostgreSQL's C library, which mgw never uses.
   external: [/^node:/, 'pg-native'],
   resolve: { conditionNames: ['node', 'import', 'default'], alias: postgres },
   // Rolldown warns about static imports of such files, although the commands that contain them are loaded on demand.

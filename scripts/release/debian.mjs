@@ -73,7 +73,7 @@ const applets = 'cat chmod cp date grep head ls mkdir mv rm sed sh sleep stat ta
 
 /**
  * Returns the files of a small Debian as entries of a tar archive: the C and C++ libraries, a shell, certificates.
- * @param architecture Debian's name of it
+ * @param architecture Debian's name for it
  * @param cache keeps the packages for the next release
  * @throws if a package is not the pinned one, or Debian no longer has it
  */

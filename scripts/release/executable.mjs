@@ -14,7 +14,7 @@ export async function bundleMain(file) {
 /**
  * Writes the executable of a target: its Node, with the build and the documentation as assets.
  * @param builder a Node of the same version that runs here; it makes the executables of all platforms
- * @param folder for files in between
+ * @param folder for intermediate files
  * @throws if the executable exceeds the target's limit
  */
 export function writeExecutable({ name, maxBytes }, { builder, node, main, folder, output }) {

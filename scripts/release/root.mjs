@@ -9,7 +9,7 @@ const script =
 
 /**
  * Reads an image for this processor.
- * @returns `config`, and `unpack`, which writes its first layers into an empty folder: one for the system alone
+ * @returns `config`, and `unpack`, which writes its first `count` layers into an empty folder (1: the system alone)
  * @throws if a blob is not the one that its digest names
  */
 export function openImage(file, folder) {

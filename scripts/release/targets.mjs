@@ -3,7 +3,7 @@ export const nodeVersion = '26.10.0';
 
 /**
  * The platforms that have an executable. `integrity` pins the npm package that carries the platform's Node, by default
- * `node-NAME`; `architecture` is Debian's name of it.
+ * `node-NAME`; `architecture` is Debian's name for it.
  */
 export const targets = [
   {
