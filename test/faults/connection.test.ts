@@ -24,9 +24,7 @@ describe.concurrent('a host name that fails to resolve twice', () => {
 });
 
 describe.concurrent('a program that replaces the global fetch, killed at the response', () => {
-  it('records the submission before it sends it: the rerun ends with exit 7 and sends nothing', async ({
-    open,
-  }) => {
+  it('records the submission before it sends it: the rerun exits 7 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const args = scene.command('--key', 'boat');
     const running = scene.start(args, { env: preloaded('patched-fetch') });
@@ -55,7 +53,7 @@ describe.concurrent('a connection that is refused twice', () => {
 });
 
 describe.concurrent('a connection that is always refused', () => {
-  it('ends with exit 6, and the rerun submits', async ({ open }) => {
+  it('leads to exit 6, and the rerun submits', async ({ open }) => {
     const scene = await open('c', { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
@@ -73,7 +71,7 @@ describe.concurrent('a connection that is always refused', () => {
 describe.concurrent('a connection that times out', () => {
   const briefly = ['--request-timeout', '700ms', '--retries', '1'];
 
-  it('ends with exit 6 if no packet is answered, and the rerun submits', async ({ open }) => {
+  it('leads to exit 6 if no packet is answered, and the rerun submits', async ({ open }) => {
     const scene = await open('c');
     const blackhole = await fullBacklog('127.0.0.4');
     const json = await scene.here(scene.command(...briefly, '--base-url', blackhole.url));
@@ -84,7 +82,7 @@ describe.concurrent('a connection that times out', () => {
     await scene.expectInvariants(1);
   });
 
-  it('ends with exit 6 if TLS stalls, and the rerun submits', async ({ open }) => {
+  it('leads to exit 6 if TLS stalls, and the rerun submits', async ({ open }) => {
     const scene = await open('c', secured());
     scene.gateway.onTcp.push(...Array.from({ length: 9 }, () => () => true));
     const run = await scene.submit(...briefly);
@@ -106,7 +104,7 @@ describe.concurrent('an invalid certificate', () => {
   ];
 
   it.for(cases)(
-    'ends with exit 6 after one handshake, and nothing is sent (%s)',
+    'leads to exit 6 after one handshake, and nothing is sent (%s)',
     async ([, options], { open }) => {
       const scene = await open('c', options());
       const run = await scene.submit();

@@ -59,7 +59,7 @@ describe.concurrent('kill -9 between "sending" and the response', () => {
         }),
     ],
   ];
-  it.for(moments)('%s: the rerun ends with exit 7 and sends nothing', async ([, arm], { open }) => {
+  it.for(moments)('%s: the rerun exits 7 and sends nothing', async ([, arm], { open }) => {
     const scene = await open('c');
     await killedAt(scene, (kill) => arm(scene, kill));
     await scene.expectRerun(7);
@@ -77,7 +77,7 @@ describe.concurrent('kill -9 after the response is recorded', () => {
 });
 
 describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: true }, () => {
-  it('because of a full disk ends with exit 10 and sends nothing', async ({ open }) => {
+  it('because of a full disk leads to exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.fill();
@@ -91,7 +91,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because of a read-only file system ends with exit 10 and sends nothing', async ({ open }) => {
+  it('because of a read-only file system leads to exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     const disk = scene.mount('state', 256);
     disk.readOnly();
@@ -102,7 +102,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
     await scene.expectInvariants(0);
   });
 
-  it('because the disk fills up during the connect ends with exit 10 and sends nothing', async ({ open }) => {
+  it('because the disk fills up during the connect leads to exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c', secured());
     const disk = scene.mount('state', 256);
     scene.gateway.onTcp.push(() => {
@@ -120,7 +120,7 @@ describe.skipIf(!canMount)('a state folder that is not writable', { concurrent: 
 });
 
 describe.concurrent('a file in place of the state folder', () => {
-  it('ends with exit 10 and sends nothing', async ({ open }) => {
+  it('leads to exit 10 and sends nothing', async ({ open }) => {
     const scene = await open('c');
     writeFileSync(stateOf(scene), 'not a folder');
     const run = await scene.submit();
@@ -137,7 +137,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
     const disk = scene.mount('state', 256);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       disk.fill();
-      // Longer than the possible remainder of the last page of the record.
+      // Longer than what may still fit into the last page of the record.
       response.end(JSON.stringify({ ...JSON.parse(gateway.accept()), note: 'x'.repeat(9000) }));
     });
     const run = await scene.run(scene.typed());

@@ -116,7 +116,7 @@ describe.concurrent('unreadable input', () => {
     [[...boat, '--body', '{"model":'], '--body'],
     [[...boat, '--body', '[1]'], '--body'],
   ]);
-  it('such as a FIFO is refused without waiting', async ({ open }) => {
+  it('is refused without waiting if it is a FIFO', async ({ open }) => {
     const scene = await open('c');
     const path = join(scene.user.cwd, 'fifo');
     execFileSync('mkfifo', [path]);
@@ -322,7 +322,7 @@ describe.concurrent('unusable API keys and base URLs', () => {
     ['http:// to another host', { MGW_BASE_URL: 'http://gateway.example' }, 'MGW_BASE_URL'],
     ['a base URL that is not a URL', { MGW_BASE_URL: 'gateway' }, 'MGW_BASE_URL'],
   ];
-  it.for(cases)('such as %s are refused and not shown', async ([, env, named], { open }) => {
+  it.for(cases)('are refused and not shown: %s', async ([, env, named], { open }) => {
     const scene = await open('c');
     const json = await scene.here(boat, { env });
     expect(json, JSON.stringify(json)).toMatchObject({ exit_code: 2, error: { code: 'config' } });
@@ -348,7 +348,7 @@ describe.concurrent('unusable config files', () => {
     ['that is a FIFO', (path) => execFileSync('mkfifo', [path])],
     ['that is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('such as one %s are refused', async ([, make], { open }) => {
+  it.for(cases)('are refused: one %s', async ([, make], { open }) => {
     const scene = await open('c');
     const folder = join(scene.user.cwd, 'config');
     mkdirSync(folder, { mode: 0o700 });

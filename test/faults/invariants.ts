@@ -28,7 +28,7 @@ export interface Evidence {
 /**
  * The invariants of every row of docs/faults.md: at most `creations` tasks; every created task in the ledger or its job
  * `unknown`; each output absent or equal to its source; the key nowhere but in the config, the environment and requests
- * to the base URL; no stack trace; the ledger still loads. Gives the ledger's jobs.
+ * to the base URL; no stack trace; the ledger still loads. Returns the ledger's jobs.
  */
 export async function expectInvariants(evidence: Evidence, creations: number): Promise<CliJson['job'][]> {
   expect(evidence.created.length, 'creations over the first run and the rerun').toBeLessThanOrEqual(

@@ -133,7 +133,7 @@ describe.concurrent('a wrong Content-Length', () => {
     ['too short', raw('200 OK', { 'content-length': 40_000 }, video)],
     ['no length, and an early end', raw('200 OK', { connection: 'close' }, video.subarray(0, 40_000))],
   ];
-  it.for(cases)('%s: publishes nothing, retries, and ends with exit 9', async ([, answer], { open }) => {
+  it.for(cases)('%s: publishes nothing, retries, and leads to exit 9', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9, '--retries', '1');
@@ -152,13 +152,13 @@ describe.concurrent('other content in place of the file', () => {
       raw('200 OK', { 'content-encoding': 'gzip', 'content-type': 'video/mp4' }, gzipSync(video)),
     ],
   ];
-  it.for(cases)('%s: ends with exit 9 and publishes nothing', async ([, answer], { open }) => {
+  it.for(cases)('%s: leads to exit 9 and publishes nothing', async ([, answer], { open }) => {
     const scene = await open('c', { video });
     scene.gateway.always.content = answer;
     await expectUnpublished(scene, 9);
   });
 
-  it('a gzip bomb: ends with exit 9 in bounded memory', async ({ open }) => {
+  it('a gzip bomb: leads to exit 9 in bounded memory', async ({ open }) => {
     const scene = await open('c');
     // A file of gzip may have any number of parts.
     const part = gzipSync(Buffer.alloc(10 * 1024 * 1024));
@@ -214,7 +214,7 @@ describe.concurrent('a redirect of the result', () => {
     },
   );
 
-  it('to another site, with the key in its address, ends with exit 9 and no request there', async ({
+  it('to another site, with the key in its address, leads to exit 9 and no request there', async ({
     open,
   }) => {
     const scene = await open('c');
@@ -227,7 +227,7 @@ describe.concurrent('a redirect of the result', () => {
     expect(stranger.connections).toHaveLength(0);
   });
 
-  it('from https to http ends with exit 9 and no connection', async ({ open }) => {
+  it('from https to http leads to exit 9 and no connection', async ({ open }) => {
     const scene = await open('c', secured());
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
@@ -239,7 +239,7 @@ describe.concurrent('a redirect of the result', () => {
   });
 
   it.for(['a loop', 'six hops'])(
-    'such as %s ends with exit 9 after a limited number of requests',
+    '(%s) leads to exit 9 after a limited number of requests',
     async (kind, { open }) => {
       const scene = await open('c');
       scene.gateway.always.content = scene.gateway.always.other = ({ path, response }) => {
@@ -289,7 +289,7 @@ describe.concurrent('the uri of Protocol A', () => {
     await expectSaved(scene);
   });
 
-  it('at another site that answers 401 ends with exit 3 and the way to trust that site', async ({ open }) => {
+  it('at another site that answers 401 leads to exit 3 and the way to trust that site', async ({ open }) => {
     const scene = await open('a');
     const stranger = await scene.stranger((_, response) => response.writeHead(401).end());
     at(scene, stranger.origin);
@@ -365,7 +365,7 @@ describe.concurrent('a slow download', () => {
 });
 
 describe.concurrent('kill -9 at every twentieth of the file', () => {
-  it('leaves the output absent or complete, and the rerun ends with exit 0', async ({ open }) => {
+  it('leaves the output absent or complete, and the rerun exits 0', async ({ open }) => {
     const video = film(400_000);
     const scene = await open('c', { video });
     // Tries some twentieths of the file. `npm run storm -- --power-cut` tries every disk operation.
@@ -382,7 +382,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
       });
       const { code } = await running.result;
       if (existsSync(scene.out)) expect(saved(scene).equals(video)).toBe(true);
-      // After the last byte, it may exit successfully well before the signal.
+      // After the last byte, the process may exit successfully before the signal arrives.
       if (code === 0) break;
     }
     scene.gateway.script.content.length = 0;
@@ -394,9 +394,7 @@ describe.concurrent('kill -9 at every twentieth of the file', () => {
 });
 
 describe.skipIf(!canMount)('a disk that fills up during the download', { concurrent: true }, () => {
-  it('ends with exit 10 and keeps .part, and a rerun ends with exit 0 once there is space', async ({
-    open,
-  }) => {
+  it('leads to exit 10 and keeps .part, and a rerun exits 0 once there is space', async ({ open }) => {
     const video = film(3_000_000);
     const scene = await open('c', { video });
     const disk = scene.mount('films', 1024);
@@ -419,7 +417,7 @@ describe.concurrent('an output that is not writable', () => {
     ['is a link', (path) => symlinkSync('/dev/null', path)],
     ['is a link to nothing', (path) => symlinkSync('nothing', path)],
   ];
-  it.for(cases)('%s: ends with exit 10, unchanged, before anything is paid', async ([, make], { open }) => {
+  it.for(cases)('%s: leads to exit 10, unchanged, before anything is paid', async ([, make], { open }) => {
     const scene = await open('c');
     make(scene.out);
     const run = await scene.submit();
@@ -431,7 +429,7 @@ describe.concurrent('an output that is not writable', () => {
 });
 
 describe.concurrent('two processes that fetch one job', () => {
-  it('make one file, and both end with exit 0', async ({ open }) => {
+  it('make one file, and both exit 0', async ({ open }) => {
     const scene = await open('c', { video: film(2_000_000) });
     const { job } = await scene.here(scene.gateway.dialect.command);
     const command = ['video', 'c', 'fetch', job.id, '-o', scene.out, ...fast, '--json'];
@@ -460,7 +458,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
     ['bad padding', `${encoded.replace(/=+$/, '')}A===`],
     ['a word', 'text'],
     ['nothing', ''],
-  ] as const)('%s: ends with exit 9', async ([, text], { open }) => {
+  ] as const)('%s: leads to exit 9', async ([, text], { open }) => {
     const scene = await open('a', { video });
     inline(scene, text);
     await expectUnpublished(scene, 9);
@@ -480,7 +478,7 @@ describe.concurrent('a video inside the response of Protocol A', () => {
   });
 
   it('that is large: ends with equal bytes in bounded memory', async ({ open }) => {
-    // The text and a process that does nothing are larger than the limit below.
+    // An idle process that held this text in memory would exceed the limit below.
     const pieces = 16;
     const piece = Buffer.alloc(3 * 1024 * 1024, 'frame');
     const encodedPiece = piece.toString('base64');
@@ -513,7 +511,7 @@ describe.concurrent('URLs of Protocol B that are not fetched', () => {
     ['credentials', (port) => `http://user:secret@127.0.0.1:${port}/film`],
     ['a newline', (port) => `http://127.0.0.1:${port}/fi\nlm`],
   ];
-  it.for(addresses)('%s: end with exit 9, and no request', async ([, address], { open }) => {
+  it.for(addresses)('%s: lead to exit 9, and no request', async ([, address], { open }) => {
     const scene = await open('b');
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.query = (call) =>

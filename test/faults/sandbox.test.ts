@@ -73,8 +73,8 @@ const rows: Row[] = [
   ['tts-reset', ['tts'], 9, 9, 1],
   ['tts-error-frame', ['tts'], 5, 5, 1],
 ];
-// Faults that do not concern a single job, or wait for a minute of silence: results.test.ts covers that with a fake
-// clock.
+// Faults that do not concern a single job, and one that waits for a minute of silence, which results.test.ts tests
+// with a fake clock.
 const elsewhere = [
   ...['models-502', 'responses-429', 'responses-cut', 'chaos', 'download-stall'],
   // test/store/sandbox-store.test.ts
@@ -87,7 +87,7 @@ interface Bench {
 }
 
 const it = test.extend<{ bench: (fault: string) => Promise<Bench> }>({
-  // eslint-disable-next-line no-empty-pattern -- vitest wants the pattern, and nothing is taken from it
+  // eslint-disable-next-line no-empty-pattern -- vitest requires a pattern, even for no other fixtures
   bench: async ({}, use) => {
     const endings: (() => Promise<void> | void)[] = [];
     await use(async (fault) => {
@@ -113,7 +113,7 @@ describe.concurrent('every fault of the sandbox', () => {
     .flatMap(([fault, areas, ...rest]) => areas.map((area) => [fault, area, ...rest] as const));
 
   it.for(cases)(
-    '%s (%s) ends with exit %i, then %i',
+    '%s (%s) leads to exit %i, then %i',
     async ([fault, area, code, again, creations], { bench }) => {
       const { user, stateDir } = await bench(fault);
       const { command, fast, extension } = dialects[area];

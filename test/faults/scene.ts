@@ -185,7 +185,7 @@ export type Open = (protocol: GatewayOptions['protocol'], options?: SceneOptions
 
 /** A test that receives {@link Open}. */
 export const it = test.extend<{ open: Open }>({
-  // eslint-disable-next-line no-empty-pattern -- vitest wants the pattern, and nothing is taken from it
+  // eslint-disable-next-line no-empty-pattern -- vitest requires a pattern, even for no other fixtures
   open: async ({}, use) => {
     const scenes: Scene[] = [];
     await use(async (protocol, options) => {

@@ -329,7 +329,7 @@ describe.concurrent('a hostile model list', () => {
     expect(Number(readFileSync(peak, 'utf8')), 'kilobytes').toBeLessThan(250_000);
   });
 
-  it('without an end uses bounded memory, and ends with exit 6', async ({ open }) => {
+  it('without an end uses bounded memory, and leads to exit 6', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.always.other = ({ socket }) => {
       const pour = (): void => {

@@ -113,7 +113,7 @@ describe.concurrent('an error frame', () => {
 });
 
 describe.concurrent('the end frame', () => {
-  it('followed by a reset ends with exit 0', async ({ open }) => {
+  it('followed by a reset leads to exit 0', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response, socket }) => {
       gateway.speak(response, framesOf(audio).slice(0, -1), false);
@@ -122,7 +122,7 @@ describe.concurrent('the end frame', () => {
     await expectSpoken(scene);
   });
 
-  it('without audio before it ends with exit 9', async ({ open }) => {
+  it('without audio before it leads to exit 9', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([endFrame]));
     await expectIncomplete(scene, 9);
@@ -139,7 +139,7 @@ describe.concurrent('invalid frames', () => {
     ['no code', JSON.stringify({ message: '', data: 'QUJD' })],
     ['text that is not JSON', '{"code":0,"data":QUJD}'],
   ];
-  it.for(cases)('%s: end with exit 9', async ([, bad], { open }) => {
+  it.for(cases)('%s: lead to exit 9', async ([, bad], { open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream([...good, bad, ...audioFrames(audio).slice(2), endFrame]));
     const json = await scene.here(scene.command());
@@ -150,7 +150,7 @@ describe.concurrent('invalid frames', () => {
     await scene.expectInvariants(1);
   });
 
-  it('such as a frame of 64 MiB end with exit 9 in bounded memory', async ({ open }) => {
+  it('include a frame of 64 MiB: exit 9 in bounded memory', async ({ open }) => {
     const scene = await opened(open);
     const piece = 'QUJD'.repeat(256 * 1024);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
@@ -170,7 +170,7 @@ describe.concurrent('invalid frames', () => {
 });
 
 describe.concurrent('a failure before the stream begins', () => {
-  it('with 500 ends with exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('with 500 leads to exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       gateway.create();
@@ -179,7 +179,7 @@ describe.concurrent('a failure before the stream begins', () => {
     await expectIncomplete(scene, 7);
   });
 
-  it('with a reset before the head ends with exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('with a reset before the head leads to exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(({ gateway, socket }) => {
       gateway.create();
@@ -190,7 +190,7 @@ describe.concurrent('a failure before the stream begins', () => {
 });
 
 describe.concurrent('a stalled stream', () => {
-  it('ends with exit 9 at the timeout, and keeps .part', async ({ open }) => {
+  it('leads to exit 9 at the timeout, and keeps .part', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(stream(audioFrames(audio).slice(0, 3), false));
     await expectIncomplete(scene, 9, '--timeout', '10s');
@@ -199,7 +199,7 @@ describe.concurrent('a stalled stream', () => {
 });
 
 describe.concurrent('a reader of -o - that exits early', () => {
-  it('causes no crash and no message, and ends with exit 9 or 141', async ({ open }) => {
+  it('causes no crash and no message, and leads to exit 9 or 141', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -239,7 +239,7 @@ async function textOf(readable: NodeJS.ReadableStream): Promise<string> {
 }
 
 describe.concurrent('kill -9 during a stream', () => {
-  it('leaves no output, and the rerun ends with exit 9 and sends nothing', async ({ open }) => {
+  it('leaves no output, and the rerun exits 9 and sends nothing', async ({ open }) => {
     const scene = await opened(open);
     const part = `${scene.out}.part`;
     const running = scene.start(scene.command());
@@ -256,7 +256,7 @@ describe.concurrent('kill -9 during a stream', () => {
 });
 
 describe.concurrent('speech over a failing connection', () => {
-  it('that is refused twice ends with exit 0', async ({ open }) => {
+  it('that is refused twice leads to exit 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = scene.start(scene.command('--key', 'boat'));
@@ -267,7 +267,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that is always refused ends with exit 6, and the rerun ends with exit 0', async ({ open }) => {
+  it('that is always refused leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open, { host: '127.0.0.3' });
     await scene.gateway.main.stop();
     const run = await scene.submit('--retries', '1');
@@ -278,9 +278,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that gets no response to a packet ends with exit 6, and the rerun ends with exit 0', async ({
-    open,
-  }) => {
+  it('that gets no response to a packet leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];
@@ -292,7 +290,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('with a self-signed certificate ends with exit 6 after one handshake, and nothing is sent', async ({
+  it('with a self-signed certificate leads to exit 6 after one handshake, and nothing is sent', async ({
     open,
   }) => {
     const scene = await opened(open, { tls: selfSigned({ hosts: ['localhost'] }) });
@@ -310,7 +308,7 @@ describe.concurrent('refused speech', () => {
     [429, '1'],
     [503, undefined],
   ] as const)(
-    'with HTTP %i three times, Retry-After %s, ends with exit 0',
+    'with HTTP %i three times, Retry-After %s, leads to exit 0',
     async ([status, retryAfter], { open }) => {
       const scene = await opened(open);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
@@ -331,7 +329,7 @@ describe.concurrent('refused speech', () => {
     [400, 4, 'no'],
     [422, 4, 'no'],
     [404, 4, 'base URL'],
-  ] as const)('with HTTP %i ends with exit %i', async ([status, code, named], { open }) => {
+  ] as const)('with HTTP %i leads to exit %i', async ([status, code, named], { open }) => {
     const scene = await opened(open);
     const message = status === 404 ? 'Invalid URL (POST /v1/api/v3/tts)' : 'no';
     scene.gateway.always.submit = { status, body: { error: { message } } };

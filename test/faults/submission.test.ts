@@ -40,7 +40,7 @@ function records({ user }: Scene): string {
 
 // Not concurrent: the servers of these two end with the first test that ends.
 describe('a connection reset before the request is read', () => {
-  it('ends with exit 7, and the rerun sends nothing', async ({ open }) => {
+  it('leads to exit 7, and the rerun sends nothing', async ({ open }) => {
     const scene = await open('c');
     const server = await resetsUnread('127.0.0.5');
     scene.onEnd(() => server.stop());
@@ -51,7 +51,7 @@ describe('a connection reset before the request is read', () => {
     await scene.expectInvariants(0);
   });
 
-  it('ends with exit 7 each time, although the system may report a failed connect', async ({ open }) => {
+  it('leads to exit 7 each time, although the system may report a failed connect', async ({ open }) => {
     const scene = await open('c');
     const server = await tcpServer((socket) => socket.resetAndDestroy());
     const here = scene.command('--base-url', `http://127.0.0.1:${server.port}`, '--new', '--retries', '1');
@@ -64,7 +64,7 @@ describe('a connection reset before the request is read', () => {
 });
 
 describe.concurrent('a connection reset while the request is handled', () => {
-  it('after half of the body: ends with exit 7, and so does the rerun', async ({ open }) => {
+  it('after half of the body: leads to exit 7, and so does the rerun', async ({ open }) => {
     const scene = await open('c');
     let read = 0;
     scene.gateway.onTcp.push((socket) => {
@@ -82,7 +82,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   });
 
   it.for(protocols)(
-    'after the whole body is read: ends with exit 7, and so does the rerun (%s)',
+    'after the whole body is read: leads to exit 7, and so does the rerun (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ socket }) => socket.resetAndDestroy());
@@ -93,7 +93,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
   );
 
   it.for(protocols)(
-    'after the creation: ends with exit 7 until the handle is adopted (%s)',
+    'after the creation: leads to exit 7 until the handle is adopted (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.script.submit.push(({ gateway, socket }) => {
@@ -115,7 +115,7 @@ describe.concurrent('a connection reset while the request is handled', () => {
 });
 
 describe.concurrent('no response after the task was created', () => {
-  it.for(protocols)('ends with exit 7 at the request timeout (%s)', async (protocol, { open }) => {
+  it.for(protocols)('leads to exit 7 at the request timeout (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(({ gateway }) => void gateway.create());
     const run = await scene.submit('--request-timeout', '1s');
@@ -151,7 +151,7 @@ describe.concurrent('a 200 without a handle', () => {
     ['null', created({ body: 'null' })],
     ['HTML', created({ body: '<html><marker></html>', headers: { 'content-type': 'text/html' } })],
   ];
-  it.for(answers)('%s: ends with exit 7, and the raw response is kept', async ([name, answer], { open }) => {
+  it.for(answers)('%s: leads to exit 7, and the raw response is kept', async ([name, answer], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(answer);
     expect(await scene.here(scene.command())).toMatchObject(unknown);
@@ -178,7 +178,7 @@ describe.concurrent("a 200 cut right after the handle's closing quote", () => {
 
 describe.concurrent('a server error after the task was created', () => {
   it.for([500, 502, 504])(
-    '(HTTP %i) ends with exit 7, and the rerun sends nothing',
+    '(HTTP %i) leads to exit 7, and the rerun sends nothing',
     async (status, { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"upstream failed"}}' }));
@@ -201,7 +201,7 @@ describe.concurrent('a 503 of a proxy after the task was created', () => {
     ['nothing', created({ status: 503, body: '' })],
   ];
   it.for(cases)(
-    '%s: ends with exit 7 and one creation, also after the rerun',
+    '%s: leads to exit 7 and one creation, also after the rerun',
     async ([, answer], { open }) => {
       const scene = await open('c');
       scene.gateway.script.submit.push(answer);
@@ -219,7 +219,7 @@ describe.concurrent('an error that contains a task id', () => {
     ['b', 429],
     ['c', 503],
   ] as const;
-  it.for(cases)('%s: HTTP %i ends with exit 7, and the id is kept', async ([protocol, status], { open }) => {
+  it.for(cases)('%s: HTTP %i leads to exit 7, and the id is kept', async ([protocol, status], { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.submit.push(({ gateway, response }) => {
       const error = { error: { message: 'slow down' } };
@@ -246,7 +246,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
     ['b', 503, undefined],
   ] as const;
   it.for(cases)(
-    '%s: end with exit 0 after HTTP %i, Retry-After %s',
+    '%s: lead to exit 0 after HTTP %i, Retry-After %s',
     async ([protocol, status, retryAfter], { open }) => {
       const scene = await open(protocol);
       const headers: Record<string, string> = retryAfter === undefined ? {} : { 'retry-after': retryAfter };
@@ -267,7 +267,7 @@ describe.concurrent('three temporary refusals, then an acceptance', () => {
 
 describe.concurrent('a temporary refusal that does not end', () => {
   it.for(protocols)(
-    'such as 429 ends with exit 6, and nothing is created (%s)',
+    'with HTTP 429 leads to exit 6, and nothing is created (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, body: { error: { message: 'slow down' } } };
@@ -280,7 +280,7 @@ describe.concurrent('a temporary refusal that does not end', () => {
   );
 
   it.for(protocols)(
-    'such as 429 with Retry-After: 86400 ends with exit 6 at once, and says when to retry (%s)',
+    'with HTTP 429 and Retry-After: 86400 leads to exit 6 at once, and says when to retry (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.submit = { status: 429, headers: { 'retry-after': '86400' } };
@@ -323,7 +323,7 @@ describe.concurrent('a definite refusal', () => {
     [422, 4, 'invalid_request'],
     [404, 4, 'not_found'],
   ] as const;
-  it.for(refusals)('(HTTP %i) ends with exit %i', async ([status, code, name], { open }) => {
+  it.for(refusals)('(HTTP %i) leads to exit %i', async ([status, code, name], { open }) => {
     const scene = await open('c');
     const message = status === 404 ? 'Invalid URL (POST /x)' : 'no';
     scene.gateway.always.submit = { status, body: { error: { message } } };
@@ -338,7 +338,7 @@ describe.concurrent('a definite refusal', () => {
 });
 
 describe.concurrent('an ambiguous status', () => {
-  it.for([408, 409, 425])('(HTTP %i) ends with exit 7', async (status, { open }) => {
+  it.for([408, 409, 425])('(HTTP %i) leads to exit 7', async (status, { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(created({ status, body: '{"error":{"message":"conflict"}}' }));
     for (let runs = 0; runs < 2; runs += 1) expect(await scene.here(scene.command())).toMatchObject(unknown);
@@ -367,13 +367,13 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
   const answer = (Code: string): Exclude<Answer, (call: Call) => unknown> => ({
     body: JSON.stringify({ Response: { Error: { Code, Message: 'no' }, RequestId: 'r' } }),
   });
-  it('end with exit 4 for InvalidParameterValue', async ({ open }) => {
+  it('lead to exit 4 for InvalidParameterValue', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.always.submit = answer('InvalidParameterValue');
     expect((await scene.submit()).json).toMatchObject({ exit_code: 4, error: { charged: 'no' } });
     await scene.expectInvariants(0);
   });
-  it('end with exit 0 for two RequestLimitExceeded', async ({ open }) => {
+  it('lead to exit 0 for two RequestLimitExceeded', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(answer('RequestLimitExceeded'), answer('RequestLimitExceeded'));
     const run = await scene.submit('--key', 'boat');
@@ -381,7 +381,7 @@ describe.concurrent('errors of Protocol B under HTTP 200', () => {
     await scene.expectRerun(0);
     await scene.expectInvariants(1);
   });
-  it('end with exit 7 for InternalError', async ({ open }) => {
+  it('lead to exit 7 for InternalError', async ({ open }) => {
     const scene = await open('b');
     scene.gateway.script.submit.push(created(answer('InternalError')));
     expect((await scene.submit()).json).toMatchObject(unknown);
@@ -443,7 +443,7 @@ describe.concurrent('operation names of Protocol A that cannot be queried', () =
     'https://example.com/v1beta/models/video-a/operations/op-1',
     'models/video-a/operations/../../../v1/models',
   ];
-  it.for(names)('%s: end with exit 9, and are neither queried nor sent again', async (name, { open }) => {
+  it.for(names)('%s: lead to exit 9, and are neither queried nor sent again', async (name, { open }) => {
     const scene = await open('a');
     scene.gateway.script.submit.push(({ gateway, response }) => {
       response.end(JSON.stringify({ name: gateway.create(name), done: false }));
@@ -463,7 +463,7 @@ describe.concurrent('an endless response', () => {
     ['body', 'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{"note":"', 'x'.repeat(64 * 1024)],
     ['head', 'HTTP/1.1 200 OK\r\n', line.repeat(32)],
   ];
-  it.for(endless)('%s: ends with exit 7 in bounded memory', async ([, start, more], { open }) => {
+  it.for(endless)('%s: leads to exit 7 in bounded memory', async ([, start, more], { open }) => {
     const scene = await open('c');
     scene.gateway.script.submit.push(({ gateway, socket }) => {
       gateway.create();
@@ -483,7 +483,7 @@ describe.concurrent('an endless response', () => {
 });
 
 describe.concurrent('another body under the same --key', () => {
-  it.for(protocols)('ends with exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
+  it.for(protocols)('leads to exit 2, and nothing is sent (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     await scene.submit('--key', 'boat');
     const other = await scene.here([...scene.gateway.dialect.other, '--key', 'boat']);

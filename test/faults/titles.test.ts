@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const page = readFileSync(new URL('../../docs/faults.md', import.meta.url), 'utf8');
 
-/** `file: title` of every row of the page: a section is a file, and the rows of the last tables name theirs. */
+/** `file: title` of every row of the page: a section is a file, and each row of the last tables names its file. */
 const named = page.split(/^## /m).flatMap((section) => {
   const [heading = '', ...lines] = section.split('\n');
   const file = heading.toLowerCase().replaceAll(' ', '-');

@@ -33,7 +33,7 @@ async function submitted(scene: Scene): Promise<CliJson> {
 }
 
 describe.concurrent('"not found" three times after the submission', () => {
-  it.for(protocols)('ends with exit 0 (%s)', async (protocol, { open }) => {
+  it.for(protocols)('leads to exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { missing } = dialects[protocol];
     scene.gateway.script.query.push(missing, missing, missing);
@@ -45,7 +45,7 @@ describe.concurrent('"not found" three times after the submission', () => {
 });
 
 describe.concurrent('"not found" without end', () => {
-  it.for(protocols)('ends with exit 9 once 60 s have passed (%s)', async (protocol, { open }) => {
+  it.for(protocols)('leads to exit 9 once 60 s have passed (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.always.query = dialects[protocol].missing;
     const { job } = await submitted(scene);
@@ -60,7 +60,7 @@ describe.concurrent('"not found" without end', () => {
 });
 
 describe.concurrent('thirty errors of any kind, then success', () => {
-  it.for(protocols)('end with exit 0 (%s)', async (protocol, { open }) => {
+  it.for(protocols)('lead to exit 0 (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const kinds = Object.values(troubles);
     const random = seededRandom(30);
@@ -74,7 +74,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
     await scene.expectInvariants(1);
   });
 
-  it.for(protocols)('end with exit 0 if each kind occurs once (%s)', async (protocol, { open }) => {
+  it.for(protocols)('lead to exit 0 if each kind occurs once (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     scene.gateway.script.query.push(...Object.values(troubles));
     const run = await scene.submit('--key', 'boat');
@@ -86,7 +86,7 @@ describe.concurrent('thirty errors of any kind, then success', () => {
 
 describe.concurrent('a 401 while waiting', () => {
   it.for(protocols)(
-    'ends with exit 3, and with exit 0 once the key is valid again (%s)',
+    'leads to exit 3, and to exit 0 once the key is valid again (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       const { running } = dialects[protocol];
@@ -102,7 +102,7 @@ describe.concurrent('a 401 while waiting', () => {
     },
   );
 
-  it('ends with exit 3, and with exit 0 with another key and the printed command', async ({ open }) => {
+  it('leads to exit 3, and to exit 0 with another key and the printed command', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.query.push({ status: 401, body: { error: { message: 'invalid key' } } });
     const run = await scene.submit();
@@ -116,7 +116,7 @@ describe.concurrent('a 401 while waiting', () => {
 
 describe.concurrent('a task that never finishes', () => {
   it.for(protocols)(
-    'ends with exit 8 at the deadline, and the printed command resumes (%s)',
+    'leads to exit 8 at the deadline, and the printed command resumes (%s)',
     async (protocol, { open }) => {
       const scene = await open(protocol);
       scene.gateway.always.query = task(dialects[protocol].running);
@@ -162,7 +162,7 @@ describe.concurrent('a finished operation of Protocol A', () => {
     ['with no samples', { done: true, response: { generateVideoResponse: { generatedSamples: [] } } }, 5],
     ['as the text "true"', { done: 'true', response: samples }, 8],
   ];
-  it.for(cases)('%s does not end with exit 0', async ([, body, code], { open }) => {
+  it.for(cases)('%s does not lead to exit 0', async ([, body, code], { open }) => {
     const scene = await open('a');
     await expectOdd(scene, (name) => ({ name, ...body }), code);
   });
@@ -182,14 +182,14 @@ describe.concurrent('a task of Protocol B at FINISH', () => {
     ['outside, PROCESSING inside', ({ Response }) => (Response.AigcVideoTask['Status'] = 'PROCESSING'), 8],
     ['without a file', ({ Response }) => (Response.AigcVideoTask['Output'] = { FileInfos: [] }), 9],
   ];
-  it.for(cases)('%s does not end with exit 0', async ([, change, code], { open }) => {
+  it.for(cases)('%s does not lead to exit 0', async ([, change, code], { open }) => {
     const scene = await open('b');
     await expectOdd(scene, (handle) => finished(handle, change), code);
   });
 });
 
 describe.concurrent('status words of Protocol C', () => {
-  it('that are unknown ten times, and then success, end with exit 0', async ({ open }) => {
+  it('that are unknown ten times, and then success, lead to exit 0', async ({ open }) => {
     const scene = await open('c');
     const odd = task((task_id) => ({ task_id, status: 'simmering' }));
     scene.gateway.script.query.push(...Array.from({ length: 10 }, () => odd));
@@ -200,7 +200,7 @@ describe.concurrent('status words of Protocol C', () => {
     await scene.expectInvariants(1);
   });
 
-  it('such as "unknown" right after the submission end with exit 0', async ({ open }) => {
+  it('that are "unknown" right after the submission lead to exit 0', async ({ open }) => {
     const scene = await open('c');
     scene.gateway.script.query.push(task((task_id) => ({ task_id, status: 'unknown' })));
     const run = await scene.submit('--key', 'boat');
@@ -247,7 +247,7 @@ describe.concurrent('a status that goes back after success', () => {
 });
 
 describe.concurrent('kill -9 four times at random', () => {
-  it('is followed by a rerun that ends with exit 0, with one creation', async ({ open }) => {
+  it('is followed by a rerun that exits 0, with one creation', async ({ open }) => {
     const scene = await open('c');
     let left = 1;
     let kill = (): unknown => undefined;
