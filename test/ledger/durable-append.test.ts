@@ -34,7 +34,7 @@ beforeEach(() => {
 const text = (): string => readFileSync(path, 'utf8');
 const broken = (code: string): Error => Object.assign(new Error(code), { code });
 
-/** Lets the first operation of a name fail. */
+/** Makes the first operation of a name fail. */
 async function failAt(name: DiskOperation['name'], code: string): Promise<void> {
   let isOver = false;
   onEnd(() => watchDisk(undefined));

@@ -456,7 +456,7 @@ describe('a claim', () => {
     }
   });
 
-  it('that is visible before its content is read again', async () => {
+  it('is read again if it is visible before its content', async () => {
     const { ledger, state } = await made();
     await ledger.claim('send', 'content');
     const [path, whole] = [join(state, 'claims', 'send'), join(state, 'whole')];
@@ -744,7 +744,7 @@ it('a name is not claimed while the lost claims cannot be created again', async 
 });
 
 describe('on a full disk', () => {
-  /** Lets writes to a job's record fail until the returned function is called. */
+  /** Makes writes to a job's record fail until the returned function is called. */
   async function full(path: string): Promise<() => Promise<void>> {
     onEnd(() => watchDisk(undefined));
     await watchDisk(({ name, path: written }, run) => {

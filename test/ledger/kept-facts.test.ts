@@ -13,7 +13,7 @@ import { freshFolder } from '../support/servers.ts';
 
 const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-it('a fact that could not be written is kept, unless its job is known to be removed', async () => {
+it('an event that could not be written is kept, unless its job is known to be removed', async () => {
   for (const [isRemoved, count] of [
     [() => Promise.resolve(false), 1],
     [() => Promise.reject(new Error('gone')), 1],
@@ -33,7 +33,7 @@ it('a fact that could not be written is kept, unless its job is known to be remo
 
 const factOf = (uid: string): UnwrittenEvent => ({ job: 'job_1', uid, line: '{}' });
 
-it('kept facts are written in order, once each, and facts of another ledger are left', async () => {
+it('pending events are written in order, once each, and those of another ledger are left alone', async () => {
   const state = freshFolder();
   const [facts, others] = [new UnwrittenEvents(state, 'one'), new UnwrittenEvents(state, 'other')];
   expect([countUnwritten(state), facts.files()]).toEqual([0, []]);
@@ -53,7 +53,7 @@ it('kept facts are written in order, once each, and facts of another ledger are 
   expect([written, facts.files(), countUnwritten(state)]).toEqual([['1', 'again', '2', '3'], [], 1]);
 });
 
-it('facts that cannot be saved are kept in memory, and written after those that were saved', async () => {
+it('pending events that cannot be saved are kept in memory, and written after the saved ones', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   await facts.keep(factOf('1'));
   renameSync(facts.folder, `${facts.folder}.aside`);
@@ -68,7 +68,7 @@ it('facts that cannot be saved are kept in memory, and written after those that 
   expect(written).toEqual(['1', '2']);
 });
 
-it('kept facts of one moment are written in order', async () => {
+it('pending events with the same time are written in order', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   vi.spyOn(Date, 'now').mockReturnValue(1_795_000_000_000);
   onEnd(() => void vi.restoreAllMocks());
@@ -79,7 +79,7 @@ it('kept facts of one moment are written in order', async () => {
   expect(written).toEqual(uids);
 });
 
-it('kept facts may be in a folder that is a link', async () => {
+it('pending events may be in a folder that is a link', async () => {
   const state = freshFolder();
   const facts = new UnwrittenEvents(join(state, 'ledger'), 'one');
   mkdirSync(dirname(facts.folder), { recursive: true });
@@ -88,7 +88,7 @@ it('kept facts may be in a folder that is a link', async () => {
   expect(facts.files()).toHaveLength(1);
 });
 
-it('a file of kept facts that is torn or invalid is left alone', async () => {
+it('a file of pending events that is torn or invalid is left alone', async () => {
   const facts = new UnwrittenEvents(freshFolder(), 'one');
   mkdirSync(facts.folder, { recursive: true });
   const whole = factOf('1');

@@ -286,7 +286,7 @@ const commands: fc.Arbitrary<Command>[] = [
   fc.constant(new Tear()),
 ];
 
-/** Takes the steps in a new world, and compares after each. */
+/** Performs the steps in a new world, and compares it with the model after each. */
 async function walk(key: string | undefined, steps: Iterable<Command>): Promise<void> {
   const world = new World();
   const model: Model = { key, state: 'none', isSettled: false, isClaimed: false };

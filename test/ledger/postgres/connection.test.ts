@@ -134,7 +134,7 @@ describe('TLS to the database', () => {
   });
 
   it('causes a warning in every command if an unprotected connection leaves the machine', async () => {
-    // Not an address of loopback, but it leads to this machine.
+    // Not a loopback address, but it leads to this machine.
     const address = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=disable&connect_timeout=1`;
     const { stderr } = await runHere(['jobs', 'ls'], { ...newUser().env, MGW_STATE: address });
     expect(stderr).toContain('The connection to the database is not encrypted: anyone on the network');

@@ -112,7 +112,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     },
   );
 
-  it('writes the kept facts in order as soon as the database is back', async () => {
+  it('writes the pending events in order as soon as the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -123,7 +123,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(await typesOf(other, id)).toEqual(['prepared', 'sending', 'accepted', 'finished']);
   });
 
-  it('writes the kept facts on close if the database is back', async () => {
+  it('writes the pending events on close if the database is back', async () => {
     const { proxy, ledger, other, id } = await behindProxy();
     await ledger.append(id, sendingBy(await ledger.lease()));
     proxy.down();
@@ -320,7 +320,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     });
   });
 
-  it('has a row of a batch checked again once a kept fact about its job is written', async () => {
+  it('has a row of a batch checked again once a pending event of its job is written', async () => {
     const place = await newPlace();
     const { database } = await place.open();
     const [stateDir, owner] = [freshFolder(), { pid: 7, start: '1', host: 'here' }];

@@ -137,7 +137,7 @@ describe('a statement', () => {
 });
 
 describe('combined calls', () => {
-  /** Doubles numbers, and records which were asked for together; a negative one is refused. */
+  /** Doubles numbers, and records which ones were requested together; a negative one is refused. */
   function doubling(): { double: (key: number) => Promise<number | undefined>; asked: number[][] } {
     const asked: number[][] = [];
     const double = new Database(url).combine((keys: number[]) => {

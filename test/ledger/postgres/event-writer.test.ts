@@ -30,7 +30,7 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database of jobs that all exist; the test says what it refuses, and what was done to it by others. */
+/** A database of jobs that all exist. The test sets what it refuses, and what other processes have changed. */
 class Jobs {
   /** Thrown by the next statements that add events. */
   refusals: Error[] = [];
@@ -112,7 +112,7 @@ describe('while the database is gone', () => {
     { type: 'detached', run: 'r1', exit_code: 8 },
   ];
   it.each(facts.map((event) => ({ event })))(
-    'the fact $event.type is kept, and written before the next event',
+    'the event $event.type is kept, and written before the next event',
     async ({ event }) => {
       const { jobs, writer, facts, id } = open();
       jobs.refusals.push(gone);
@@ -147,7 +147,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('a fact that cannot be saved either is written before the next event', async () => {
+  it('an event that cannot be saved locally either is written before the next event', async () => {
     const { jobs, writer, facts, id } = open();
     mkdirSync(dirname(dirname(facts.folder)), { recursive: true });
     writeFileSync(dirname(facts.folder), '');
@@ -172,7 +172,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('a process looks for unwritten facts before a write only if it has one', async () => {
+  it('a process looks for pending events before a write only if it has one', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);
@@ -185,7 +185,7 @@ describe('while the database is gone', () => {
     expect(flushed).toHaveBeenCalledTimes(2);
   });
 
-  it('a fact that is kept while others are written is written before the next event', async () => {
+  it('an event that is kept while others are written is written before the next event', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.refusals.push(gone);
     await writer.append(id, accepted).catch(() => undefined);
@@ -315,7 +315,7 @@ describe('an event', () => {
     expect(jobs.inserts.map(({ commit }) => commit)).toEqual(['soon', 'durable', 'durable']);
   });
 
-  it('of an acceptance lets its job be found by the handle', async () => {
+  it('of an acceptance makes its job findable by the handle', async () => {
     const { jobs, writer, id } = open();
     await writer.append(id, running);
     await writer.append(id, accepted);
@@ -398,7 +398,7 @@ describe('the end of a doubt', () => {
     expect(jobs.queueUpdates).toEqual(updates);
   });
 
-  it('may be a kept fact, but a kept fact of a removed job is dropped', async () => {
+  it('may be a pending event, but a pending event of a removed job is dropped', async () => {
     const { jobs, writer, facts, id } = open();
     jobs.firstLine = encodeEvent({ ...prepared, key: 'films/s1' }, now).trimEnd();
     const keep = async (): Promise<void> => {
