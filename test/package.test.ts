@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after the other in one process. Returns what each printed; that of CommonJS may come after the last. */
+  /** Runs files one after the other in one process. Returns what each printed; CommonJS may print last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];

@@ -145,7 +145,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.gateway.posts()).toHaveLength(8);
   });
 
-  it('stays done if that row is to be made again first, and fails', async () => {
+  it('stays done if that row must be made again first and fails', async () => {
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 0 });
     scene.gateway.judge = (prompt) => (prompt === 's1' ? { kind: 'doom' } : undefined);

@@ -44,8 +44,8 @@ function start(command = 'run', ...more: string[]): Running {
   return scene.user.start(['batch', command, scene.at('clips.csv'), ...files, ...more]);
 }
 
-// The record covers everything in progress, so a process that is killed now dies between two steps. This must be true
-// for a while, since a rejected process may have another submission in progress.
+// Waits until the record covers everything in progress: a process that is killed then dies between two steps. This must
+// be true for a while, because a process whose submission was rejected may already be sending another one.
 async function allSettled(): Promise<void> {
   const ledger = await openFileLedger(scene.user.env['MGW_STATE_DIR'] ?? '', () => Date.now());
   let [quiet, posts] = [0, -1];

@@ -19,7 +19,7 @@ class World {
     return new Promise((go) => this.#waiting.push({ alive, go }));
   }
 
-  /** Lets one step happen; returns false if nothing is left to do. */
+  /** Performs one step; returns false if nothing is left to do. */
   async turn(chosen: number): Promise<boolean> {
     await new Promise((resolve) => setImmediate(resolve));
     const ready = this.#waiting.filter(({ alive }) => !alive.dead);

@@ -221,7 +221,7 @@ describe('a price', () => {
     ['images=x: second=0.4', /unknown field images/],
     ['resolution: second=0.4', /NAME=VALUE/],
     ['__proto__=2K: second=0.4', /unknown field __proto__/],
-  ])('such as %j is refused, with the allowed values', (text, message) => {
+  ])('is refused with the allowed values: %j', (text, message) => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 

@@ -35,7 +35,7 @@ describe('mgw api GET', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  it('prints the beginning of a refusal that is too long, and does not ask again', async () => {
+  it('prints the beginning of a refusal that is too long, and does not retry', async () => {
     const { user, server } = await bench(say(404, 'x'.repeat(2 * 1024 * 1024)));
     const run = await user.run(['api', 'GET', '/v1/nothing']);
     expect([run.code, run.stdout.length]).toEqual([4, 1024 * 1024]);
@@ -270,7 +270,7 @@ describe('a path', () => {
     'file:///etc/passwd',
     '@evil.example/',
     '\\\\evil.example',
-  ])('such as %s is refused', (path) => {
+  ])('is refused: %s', (path) => {
     expect(() => pathBelow(base, path)).toThrow(/PATH/);
   });
 });

@@ -21,7 +21,7 @@ function run(args: string[]): Promise<CliResult> {
   return runHere(args, user.env, '', systemClock);
 }
 
-// A minute later, because a job that ended within the last millisecond is not older than one.
+// A minute later, because a job that has just ended may not be older than 1 ms.
 function prune(...args: string[]): Promise<CliResult> {
   const later = { ...systemClock, now: () => Date.now() + 60_000 };
   return runHere(['jobs', 'prune', ...args], user.env, '', later);

@@ -18,7 +18,7 @@ const name = dialects.a.handle(1);
 const videos = [fakeMp4(5000), fakeMp4(6000), fakeMp4(7000)];
 
 let gateway: FaultGateway;
-/** The members of a finished operation next to `name` and `done`. */
+/** The members of a finished operation besides `name` and `done`. */
 let finish: () => object;
 let user: User;
 const closers: (() => Promise<void>)[] = [];

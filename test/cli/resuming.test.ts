@@ -157,7 +157,7 @@ describe('jobs resolve', () => {
   });
 });
 
-it('jobs resolve REF -o FILE lists commands that keep -o, and also takes the answer "nothing was created"', async () => {
+it('jobs resolve REF -o FILE lists commands that keep -o, and accepts the answer "nothing was created"', async () => {
   gateway.script.submit.push({ status: 500 });
   const { json } = await user.run([...submit, '-o', 'own.mp4', '--json']);
   const resolving = json.error?.next?.slice(1) ?? [];

@@ -19,7 +19,7 @@ const script = (name: string): string => fileURLToPath(new URL(`../../scripts/${
 const hasCurl = spawnSync('curl', ['--version']).status === 0;
 const agentScript = fileURLToPath(new URL('../support/tool-agent.mjs', import.meta.url));
 const pace = ['--pace', '20ms'];
-// A response for which a client gives up waiting takes thirty times as long as the pace.
+// The fault client-gives-up delays a response by thirty times the pace.
 const slow = ['--pace', '200ms'];
 const boat = 'mgw video c submit --model vendor-h3-mini --duration 5 --prompt "a paper boat"';
 

@@ -79,7 +79,7 @@ describe('an output lock', () => {
     expect(existsSync(left)).toBe(false);
   });
 
-  it('can be acquired wherever its holder died', async () => {
+  it('can be acquired at whatever step its holder died', async () => {
     const lock = await ctx.lock(as(1));
     await filled(lock);
     closeSync((await lock.createScratch()).file);

@@ -129,22 +129,22 @@ describe('one query of a job', () => {
   it.each<[string, QueryVerdict, [state: string, exit: number | undefined], object]>([
     ['that is running causes no error', seen('running'), ['running', undefined], {}],
     ['with results has succeeded', seen('succeeded', { results: [result] }), ['succeeded', undefined], {}],
-    ['without a result ends with exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
-    ['that failed ends with exit 5', seen('failed', { failure }), ['failed', 5], {}],
+    ['without a result leads to exit 9', seen('succeeded'), ['succeeded', 9], { charged: 'yes' }],
+    ['that failed leads to exit 5', seen('failed', { failure }), ['failed', 5], {}],
     [
-      'under a refused key ends with exit 3',
+      'under a refused key leads to exit 3',
       { kind: 'unauthorized', failure },
       ['queued', 3],
       { charged: 'yes', retry: 'safe' },
     ],
     [
-      'that is not found ends with exit 9',
+      'that is not found leads to exit 9',
       { kind: 'missing', failure },
       ['queued', 9],
       { charged: 'yes', retry: 'never', requestId: 'r1' },
     ],
     [
-      'without a response ends with exit 6',
+      'without a response leads to exit 6',
       { kind: 'again', failure },
       ['queued', 6],
       { charged: 'no', retry: 'safe' },
@@ -236,7 +236,7 @@ describe('fetch --no-wait', () => {
 
   it('sends no query if the success is recorded, or if there is no handle', async () => {
     const finished: JobEvent = { type: 'finished', state: 'succeeded', native_status: '', results: 1 };
-    // The only query is the one of the download, which the deadline ends.
+    // The only query is that of the download, which ends at the deadline.
     expect((await fetched(seen('running'), accepted, finished))[1]).toBe(1);
     expect(await fetched(seen('running'))).toMatchObject([{ exitCode: 6 }, 0]);
   });

@@ -114,7 +114,7 @@ describe('the remaining budget of a batch', () => {
     return [shown, state];
   };
 
-  it('considers its own budget and the standing budget, and creates none', async () => {
+  it('takes its own budget and the standing budget into account, and creates neither', async () => {
     const [none, state] = await remainders('3', 'clips');
     expect(none).toEqual(['the budget of the batch films: 3 of 3']);
     expect(existsSync(dirname(budgetPath(state, 'batch', 'films')))).toBe(false);

@@ -48,7 +48,7 @@ it('a session that is closed ends its calls', async () => {
   await expect(call).rejects.toThrow('the client was closed');
 });
 
-it('a key is hidden from its shortest length on that is not found by chance', async () => {
+it('a key is hidden if it is too long to occur in a text by chance', async () => {
   const [key, short] = ['k'.repeat(shortestSecret), 's'.repeat(shortestSecret - 1)];
   const shownBy = async (text: string): Promise<string> => {
     const session = sessionIn(freshFolder(), { MGW_API_KEY: text });

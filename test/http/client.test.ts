@@ -185,7 +185,7 @@ describe('the hook before the first byte', () => {
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // Gives a server that closes after a response time to report that.
+      // If the server closes the connection after its response, the client learns of that in this turn.
       await turn();
     }
     expect(server.connections).toBe(1);
@@ -463,8 +463,7 @@ describe('a stream', () => {
     expect(await failure(read(body))).toMatchObject({ phase: 'sent' });
   });
 
-  // No bytes follow those that undici has read by then. It must neither wait for more nor treat the end as a broken
-  // connection.
+  // By then undici has read all bytes. It must neither wait for more nor treat the end as a broken connection.
   describe('whose connection ends while received data waits for its reader', () => {
     const headOf = (...lines: string[]): string => ['HTTP/1.1 200 OK', ...lines, '', ''].join('\r\n');
     it.each<[string, string, { ended: boolean; reset: boolean }]>([

@@ -425,7 +425,7 @@ describe('an address in a response', () => {
     '0x7f.1',
     '2130706433',
     'localhost',
-  ])('such as %s is refused before any connection', async (host) => {
+  ])('is refused before any connection: %s', async (host) => {
     names.set('gateway.example', [{ address: '1.1.1.1', family: 4 }]);
     const server = await tcpServer(() => undefined);
     const error = await failure(open(`http://${host}:${server.port}`, within));

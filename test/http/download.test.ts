@@ -239,7 +239,7 @@ describe('text in place of the file', () => {
     ['404 Not Found', 'application/json'],
     ['400 Bad Request', 'text/plain'],
     ['503 Service Unavailable', 'application/json'],
-  ])('such as a %s in %s may mean that the file is not ready', async (status, type) => {
+  ])('may mean that the file is not ready: %s, %s', async (status, type) => {
     const server = await ctx.start(saying(status, { 'content-type': type }, json));
     const notReady = ({ text }: { text: string }): boolean => text.includes('not completed');
     expect(await ctx.fetch(server.url(), { notReady })).toMatchObject({
@@ -263,7 +263,7 @@ describe('text in place of the file', () => {
       { 'content-type': 'application/json', 'content-encoding': 'gzip' },
       gzipSync(Buffer.alloc(1 << 26)),
     ],
-  ])('such as %s is read only up to the limit', async (_, headers, block) => {
+  ])('is read only up to the limit: %s', async (_, headers, block) => {
     let sent = 0;
     const server = await ctx.start((_asked, socket) => {
       socket.write(head('200 OK', headers));
@@ -284,7 +284,7 @@ describe('text in place of the file', () => {
   });
 
   it.each(['gzip', 'br', 'deflate', 'x-unknown'])(
-    'such as a %s-coded file is not unpacked, and exits 9',
+    '(a %s-coded file) is not unpacked, and exits 9',
     async (coding) => {
       const server = await ctx.start(
         saying('200 OK', { 'content-type': 'video/mp4', 'content-encoding': coding }, gzipSync(content)),
@@ -386,7 +386,7 @@ describe('an address that is not fetched', () => {
     'http://[::ffff:127.0.0.1]/',
     'http://u:p@127.0.0.1/',
     'http://127.0.0.1/\n',
-  ])('such as %j leads to exit 9 without a request', async (url) => {
+  ])('leads to exit 9 without a request: %j', async (url) => {
     await expect(ctx.fetch(url)).rejects.toMatchObject({ code: 'result_unavailable', exitCode: 9 });
     expect(await readdir(ctx.folder)).toEqual([]);
   });

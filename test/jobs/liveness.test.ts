@@ -95,7 +95,7 @@ it.each<[string, Answer, object, number]>([
   },
 );
 
-it('a run on an existing job ends if the job cannot be read, and does not count as alive as long as its process', async () => {
+it('a run on an existing job is recorded as ended if the job cannot be read, although its process is still alive', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const { job } = await run(await depsFor(server.url, state));
   if (job === undefined) throw new Error('there is no job');
@@ -134,8 +134,8 @@ describe('a job that is removed while another command begins to run on it', () =
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
   /**
-   * Removes a finished job, and begins to wait for it at a moment of that. Returns how both ended, and the commands of
-   * the runs that have not ended.
+   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns how both ended, and
+   * the commands of the runs that have not ended.
    */
   async function removedAndWaitedFor(
     moment: Moment,
@@ -176,7 +176,7 @@ describe('a job that is removed while another command begins to run on it', () =
       await wait('after the last look at the job');
       return [];
     });
-    // The clock does not wait, so its sleeps last until the removal instead.
+    // Sleeps of this clock end at once, so each of them waits for the removal here.
     deps.clock.onSleep = () => removal.then(() => undefined);
     const ended = { removed: await removal, waited: await waited };
     return { ...ended, runs: (await ledger.read(job.id))?.record.runs.map(({ command }) => command) };

@@ -246,7 +246,7 @@ describe('responses that prove nothing', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  it('such as any error after the first byte leave the job in doubt', async () => {
+  it('include any error after the first byte, which leaves the job in doubt', async () => {
     const deps = await depsFor('http://127.0.0.1:9', freshFolder());
     const ran = await run(
       deps,
@@ -260,7 +260,7 @@ describe('responses that prove nothing', () => {
     expect(ran).toMatchObject({ exit: 7, job: { state: 'unknown' }, error: { charged: 'maybe' } });
   });
 
-  it('such as one with an unknown content coding cause no crash', async () => {
+  it('cause no crash if their content coding is unknown', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({}, 200, { 'content-encoding': 'constructor' }));
     expect((await run(await depsFor(server.url, state))).exit).toBe(7);
@@ -289,7 +289,7 @@ describe('responses with a handle', () => {
   it.each([
     ['{"id":12345678901234567890}', '12345678901234567890'],
     ['{"id":"row_1","task_id":"task_7"}', 'task_7'],
-  ])('such as %s have the handle %s, by which the job is found', async (body, handle) => {
+  ])('%s: the handle is %s, and the job is found by it', async (body, handle) => {
     const server = await httpServer(says(body));
     const deps = await depsFor(server.url, freshFolder());
     expect(await run(deps)).toMatchObject({ exit: 0, job: { handle } });

@@ -84,7 +84,7 @@ it('a run does not join another run with the same output and another key', async
   expect(server.requests).toHaveLength(1);
 });
 
-it('a run that joins another run whose job is not accepted yet does not look at the output, which the other has', async () => {
+it('a run that joins another run whose job is not accepted yet does not look at the output, which the other run uses', async () => {
   const [server, state] = [await httpServer(), freshFolder()];
   const goal = { command: 'submit', ask: 'file', output: '/videos/boat.mp4' } as const;
   const [first, second] = [await depsFor(server.url, state, alive), await depsFor(server.url, state, alive)];

@@ -62,10 +62,10 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
   return error as MgwError;
 }
 
-/** A text that holds another. */
+/** Matches a text that contains another. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
-/** Resolves as soon as a condition is true, which another process or a server makes true. */
+/** Resolves once a condition is true. Another process or a server makes it true. */
 async function until(holds: () => boolean): Promise<void> {
   await vi.waitFor(() => expect(holds()).toBe(true), { timeout: 60_000, interval: 5 });
 }

@@ -59,7 +59,7 @@ test('no call starts once the server is ending', async () => {
   expect(aborted).toEqual([true]);
 });
 
-test('a client that requests progress receives that of its call', async () => {
+test('a client that requests progress receives the progress of its call', async () => {
   const first = new Promise<string>((resolve) => {
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;

@@ -80,7 +80,7 @@ describe('the end of a streamed response', () => {
       /without its last event/,
     ],
     ['[DONE] alone', sse(delta('Hi')) + 'data: [DONE]\n\n', /without its last event/],
-  ])('is not %s', (_, stream, why) => {
+  ])('is missing: %s', (_, stream, why) => {
     expect(read(stream).end).toMatchObject({ kind: 'cut', why: expect.stringMatching(why) as string });
   });
 

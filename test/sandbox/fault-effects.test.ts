@@ -18,14 +18,14 @@ function outcomeOf(answer: Promise<Answer>): Promise<number | 'broken' | 'not JS
   );
 }
 
-/** Submits to Protocol C, lets the task finish, and returns the address of its content. */
+/** Submits to Protocol C, waits until the task has finished, and returns the address of its content. */
 async function finishedC(gateway: TestSandbox): Promise<string> {
   const id = (await submitC(gateway)).at('task_id') as string;
   gateway.clock.now += 1000;
   return `/v1/videos/${id}/content`;
 }
 
-/** Submits to Protocol B, lets the task finish, and returns its record. */
+/** Submits to Protocol B, waits until the task has finished, and returns its record. */
 async function finishedB(gateway: TestSandbox): Promise<Answer> {
   const id = (await gateway.act('CreateAigcVideoTask', B)).at('Response.TaskId');
   gateway.clock.now += 1000;

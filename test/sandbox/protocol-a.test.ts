@@ -14,7 +14,7 @@ function post(gateway: TestSandbox, body: unknown, model = 'video-a'): Promise<A
   return gateway.call('POST', `/v1beta/models/${model}:predictLongRunning`, { body });
 }
 
-/** Submits, lets the generation end, and returns the finished operation. */
+/** Submits, waits until the generation has ended, and returns the finished operation. */
 async function finish(gateway: TestSandbox, body: unknown, model?: string): Promise<Answer> {
   const name = (await post(gateway, body, model)).at('name') as string;
   gateway.clock.now += 1000;

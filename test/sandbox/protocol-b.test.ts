@@ -23,7 +23,7 @@ const create = (gateway: TestSandbox, body: unknown): Promise<Answer> =>
 const describeTask = (gateway: TestSandbox, id: unknown): Promise<Answer> =>
   gateway.act('DescribeTaskDetail', { TaskId: id });
 
-/** Submits, lets the generation end, and returns the finished task. */
+/** Submits, waits until the generation has ended, and returns the finished task. */
 async function finish(gateway: TestSandbox, body: unknown): Promise<Answer> {
   const id = (await create(gateway, body)).at('Response.TaskId');
   gateway.clock.now += 1000;

@@ -118,7 +118,7 @@ describe('files', () => {
     ['a link to a file', (path, other) => symlinkSync(other, path)],
     ['a link to nothing', (path) => symlinkSync('nothing', path)],
     ['a FIFO', (path) => void execFileSync('mkfifo', [path])],
-  ])('such as %s in place of the output are refused before payment, and left unchanged', async (_, put) => {
+  ])('in place of the output are refused before payment, and left unchanged: %s', async (_, put) => {
     const [output, other] = [join(user.cwd, 'out.mp4'), join(user.cwd, 'other')];
     writeFileSync(other, 'precious');
     put(output, other);

@@ -39,7 +39,7 @@ describe('a gateway that reflects the key', () => {
       const user = newUser(mirror.url);
       const ways = [['-v'], ['--json']];
       for (const [index, command] of commandsIn(user.cwd).entries()) {
-        // Every command is tested in both ways, over several days.
+        // Each command runs with -v in some of these cases, and with --json in the others.
         const way = ways[(index + (status ?? 0) / 100) % 2 < 1 ? 0 : 1] ?? [];
         const { code, stdout, stderr } = await runHere([...command, ...way], user.env, '', hurried(1000));
         const name = `${command.join(' ')} ${way.join(' ')}`;

@@ -22,7 +22,7 @@ describe('text from a gateway is shown but never executed', () => {
     const mirror = await startMirror(words);
     const user = newUser(mirror.url);
     for (const [index, command] of commandsIn(user.cwd).entries()) {
-      // Every command is tested in both ways, in one reflection or the next; `api` passes text on unchanged.
+      // Each command runs with --json in one case and without it in the next. `api` always does, since it passes text on.
       const isJson = command[0] === 'api' || (index + reflections.indexOf(reflection)) % 2 === 0;
       const { code, stdout, stderr } = await runHere(
         [...command, ...(isJson ? ['--json'] : [])],

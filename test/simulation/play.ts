@@ -36,7 +36,7 @@ const config = {
   profiles: { default: { prices: { c: { 'vendor-h3-mini': `video=${price}` } } } },
 };
 
-/** Plays a schedule, lets people run each command again until it succeeds, and checks what mgw promises. */
+/** Plays a schedule, runs each command again until it succeeds, and checks what mgw promises. */
 export async function play(plan: Plan, threads: Threads, trace = false): Promise<Played> {
   const machine = new Machine(threads, plan.seed, env, trace);
   try {

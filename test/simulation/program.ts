@@ -62,7 +62,7 @@ export class Program {
     return this.#process;
   }
 
-  /** Lets the process run until it waits for its next event. */
+  /** Runs the process until it waits for its next event. */
   async resume(replied: Replied): Promise<Asked> {
     const { start, id, value, error, isDead } = this.#tellTime(replied);
     try {

@@ -4,7 +4,7 @@ import { Program } from './program.ts';
 
 /** The environment of a process. */
 export interface Host {
-  /** Lets the process run until its next request. */
+  /** Runs the process until its next request. */
   resume(replied: Replied): Asked | Promise<Asked>;
 }
 

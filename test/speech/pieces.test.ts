@@ -42,7 +42,7 @@ interface Bench {
   pieces: string;
   deps: TestDeps;
   run: (order?: Partial<PiecesOrder>, sink?: AudioSink) => Promise<SpokenPieces>;
-  /** The process dies before it has reported that. */
+  /** Speaks, and leaves the files of a process that died before it reported the output. */
   die: () => Promise<unknown>;
 }
 

@@ -297,7 +297,7 @@ describe('a failure before the stream', () => {
     ['302', refuse(302, '')],
     ['a reset', reset],
     ['silence', () => undefined],
-  ])('such as %s leaves the outcome unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
+  ])('(%s) leaves the outcome unknown: exit 7, and a rerun sends nothing', async (_, answer) => {
     const server = await speechServer(answer);
     const { run, folder } = await bench(server.url);
     const unknown = { code: 'submit_unknown', exitCode: 7, charged: 'maybe' };

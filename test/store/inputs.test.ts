@@ -156,7 +156,7 @@ test.each([
 );
 
 describe('a store that fails', () => {
-  test('temporarily is asked again, and nothing is sent to the gateway before the store has the file', async () => {
+  test('temporarily is tried again, and nothing is sent to the gateway before the store has the file', async () => {
     const { user, store, sent } = await scene();
     store.faults.push((_, response) => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'));
     const ran = await user.run(withImage);

@@ -20,7 +20,7 @@ interface Scene {
   store: S3Server;
   /** The submissions by prompt. */
   charges: Map<string, number>;
-  /** Called at each request to the gateway or the store, which then carry it out. */
+  /** Called before the gateway or the store handles a request. */
   onRequest: () => void;
   /** Temporary files, leftovers and unfinished uploads; not the drafts of the ledger's own files. */
   left: () => string[];
@@ -75,8 +75,8 @@ const command = (name: string, image: string, ...more: string[]): string[] => {
   return ['video', 'c', 'submit', name, ...flags, '--image', image, '-o', `s3://bucket/${name}.mp4`];
 };
 
-// Some of about a hundred operations; the simulation tries all of a submission. At its ninth request, the submission, both images have
-// been sent. Kills during the upload of a result are in results.test.ts.
+// Two of about a hundred disk operations; the simulation tries every operation of a submission. The ninth request is the
+// submission, which follows the uploads of both images. results.test.ts kills a command while it uploads a result.
 const operations = [42, 83];
 const submission = 9;
 

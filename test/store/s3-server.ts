@@ -10,7 +10,7 @@ export interface S3Server {
   objects: Map<string, Buffer>;
   /** When each object was stored, by path, in ISO 8601. An object without an entry counts as stored now. */
   modified: Map<string, string>;
-  /** Objects of a page of a listing. */
+  /** The maximum number of objects on one page of a listing. */
   pageSize: number;
   /** The calls so far, such as `PUT /bucket/key`, with the status of each response. */
   calls: string[];

@@ -13,7 +13,7 @@ beforeAll(async () => {
   built = await buildStorm();
 });
 
-/** These are checked with every possible remainder, including kill -9; the others only with the worst one. */
+/** Tested with every state in which a power cut or kill -9 may leave the disk; the others only with the worst one. */
 const found = ['submit -o', 'tts'];
 
 describe('a power cut at one moment of forty: nothing is paid twice or lost, and a file is complete or absent', () => {
@@ -28,7 +28,7 @@ describe('a power cut at one moment of forty: nothing is paid twice or lost, and
 
 describe('a disk that fails at one operation of thirteen: nothing is paid twice or lost, and the error is true', () => {
   it.each(few)('during $name', async (scenario) => {
-    // Each piece behaves like the others.
+    // All pieces behave alike, so fewer operations are tried.
     const part = { every: scenario.pieces === undefined ? 13 : 67, from: few.indexOf(scenario) };
     const { moments, violations } = await sweepFailures(scenario, built.worker, part);
     expect(moments).toBeGreaterThan(0);

@@ -1,6 +1,6 @@
 const cleanUps: (() => Promise<void> | void)[] = [];
 
-/** Runs after the test, the last one first. */
+/** Registers a clean-up for the end of the test. The last one registered runs first. */
 export function onEnd(cleanUp: () => Promise<void> | void): void {
   cleanUps.push(cleanUp);
 }

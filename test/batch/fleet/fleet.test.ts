@@ -11,8 +11,8 @@ describeFleet('a batch on many machines, through a pool of transactions', { isPo
     const fleet = await Fleet.open(trial, place.server, place.port);
     const outcome = await fleet.run();
     expect(outcome).toMatchObject({ paidTwice: [], astray: [] });
-    // The first fault may leave five other rows in doubt before their requests arrive, so eleven arrive at least: two faults. The
-    // second may leave five more in doubt, and the gateway loses, fails and refuses one each.
+    // The first fault may leave five rows in doubt whose requests never arrive. The other eleven suffice for two faults.
+    // The second fault may leave five more rows in doubt, and the gateway loses, fails and refuses one submission each.
     expect(outcome.deaths).toBeGreaterThanOrEqual(2);
     expect(outcome.done).toBeGreaterThanOrEqual(16 - 5 - 5 - 3);
   });

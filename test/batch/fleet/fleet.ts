@@ -92,7 +92,7 @@ export class Fleet {
     return new Fleet(trial, server, proxy, gateway, name);
   }
 
-  /** Lets the fleet run a batch, and checks the result once all runners have ended. */
+  /** Runs a batch on the fleet, and checks the result once all runners have ended. */
   async run(): Promise<Outcome> {
     const { rows, runners, concurrency } = this.#trial;
     const file = this.#machines.manifest(rows);

@@ -90,7 +90,7 @@ for (const { way, isPooled } of bothWays)
       expect([code, paid()]).toEqual([0, 1]);
     });
 
-    // A pool matters to a statement, but not to what a runner does with its outcome.
+    // A pool affects a statement, but not what a runner does with the outcome.
     if (isPooled) return;
 
     it.each(lasting)(

@@ -6,7 +6,7 @@ import { newUser, type CliResult, type User } from '../../support/cli.ts';
 import { runHereAs } from '../../support/one-process.ts';
 import { clips } from '../scene.ts';
 
-// Gives a process the names of another machine.
+// Gives a process the host name of another machine.
 const otherName = `require('node:os').hostname = () => process.env.MGW_TEST_HOST;\n`;
 
 /** Machines of a fleet: each has its own name and folders; all share the state and the gateway. */

@@ -6,7 +6,7 @@ import { startBatchGateway, type BatchGateway } from '../gateway.ts';
 import { openDatabase } from './processes.ts';
 import { Machines } from './machines.ts';
 
-/** The parts that each fleet test has for itself; the server is shared. */
+/** The environment of a fleet test. Tests share the server; everything else is separate. */
 export interface FleetPlace {
   server: PostgresServer;
   /** The port of the server, or of the pool in front of it. */

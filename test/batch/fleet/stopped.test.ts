@@ -116,7 +116,7 @@ const statements: Phase[] = [
   },
 ];
 
-/** A call of the gateway is held, to which a pool of the database does not matter. */
+/** A request to the gateway is held, so a pool in front of the database makes no difference. */
 const calls: Phase[] = [
   {
     phase: 'before the answer',
@@ -152,7 +152,7 @@ for (const { way, isPooled } of bothWays)
     const run = (...more: string[]): Promise<CliResult> =>
       runHereAs(place.machines.machine(), [...args(), ...more]);
 
-    // Waits for the event here, because the database refuses one after the end of the lease.
+    // Waits for the event while the lease is valid, because the database refuses events of an expired lease.
     async function isRecorded(type: string): Promise<void> {
       const found = `select count(*) from mgw.events where line like '%"type":"${type}"%'`;
       await expect.poll(() => place.query(found)).toBe('1');

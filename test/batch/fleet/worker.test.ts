@@ -412,7 +412,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([...gateway.charges.values()]).toEqual([1, 1, 1]);
   });
 
-  // Resolves once a run has printed the wanted text.
+  // Resolves once a run has printed the expected text.
   function text(stream: NodeJS.ReadableStream, wanted: RegExp): Promise<void> {
     let said = '';
     return new Promise((resolve) => {

@@ -182,7 +182,7 @@ rows:
       { ...c, reference_image: [5] },
       /^m:1: reference_image: a list of 1 is not allowed; allowed: a list of strings/,
     ],
-  ])('such as %j is refused', async (written, message) => {
+  ])('is refused: %j', async (written, message) => {
     const { rows, problems } = await read('m.jsonl', jsonl(written));
     expect(rows).toEqual([]);
     expect(problems).toEqual([expect.stringMatching(message)]);
@@ -297,7 +297,7 @@ rows:
       'rows:\n- {protocol: c, prompt: "a\0b"}',
       [/^m:2: it contains a NUL byte/, /no part of the file was used/],
     ],
-  ])('such as %j is refused', async (yaml, messages) => {
+  ])('is refused: %j', async (yaml, messages) => {
     const { problems } = await read('m.yaml', yaml);
     expect(problems).toEqual(messages.map((message) => expect.stringMatching(message) as string));
   });

@@ -143,7 +143,7 @@ describe('doctor', () => {
 });
 
 describe('doctor --update', () => {
-  /** A server of releases: `url` is in the setting `update_url`, `requests` has what arrived. */
+  /** A server of releases: `url` is in the setting `update_url`; `requests` are those that arrived. */
   async function releases(
     body: string,
     status = 200,

@@ -57,7 +57,7 @@ it('mgw help prints a file that a topic links to, and a page by its name', async
   expect(unknown).toMatchObject({ code: 2, stderr: expect.stringContaining('no page boats.md') as string });
 });
 
-it('mgw help lists the topics of the design', () => {
+it('mgw help lists the topics that the design names', () => {
   const wanted = 'exit-codes environment refs resuming output scripting batch fleet budgets sandbox agents';
   expect(topics.map(({ name }) => name).sort()).toEqual(wanted.split(' ').sort());
 });

@@ -72,7 +72,7 @@ describe('a file that is cut', () => {
     expect(server.header('range')).toEqual(['', `bytes=${half}-`]);
   });
 
-  it('repeatedly at one place ends with exit 9, and the received part is kept', async () => {
+  it('repeatedly at one place leads to exit 9, and the received part is kept', async () => {
     const server = await ctx.start(file({ ...one, cutAt: half }));
     await expect(ctx.fetch(server.url())).rejects.toMatchObject({
       code: 'result_corrupt',

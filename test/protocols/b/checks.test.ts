@@ -40,7 +40,7 @@ describe('a missing required field', () => {
     ]);
   });
 
-  test('may be the prompt next to an image, but a blank prompt is refused', () => {
+  test('may be the prompt if there is an image, but a blank prompt is refused', () => {
     const body = withFile({});
     body['Prompt'] = undefined;
     expect(check(body)).toEqual([]);
@@ -68,7 +68,7 @@ describe('a misspelled name', () => {
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
     ['task_id', 'nothing'],
     ['TaskId', 'nothing'],
-  ])('such as %s in the body is reported, with the right name: %s', (name, right) => {
+  ])('in the body is reported with the right name (%s: %s)', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },
     ]);
@@ -79,17 +79,17 @@ describe('a misspelled name', () => {
     ['aspectRatio', 'OutputConfig.AspectRatio'],
     ['storage_mode', 'OutputConfig.StorageMode'],
     ['Prompt', 'Prompt'],
-  ])('such as %s in OutputConfig is reported, with the right name: %s', (name, right) => {
+  ])('in OutputConfig is reported with the right name (%s: %s)', (name, right) => {
     expect(check(withOutput({ [name]: 5 }))).toMatchObject([
       { field: `OutputConfig.${name}`, allowed: expect.stringContaining(right) as string },
     ]);
   });
 
-  test.each(['type', 'category', 'USAGE'])('such as %s in FileInfos is reported', (name) => {
+  test.each(['type', 'category', 'USAGE'])('in FileInfos is reported: %s', (name) => {
     expect(fieldsOf(withFile({ [name]: 'x' }))).toEqual([`FileInfos.0.${name}`]);
   });
 
-  test('such as url in FileInfos is reported', () => {
+  test('in FileInfos is reported, and so is the missing field: url', () => {
     const body = { ...goodBody, FileInfos: [{ Type: 'Url', url: 'https://x.example/1' }] };
     expect(fieldsOf(body)).toEqual(['FileInfos.0.Url', 'FileInfos.0.url']);
   });

@@ -276,7 +276,7 @@ describe('the model of a body', () => {
 
 describe('an asset', () => {
   it.each(['image', 'last_frame_image_url', 'input_reference'])(
-    'such as %s must be a public http(s) URL',
+    'in %s must be a public http(s) URL',
     (field) => {
       const body = { model: official, prompt: 'x' };
       expect(broken({ ...body, [field]: url })).toEqual([]);
@@ -297,7 +297,7 @@ describe('an asset', () => {
     },
   );
 
-  it('such as input_reference may be a list, or an object with the URL', () => {
+  it('in input_reference may also be a list, or an object with the URL', () => {
     const body = { model: official, prompt: 'x' };
     for (const value of [[url, url], { url }, { image_url: url, type: 'image' }, {}])
       expect(broken({ ...body, input_reference: value })).toEqual([]);

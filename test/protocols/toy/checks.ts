@@ -17,7 +17,7 @@ export function unsetFlags(): string[] {
   return [];
 }
 
-/** Has no advice. */
+/** Returns no advice. */
 export function advise(): string[] {
   return [];
 }

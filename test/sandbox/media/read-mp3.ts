@@ -48,7 +48,7 @@ function readFrame(bytes: Buffer, at: number): Mp3Frame {
   return { bytes: size, sampleRate, samples, bitsPerSecond, channels, granules };
 }
 
-/** For mono frames whose main data is their own, and lies in the count1 region as table B. */
+/** For mono frames whose main data is in the frame itself, in the count1 region, coded by table B. */
 function readGranules(body: Buffer, isMpeg1: boolean): Mp3Frame['granules'] {
   let at = 0;
   const take = (count: number): number => {

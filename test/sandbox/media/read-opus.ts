@@ -32,7 +32,7 @@ export function readOpusPitch(packet: Buffer): number | undefined {
   return period;
 }
 
-/** RFC 6716 4.1. */
+/** The range decoder of RFC 6716 4.1. */
 class RangeDecoder {
   #bytes: Buffer;
   #at = 0;
