@@ -1,5 +1,5 @@
 #!/bin/sh
-# One video under one name: run it as often as you like, it is paid for once.
+# One video under one name: run it as often as you like, you pay once.
 #   mgw sandbox exec --verify --fault chaos@20% -- scripts/careful.sh boat.mp4
 set -u
 file=${1:-boat.mp4}
@@ -9,7 +9,7 @@ for try in 1 2 3 4 5; do
     --key paper-boat -o "$file" --timeout 20m
   code=$?
   case $code in
-    6 | 8) ;; # never accepted, or not finished: the same line carries on
+    6 | 8) ;; # never accepted, or not finished: the same command continues
     *) break ;;
   esac
 done
