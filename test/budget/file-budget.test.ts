@@ -133,7 +133,7 @@ class Shop {
     const run = this.#runs.get(id);
     const isOver = run === undefined || run.ended || run.alive.dead;
     const outcome = run?.sent === 'no' && isOver ? 'none' : run?.sent === 'accepted' ? 'accepted' : 'open';
-    // The state may have changed before it is written.
+    // The caller uses this outcome later, and the state may have changed by then.
     await this.world.step(asking);
     return outcome;
   }

@@ -35,7 +35,7 @@ describe('a budget line', () => {
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
     expect(decodeBudgetLine(line)).toEqual({ ...event, at });
-    // No start of a line looks like a complete line.
+    // A line that is cut anywhere never looks like a complete one.
     for (let cut = 0; cut < line.length; cut += 1) expect(decodeBudgetLine(line.slice(0, cut))).toBe('torn');
   });
 

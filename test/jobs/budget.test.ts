@@ -210,7 +210,7 @@ describe('a payment under a budget', () => {
 
   it.each<['adopted' | 'resubmit', { spent: string; reserved: string }]>([
     ['adopted', { spent: '0.4', reserved: '0' }],
-    // It may be charged twice, because the retry was accepted.
+    // The first attempt may have been charged, and the resubmission will be charged too.
     ['resubmit', { spent: '0', reserved: '0.4' }],
   ])('in doubt still counts after jobs resolve (%s)', async (how, standing) => {
     const server = await httpServer((_, response) => void response.destroy());
@@ -291,7 +291,7 @@ describe('a job that is removed', () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const { job } = await run({ ...deps, allowances: () => Promise.resolve([]) });
     const jobId = job?.id ?? '';
-    // Only the ledger knows of its process.
+    // The owner of the reservation cannot be checked from here, so only the ledger shows the outcome.
     const owner: Owner = { pid: 7, start: '1', host: 'afar' };
     const reservation = `${jobId}.afar`;
     await budget.reserve({ id: reservation, amount: parseAmount('0.4'), owner }, limit);
@@ -330,7 +330,7 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const left = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
-  // On a full disk, only this process knows that it sends nothing.
+  // On a full disk this cannot be recorded, so only this process knows that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
   await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
   expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');

@@ -26,7 +26,7 @@ beforeEach(async () => {
   });
 });
 
-// Some tests have already released it.
+// Has no effect if the test has already released the lock.
 afterEach(() => {
   lock.release();
 });

@@ -114,7 +114,7 @@ it.each<[string, keyof Ledger, Partial<Order>]>([
   ['sends the same job', 'confirm', {}],
   ['has claimed the key for another body', 'create', { body: { model: 'vendor-h3', prompt: 'a kite' } }],
 ])(
-  'a process that waits for another that %s first records the facts for which the other may wait',
+  'a process that waits for another that %s first records its pending events, for which the other may wait',
   async (_, step, differing) => {
     const server = await httpServer();
     const deps = await depsFor(server.url, freshFolder(), { owner: currentOwner() });

@@ -39,7 +39,7 @@ describe('a job in doubt', () => {
     const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
     expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);
-    // Repeating it is not an error; another handle is.
+    // Repeating the decision is not an error; making another one is.
     expect(await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_1' })).toEqual(job);
     for (const other of [
       { how: 'adopted', handle: 'task_2' },

@@ -14,9 +14,9 @@ export const prepared: JobEvent & { type: 'prepared' } = {
 };
 export const accepted: JobEvent = { type: 'accepted', handle: 'task_1' };
 
-/** A place for jobs, separate for each test. */
+/** The storage of a ledger, separate for each test. */
 export interface Place {
-  /** Opens it, as each process does. */
+  /** Opens the ledger, as each process does. */
   open: () => Promise<Ledger>;
 }
 

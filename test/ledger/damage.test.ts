@@ -107,7 +107,7 @@ function putBack({ files }: Left): void {
   for (const [path, bytes] of files) writeFileSync(path, bytes);
 }
 
-// A recent claim gets a moment to be written.
+// Makes a claim old, because mgw waits for the content of a recent one.
 function age(path: string): void {
   lutimesSync(path, 0, 0);
 }
@@ -119,8 +119,8 @@ async function expectNothingSent(left: Left, stage: Stage, order: Order, what: s
   if (ran.exit === 0) expect(ran.job?.handle, what).toBe('task_1');
 }
 
-// The readable content of a file. Damage with the same readable content is tried once; a claim is either complete or
-// unreadable.
+// Returns what mgw can read of a damaged file. Damage that reads the same is tried once. A damaged claim is either empty
+// or unreadable.
 function reading(path: string, bytes: Buffer): string {
   const text = bytes.toString();
   if (/index\.(log|count)$/.test(path)) return bytes.toString('hex');
@@ -155,7 +155,7 @@ function* cuts(bytes: Buffer): Iterable<Buffer> {
   for (let cut = 0; cut < bytes.length; cut += 1) yield bytes.subarray(0, cut);
 }
 
-// A bit or two of each byte, and each of the eight in turn.
+// Flips a single bit: one or two of each byte, and each of the eight positions in turn.
 function* flips(bytes: Buffer): Iterable<Buffer> {
   for (let bit = 0; bit < bytes.length * 8; bit += 5) {
     const flipped = Buffer.from(bytes);
@@ -164,7 +164,7 @@ function* flips(bytes: Buffer): Iterable<Buffer> {
   }
 }
 
-// With a key there is one more claim; without one, a single stage is enough.
+// A run with a key makes one more claim, so it is tested at each stage. Without a key, one stage is enough.
 const runs = [
   ...stages.map((stage) => ({ stage, key: 'boat' })),
   { stage: stages[0] as Stage, key: undefined },

@@ -614,7 +614,7 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     const other = await openFileLedger(state, () => now);
     expect((await other.listed()).slice()).toEqual([first, id]);
-    // The creator died before it saw that the index had been replaced, and completed without its job.
+    // As if the creator had died before it saw that the index had been replaced by one without its job.
     writeFileSync(`${log}.new`, line + line);
     renameSync(`${log}.new`, log);
     expect((await ledger.listed()).slice()).toEqual([first]);
@@ -627,7 +627,7 @@ describe('an index', () => {
     const { ledger, state } = await made();
     await make(ledger, 5);
     expect(await ledger.lookup('fingerprint', 'f9')).toHaveLength(1);
-    // The jobs of a new file are in the order of their ids, so the last line is that of a job that is known.
+    // A new index lists the jobs in the order of their ids. Its last line is that of a job that this process knows.
     const lose = (): void => {
       for (const name of ['index.log', 'index.count']) rmSync(join(state, name));
     };
@@ -760,7 +760,7 @@ describe('on a full disk', () => {
   it.each<[string, (made: Made) => Promise<void>, string[]]>([
     ['when the process waits for another', ({ ledger }) => ledger.flush(), []],
     ['before the next event', ({ ledger, id }) => ledger.append(id, { type: 'rated', rating: 5 }), ['rated']],
-  ])('facts are kept, and recorded in their order, once, %s', async (_, retry, after) => {
+  ])('events are kept, and recorded in order, once each, %s', async (_, retry, after) => {
     const all = await made(sending());
     const { ledger, id, path, state } = all;
     const free = await full(path);
@@ -781,7 +781,7 @@ describe('on a full disk', () => {
     expect(await other.lookup('handle', 'task_1')).toEqual([id]);
   });
 
-  it('a fact of a job that is removed in the meantime is dropped', async () => {
+  it('a kept event of a job that is removed in the meantime is dropped', async () => {
     const { ledger, id, path } = await made(sending());
     const free = await full(path);
     await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });

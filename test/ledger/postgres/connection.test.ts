@@ -54,7 +54,7 @@ describe('TLS to the database', () => {
   it.each([[['state', 'init']], [['jobs', 'ls']]])(
     'without verification causes a warning by the command %j',
     async (args) => {
-      // The name is not a loopback address, but nothing leaves this machine.
+      // 0.0.0.0 is not a loopback address, but nothing leaves this machine.
       const MGW_STATE = `postgres://mgw@0.0.0.0:${await closedPort()}/d?sslmode=no-verify`;
       const { code, stderr } = await runHere(args, { ...newUser().env, MGW_STATE });
       expect([code, stderr]).toEqual([6, expect.stringContaining('is not verified (sslmode=no-verify)')]);

@@ -192,7 +192,7 @@ describePostgres('a ledger on PostgreSQL', (newPlace) => {
     expect(JSON.stringify([error, String(error)])).not.toContain('hunter2secret');
   });
 
-  it('refuses further actions of a process whose lease has expired, but accepts all its facts', async () => {
+  it('refuses further actions of a process whose lease has expired, but records what has already happened', async () => {
     const place = await newPlace();
     const clock = stoppable({ ...systemClock, now: () => now });
     const [ledger, other] = [await place.open({ clock }), await place.open()];

@@ -161,7 +161,7 @@ describe('while the database is gone', () => {
     expect(decodeEvents(`${lines.join('\n')}\n`)).toMatchObject([accepted, running]);
   });
 
-  it('an event that was refused for another reason is kept only if it is a fact', async () => {
+  it('an event that was refused for another reason is kept only if it tells what has already happened', async () => {
     const { jobs, writer, facts, id } = open();
     const full = new MgwError('local_io', 'full');
     jobs.refusals.push(full);

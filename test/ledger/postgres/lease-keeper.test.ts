@@ -72,7 +72,7 @@ describe('the check whether processes are alive', () => {
     expect((await keeper.livesOf([{ ...owner, instance: 'other' }]))({ ...owner, instance: 'other' })).toBe(
       'dead',
     );
-    // It may have been declared dead since.
+    // By now, other processes may have declared this one dead.
     clock.monotonic = leaseMs;
     expect((await keeper.livesOf([owner]))(owner)).toBe('dead');
     await keeper.close();

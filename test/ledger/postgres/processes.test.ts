@@ -67,7 +67,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     run.child.kill('SIGCONT');
     expect((await run.result).code).toBe(6);
     expect(server.creations()).toBe(0);
-    // The process's own facts resolved the doubt.
+    // What the process itself recorded resolved the doubt.
     expect(await states()).toBe('prepared');
     expect((await other.run(submission('a paper boat'))).code).toBe(0);
     expect(server.creations()).toBe(1);
