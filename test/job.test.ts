@@ -28,7 +28,7 @@ describe('isOpenFor', () => {
   it('is true for a command that needs another result while any command is open', () => {
     expect(isOpenFor(jobWith({ ...a }), accept)).toBe(true);
     expect(isOpenFor(jobWith({ ...a, deliveredAt: '2026-11-20T12:00:00.000Z' }), accept)).toBe(false);
-    // A record that does not contain the goal says nothing about its delivery.
+    // Without a run that has this goal, the record does not show whether the job was delivered.
     expect(isOpenFor(jobWith(), accept)).toBe(true);
   });
 });

@@ -27,15 +27,15 @@ async function cruise(cwd: string): Promise<Cruised> {
     'json',
     'src',
   ];
-  // It exits with the number of violations; the report contains more.
+  // dependency-cruiser exits with the number of violations, so the call fails. Its report is still on stdout.
   const { stdout } = await promisify(execFile)(process.execPath, args, { cwd, maxBuffer: 2 ** 28 }).catch(
     (error: unknown) => error as { stdout: string },
   );
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule, an import that breaks this rule alone. Some are type imports, or of files that do not exist yet, as
-// their names say.
+// For each rule, an import that breaks this rule alone. Some import only types, or
+// files that do not exist yet, as their names say.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['media-looks-down', 'src/media/up.ts', 'src/files/leaf.ts'],

@@ -71,7 +71,7 @@ describe('mgw loads from its build', () => {
     expect(loadedBy(['jobs', '--help'])).toEqual(['mgw', 'rolldown-runtime', 'jobs']);
   });
 
-  // undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and the code that runs jobs.
+  // The chunks of undici, zod, conf and ajv, yaml, ora, the sandbox, the client, and the code that runs jobs.
   const heavy = ['undici', 'core', 'store', 'yaml', 'ora', 'server', 'gateway', 'job'];
 
   it('the ledger for the list of jobs, but no network and no schema', () => {

@@ -27,7 +27,7 @@ describe('rows already known to be done', () => {
     expect(lines()).toBe(3);
     const { batch } = await scene.read('run', file);
     expect(batch).toMatchObject({ rows: 3, states: { done: 3 } });
-    // Unknown rows are added.
+    // Rows that the cache already has are not added again.
     expect(lines()).toBe(3);
     const text = readFileSync(known(), 'utf8');
     writeFileSync(known(), text.replaceAll('"take":1', '"take":2').replace('\n', '\nx\n'));

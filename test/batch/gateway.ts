@@ -5,7 +5,7 @@ import { end, speechBody } from '../speech/frames.ts';
 
 /** How a gateway responds to one submission instead of accepting it. */
 export type Deed =
-  /** 429, with the seconds of `Retry-After`. */
+  /** Responds with 429, and `Retry-After` in seconds. */
   | { kind: 'limit'; seconds?: number }
   /** Accepts the task, and cuts the connection before the response. */
   | { kind: 'lose' }
@@ -13,7 +13,7 @@ export type Deed =
   | { kind: 'fail-after' }
   /** Accepts the task, which will fail. */
   | { kind: 'doom' }
-  /** 400. */
+  /** Responds with 400. */
   | { kind: 'refuse' }
   /** Accepts the task, and responds later. */
   | { kind: 'wait'; until: Promise<void> };

@@ -510,7 +510,7 @@ describe('a budget', () => {
     expect(first.rows[0]?.next).toEqual(expect.arrayContaining([...kept, '--budget', '4']));
     const second = await scene.batch('run', file, '--budget', '2');
     expect(second.code).toBe(12);
-    // Only the error suggests the command, whose budget is enough for all remaining rows.
+    // Only the error suggests a command. Its budget is enough for all remaining rows.
     expect(second.stderr.match(/batch run/g)).toHaveLength(1);
     expect(second.stderr).toContain('--budget 4\n');
     expect(second.stderr).toContain('For the rest of the batch: --budget 4.');

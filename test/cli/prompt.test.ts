@@ -7,7 +7,7 @@ import { readAll } from '../support/read-all.ts';
 interface Terminal {
   io: Io;
   stdin: PassThrough;
-  /** The switches, in order. */
+  /** Each change of the raw mode, in order. */
   modes: boolean[];
   shown: () => string;
 }

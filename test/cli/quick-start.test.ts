@@ -68,7 +68,7 @@ it.each(steps)('quick start: $command', async ({ command, lines }) => {
     return;
   }
   const own = command.replaceAll(documented, gateway.url);
-  // At a terminal both outputs are one, and a batch then names each file once.
+  // On a terminal, stdout and stderr are the same, and a batch then names each file once.
   const line = own.startsWith('mgw batch run') ? `{ ${own}\n} 2>&1` : own;
   const { stdout, stderr } = await shell.run(line);
   const seen = `${stdout}${stderr}`

@@ -147,7 +147,7 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   await user.run(['batch', 'retry', 'm', '--failed', '--strict']);
   expect(readBill(stateDir)).toHaveLength(2);
 
-  // Only the build contains the page.
+  // Only the build contains the page of the gallery.
   const made = await user.start(['jobs', 'gallery', '-o', join(user.cwd, 'review/')]).result;
   expect([made.code, made.stderr]).toEqual([0, expect.any(String)]);
   const [, json = ''] =
@@ -243,7 +243,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
   expect((await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'copy.mp3'])).code).toBe(0);
   expect([read('a.mp3').equals(marked), read('copy.mp3').equals(marked)]).toEqual([true, true]);
 
-  // Only mgw's own parts are moved or removed.
+  // A user's file may be called `p.part`. Only mgw's own temporary files are moved or removed.
   const plain = ['tts', 'Hello. There.', '--key', 'p', '--format', 'mp3', '-o', 'p.part'];
   expect((await user.run(plain)).code).toBe(0);
   const unmarked_sha256 = createHash('sha256').update(read('p.part')).digest('hex');

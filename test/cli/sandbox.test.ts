@@ -185,7 +185,7 @@ describe('the real gateway', () => {
   });
 
   // Changes of the environment that a script may make before it calls mgw; HERE is the folder of the real config.
-  // What V8 has compiled stays, so that a start is quick.
+  // XDG_CACHE_HOME is kept, because mgw starts faster with its compile cache.
   const kept = 'PATH="$PATH" XDG_CACHE_HOME="$XDG_CACHE_HOME"';
   const changes = [
     `/usr/bin/env -i ${kept} sh -c 'cd / && exec "$@"' sh`,

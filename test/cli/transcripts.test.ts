@@ -23,7 +23,7 @@ function hold(step: Step, ran: Ran): void {
   expect(ran.code, about).toBe(step.code);
 }
 
-/** A command line with a sandbox of its own, in this process, if it names one with a fault. */
+/** Starts the sandbox that a command line names with a fault, if any; returns the command line with its address. */
 async function served(command: string): Promise<string> {
   const [named, fault = ''] = /<sandbox with ([\w-]+)>/.exec(command) ?? [];
   if (named === undefined) return command;

@@ -157,7 +157,7 @@ describe.skipIf(!canMount)('a disk that is full after acceptance', { concurrent:
 });
 
 describe('parallel processes', () => {
-  // test/jobs/submit-together.test.ts runs a hundred of them in one process.
+  // test/jobs/submit-together.test.ts makes a hundred parallel runs in one process.
   it('eight with two keys that submit at the same moment: all succeed with two creations', async ({
     open,
   }) => {

@@ -23,7 +23,7 @@ export interface Dialect {
   command: string[];
   /** Another submission, with another prompt. */
   other: string[];
-  /** Flags that make it poll as fast as loopback allows. */
+  /** Flags that make the submission poll as fast as loopback allows. */
   fast: string[];
   extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;

@@ -363,7 +363,7 @@ describe.concurrent('unusable config files', () => {
 });
 
 describe.concurrent('damaged state files', () => {
-  // Cut at every byte, and with every bit flipped: test/ledger/damage.test.ts.
+  // test/ledger/damage.test.ts cuts each file at every byte, and flips bits in every byte.
   const kinds: [string, (path: string, whole: Buffer) => void][] = [
     ['empty', (path) => writeFileSync(path, '')],
     ['cut', (path, whole) => writeFileSync(path, whole.subarray(0, -30))],

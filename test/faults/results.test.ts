@@ -160,7 +160,7 @@ describe.concurrent('other content in place of the file', () => {
 
   it('a gzip bomb: leads to exit 9 in bounded memory', async ({ open }) => {
     const scene = await open('c');
-    // A file of gzip may have any number of parts.
+    // A gzip file may consist of any number of parts.
     const part = gzipSync(Buffer.alloc(10 * 1024 * 1024));
     const bomb = Buffer.concat(Array.from({ length: 30 }, () => part));
     const headers = { 'content-encoding': 'gzip', 'content-type': 'application/json' };

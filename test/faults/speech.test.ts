@@ -218,7 +218,7 @@ describe.concurrent('a reader of -o - that exits early', () => {
   });
 });
 
-/** Runs a shell's pipeline around a command while this process goes on serving. */
+/** Runs a command in a shell pipeline while this process continues to serve. */
 async function piping(
   scene: Scene,
   script: string,

@@ -142,7 +142,7 @@ async function expectOdd(
   code: number,
 ): Promise<void> {
   scene.gateway.always.query = task(body);
-  // A busy machine may not submit in so short a time.
+  // On a busy machine, the submission may take longer than the timeout below.
   if (code === 8) await scene.here(['--json', ...scene.gateway.dialect.command, '--key', 'boat']);
   const command = scene.command('--key', 'boat', '--timeout', code === 8 ? '500ms' : '5m');
   expect(await scene.here(command)).toMatchObject({ exit_code: code });

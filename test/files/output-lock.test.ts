@@ -14,7 +14,7 @@ function as(pid: number, ...alive: number[]): Pick<LockOptions, 'claimant'> {
   return { claimant: claimantOf(pid, alive) };
 }
 
-/** Makes a part of ten bytes that is known to be on the disk. */
+/** Writes a `.part` file of ten bytes, and records them as durable. */
 async function filled(lock: OutputLock): Promise<string> {
   const { path, file } = await lock.openPart();
   writeSync(file, '0123456789');

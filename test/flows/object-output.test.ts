@@ -93,7 +93,7 @@ describe('results saved as objects', () => {
     for (const url of urls) objects.add(url);
     const path = await localPath(`${made.id}-`, 's3://m/b.mp4', deps);
     await maker('-1', '-2')(path);
-    // The locks of downloads and uploads whose processes died before their claims.
+    // Lock files of downloads and uploads whose processes died before they claimed the locks.
     for (const each of pathsAt(path, 2))
       for (const lock of [each, `${each}.upload`]) writeFileSync(`${lock}.part.json`, '');
     const never = (): Promise<JobFile[]> => Promise.reject(new Error('made again'));
@@ -117,7 +117,7 @@ describe('results saved as objects', () => {
     const since = '2026-11-22T10:00:00.000Z';
     const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
     const made = await job(begun('s3://m/other.mp4'));
-    // By another process, after this one has read the job.
+    // Another process starts this upload after this one has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
     await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);

@@ -70,7 +70,7 @@ function histories(stateOf: () => Promise<string | undefined>): void {
         expect(code, JSON.stringify(json)).toBe(0);
         return json.job.handle ?? '';
       });
-    // It is refused while the job is in use, and if there is no job.
+    // A removal is refused while the job is in use, and if there is no job.
     const remove = (handle: string): Promise<Operation<'submit' | 'remove', string>> =>
       timed('remove', ['jobs', 'rm', '@boat', '--force'], ({ code }) => (code === 0 ? handle : ''));
     const first = await Promise.all([send(), send(), send()]);

@@ -31,7 +31,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     const refused = await again;
     expect(refused).toMatchObject(useOne);
     expect(server.posts()).toBe(1);
-    // The command in the refusal works, and then a second video is deliberate.
+    // The command in the refusal works. After that, a second video is deliberate, and is paid for.
     expect(await agent.call('submit_video', refused.next?.arguments)).toMatchObject({ resumed: true });
     const second = agent.call('submit_video', two);
     (await next())();

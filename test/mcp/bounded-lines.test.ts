@@ -41,7 +41,7 @@ test.each([
   ['{}', -32600, null],
   ['{"jsonrpc":"1.0","id":7,"method":"ping"}', -32600, 7],
   ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, null],
-  // As a JavaScript number it would be another id.
+  // A JavaScript number would round this id.
   ['{"jsonrpc":"2.0","id":12345678901234567890,"method":"ping"}', -32600, null],
   ['[{"jsonrpc":"2.0","id":7,"method":"ping"}]', -32600, null],
 ])('the line reader refuses %j, which is not a message, with %i', (line, code, id) => {

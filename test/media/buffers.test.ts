@@ -59,7 +59,7 @@ it('a returned buffer is used again', () => {
   read(readBytes, 1);
   const second = read(most, 2);
   releaseBuffer(second);
-  // The memory for this one was allocated before.
+  // The buffer of this read was allocated before the release.
   read(most, 3);
   expect(read(most, 4).buffer === second.buffer).toBe(true);
 });

@@ -12,7 +12,7 @@ const completed = (text: string): object => ({
   response: response({ status: 'completed', output: said(text) }),
 });
 
-/** Events as server-sent ones, with a name before each. */
+/** Formats events as server-sent events, each with its name. */
 function sse(...events: object[]): string {
   return events
     .map((event) => `event: ${(event as { type: string }).type}\ndata: ${JSON.stringify(event)}\n\n`)

@@ -26,7 +26,7 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** The result of a call, and its text so far; the text `stop` interrupts it. */
+/** The result of a call, and the text that arrived. The text `stop` interrupts the call. */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},

@@ -80,7 +80,7 @@ async function violationsOf({ commands, incidents }: Plan, machine: Machine): Pr
     violations.push(...leftovers(machine));
   for (const { args, code, stdout } of after)
     if (code !== 'killed') violations.push(...delivered(args, told(stdout), machine));
-  // Last, so that a schedule shrinks by the promise that it breaks.
+  // Missed calls come last, because a schedule is shrunk by its first violation.
   return [...violations, ...missed];
 }
 
@@ -94,7 +94,7 @@ function told(stdout: string): Told {
 
 // A run is over if it printed its result, even if it was killed afterwards.
 function isOver({ args, code, stdout }: Ended): boolean {
-  // Another retry would be another take.
+  // These commands run once: another retry, for example, would make another take.
   const isOnce = ['rm', 'prune', 'resolve', 'retry'].includes(args[1] ?? '');
   return isOnce || code === 0 || told(stdout).exit_code === 0;
 }
@@ -114,7 +114,7 @@ function oddEnd({ args, code, stdout, stderr, ms }: Ended): string[] {
   return [];
 }
 
-// No process takes the output of a live one: without a full disk, only the file of another run can be in the way.
+// No process takes the output of a live process. Without a full disk, exit 10 can only mean that another file exists.
 function robbed({ args, code, stdout }: Ended): string[] {
   const { error } = told(stdout);
   return code === 10 && error?.code !== 'output_exists'

@@ -29,7 +29,7 @@ export class Program {
   ended: number[] = [];
   #process: Process | undefined;
   readonly #main: (args: string[]) => Promise<number>;
-  // They reset the state of the modules.
+  // Functions that reset the state of the modules.
   readonly #resets: (() => void)[] = [];
 
   constructor(bundle: string) {
@@ -140,7 +140,7 @@ class Process implements System {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }
 
-  /** The remaining code of the program runs into errors, and has no effect. */
+  /** Makes the remaining code of the program fail, without an effect. */
   die(): never {
     this.isDead = true;
     throw new Error('the process is dead');

@@ -65,7 +65,7 @@ function die(): never {
   throw new Error('killed');
 }
 
-// An operation of Node returns a promise, or is complete.
+// An operation of Node returns a promise, or has ended when it returns.
 function once(result: unknown, act: (done: unknown) => unknown): unknown {
   return result instanceof Promise ? result.then(act) : act(result);
 }

@@ -8,7 +8,7 @@ import { Workers, type Ran } from './workers.ts';
 
 /** The operations that fail, and how. If absent, each operation fails in every way. */
 export interface Part {
-  /** Tries one of this many operations, counted from `from`. Each fails in the next of the possible ways. */
+  /** Tries one operation in this many, counted from `from`. Each fails in the next of the possible ways. */
   every?: number;
   from?: number;
 }

@@ -16,7 +16,7 @@ import { remains, type Remains } from './unsynced.ts';
 /** The disks that are tried; all if absent. */
 export interface Part {
   whatRemains?: readonly Remains[];
-  /** Tries one of this many moments, counted from `from`. */
+  /** Tries one moment in this many, counted from `from`. */
   every?: number;
   from?: number;
 }

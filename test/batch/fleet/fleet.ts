@@ -49,7 +49,7 @@ interface RowView {
   next?: string[];
 }
 
-/** Runners on separate machines, some of which work while others run the batch, and their faults. */
+/** Runners on separate machines, and their faults. Some run `mgw worker`, and the others `mgw batch run`. */
 export class Fleet {
   readonly gateway: BatchGateway;
   readonly #server: PostgresServer;
@@ -191,7 +191,7 @@ export class Fleet {
     };
   }
 
-  // Shows the records of their jobs.
+  // Describes the rows that are not done, and prints the records of their jobs.
   async #leftOf(rows: RowView[]): Promise<string[]> {
     const left: string[] = [];
     for (const { id, state } of rows.filter((row) => ['new', 'running', 'blocked'].includes(row.state))) {

@@ -6,7 +6,7 @@ import { fakeClock } from '../../jobs/harness.ts';
 
 const away = new MgwError('unreachable', 'The ledger does not respond.');
 
-/** A worker whose queue fails `outages` times first, and that fails to open the only batch `tries` times. */
+/** Runs a worker whose queue fails the first `outages` times, and which fails to open the only batch `tries` times. */
 async function work(
   outages: number,
   error = away,
@@ -28,7 +28,7 @@ async function work(
     alive: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
-  // A batch is open while the worker checks whether it is idle.
+  // Takes until the worker has checked whether it is idle.
   const open = async (): Promise<never> => {
     triesLeft -= 1;
     await new Promise<void>((resolve) => (looksAgain = resolve));

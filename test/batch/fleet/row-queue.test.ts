@@ -21,7 +21,7 @@ function rows(...ids: string[]): NewRow[] {
   }));
 }
 
-// Through a pool if one is installed.
+// Connects through a pool if PgBouncer is installed.
 describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBouncer }, (place) => {
   let one: TestProcess;
   let other: TestProcess;

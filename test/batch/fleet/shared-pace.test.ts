@@ -8,7 +8,7 @@ import { openDatabase, processIn } from './processes.ts';
 
 const never = new AbortController().signal;
 
-// Through a pool if one is installed.
+// Connects through a pool if PgBouncer is installed.
 describeFleet('the shared pace of a batch on several machines', { isPooled: hasPgBouncer }, (place) => {
   const open: SharedPace[] = [];
   const notes: string[] = [];

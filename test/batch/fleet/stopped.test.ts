@@ -20,7 +20,7 @@ interface Moment {
 interface Stop {
   /** Calls `stop` at some point, and returns a function that releases the held message. */
   arrange: (moment: Moment) => () => void;
-  /** An event that the database has recorded by then. */
+  /** An event that the database has recorded once the runner is stopped. */
   recorded?: string;
 }
 

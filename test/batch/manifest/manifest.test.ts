@@ -391,8 +391,8 @@ describe('-d NAME=VALUE', () => {
   });
 });
 
-// What is kept of a row (its name and offset) is smaller than the row: all rows together would exceed this memory
-// limit.
+// mgw keeps only the name and the offset of a row, which are smaller than the row. All rows together would exceed this
+// memory limit.
 it.each([
   ['csv', (n: number) => `row-${n},c,vendor-h3-mini,5,${'a paper boat '.repeat(32)}${n}`],
   [
@@ -406,7 +406,7 @@ it.each([
   writeFileSync(path, [...header, ...rows.splice(0), ''].join('\n'));
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc') as () => void;
-  // V8 refuses compiled code that was made under other flags, in tests that share this process.
+  // Resets the flag, because other tests share this process, and V8 refuses code that was compiled under other flags.
   setFlagsFromString('--no-expose-gc');
   const inUse = (): number => {
     gc();

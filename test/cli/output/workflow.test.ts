@@ -25,7 +25,7 @@ function tell(outcome: Parameters<typeof tellWorkflow>[0]): Promise<void> {
   return tellWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
 }
 
-// As the runner reads the file.
+// Parses the file as GitHub's runner does.
 function outputs(): Record<string, string> {
   const text = readFileSync(join(folder, 'output'), 'utf8');
   const found = [...text.matchAll(/^(\w+)<<(.+)\n([^]*?)\n\2$/gm)];

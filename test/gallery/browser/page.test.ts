@@ -53,7 +53,7 @@ beforeAll(async () => {
   const ran = await mgw('batch', 'run', 'm.jsonl', '-o', join(user.cwd, 'clips/{id}.{ext}'));
   expect(ran.code, ran.stderr).toBe(0);
   await putHostileJob();
-  // Only the build contains the page.
+  // Only the build contains the page of the gallery.
   const made = await user.start(['--sandbox', 'jobs', 'gallery', '-o', 'review/']).result;
   expect(made, made.stderr).toMatchObject({ code: 0, stdout: `${join(user.cwd, 'review/index.html')}\n` });
   url = pathToFileURL(join(user.cwd, 'review/index.html')).href;
@@ -188,7 +188,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await isClosed();
     // On a busy machine Chromium loses what the page of a file stored, so it is stored again.
     await open(page.url(), await page.evaluate(() => JSON.stringify(localStorage)));
-    // `count` does not wait.
+    // `count` does not wait for elements.
     await expect.poll(() => tile('boat').locator('.star.on').count()).toBe(2);
     expect(await tile('boat-2k').locator('.star.on').count()).toBe(5);
     await page.getByRole('button', { name: 'Export' }).click();
@@ -241,7 +241,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await failed.locator('.open').click({ position: { x: 60, y: 170 } });
     expect(await page.evaluate(() => (window as { hacked?: number }).hacked)).toBeUndefined();
     expect(faults).toEqual([]);
-    // The attacks that escaping does not prevent: the page's policy prevents them too.
+    // Escaping does not prevent these attacks, but the page's policy does.
     await page.evaluate(() => {
       document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hacked=1">');
       const script = document.createElement('script');

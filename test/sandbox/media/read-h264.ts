@@ -184,7 +184,7 @@ function decodeBlock(r: BitReader, parameters: Parameters, picture: Picture, fir
   return block;
 }
 
-/** Supports DC prediction only if there is no neighbour. Only then is it flat: mid grey. */
+/** Supports DC prediction only for a block without neighbours, where it is flat: mid grey. */
 function predictor(from: Picture[0] | undefined, isDc: boolean, any: Picture[0] | undefined): Picture[0] {
   if (isDc && any === undefined) return [128, 128, 128];
   if (isDc || from === undefined) throw new Error('predicted from a block that is not there');
