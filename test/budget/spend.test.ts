@@ -51,7 +51,7 @@ describe('the cost of a job', () => {
     ['read twice', [prepared(), sending(1, '2'), accepted(), accepted()], ['2 spent']],
     ['rejected', [prepared(), sending(1, '2'), { type: 'rejected', attempt: 1, error }], []],
     [
-      'refused for now, then accepted at another price',
+      'temporarily refused, then accepted at another price',
       [prepared(), sending(1, '2'), { type: 'unavailable', attempt: 1, error }, sending(2, '3'), accepted()],
       ['3 spent'],
     ],

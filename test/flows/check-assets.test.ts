@@ -69,7 +69,7 @@ describe('a file in the store', () => {
       undefined,
     ],
     [
-      'that is too large an audio',
+      'that is audio and too large',
       { reference_audio_urls: [nameOf('mp3')] },
       'audio/mpeg',
       50 * megabyte + 1,

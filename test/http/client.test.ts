@@ -219,7 +219,7 @@ describe('a response that may be incomplete', () => {
     ['a reset', (socket) => socket.resetAndDestroy()],
     ['an end', (socket) => socket.end()],
     ['half a status line', (socket) => socket.end('HTTP/1.')],
-    ['another protocol than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
+    ['a protocol other than HTTP', (socket) => socket.end('SSH-2.0-OpenSSH\r\n')],
     ['half the headers', (socket) => socket.end('HTTP/1.1 200 OK\r\nx-a: b\r\n')],
     [
       'an upgrade',
@@ -469,7 +469,7 @@ describe('a stream', () => {
     it.each<[string, string, { ended: boolean; reset: boolean }]>([
       ['a length', headOf('content-length: 8'), { ended: true, reset: true }],
       [
-        'a length, to be closed',
+        'a length and "connection: close"',
         headOf('content-length: 8', 'connection: close'),
         { ended: true, reset: true },
       ],
@@ -480,7 +480,7 @@ describe('a stream', () => {
       ],
       ['a length that is not reached', headOf('content-length: 9'), { ended: false, reset: false }],
       [
-        'a length that does not come, to be closed',
+        'a length that is not reached, and "connection: close"',
         headOf('content-length: 9', 'connection: close'),
         { ended: false, reset: false },
       ],
@@ -491,7 +491,7 @@ describe('a stream', () => {
         { ended: false, reset: false },
       ],
       [
-        'chunks without an end, to be closed',
+        'chunks without an end, and "connection: close"',
         `${headOf('transfer-encoding: chunked', 'connection: close')}8\r\n`,
         { ended: false, reset: false },
       ],

@@ -371,7 +371,7 @@ describe('a download without a connection', () => {
   });
 
   it.each([
-    ['another protocol than HTTP', 'SSH-2.0-OpenSSH\r\n'],
+    ['a protocol other than HTTP', 'SSH-2.0-OpenSSH\r\n'],
     ['endless headers', `HTTP/1.1 200 OK\r\n${'a: b\r\n'.repeat(50_000)}`],
   ])('is also reported if the server sends %s', async (_, bytes) => {
     const server = await ctx.start((_asked, socket) => void socket.end(bytes));

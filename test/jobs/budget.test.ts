@@ -256,7 +256,7 @@ const deaths: [
     { spent: '0', reserved: '0.4' },
   ],
   [
-    'when it was refused for now',
+    'when it was temporarily refused',
     (owner, reservation) => [
       { type: 'sending', attempt: 1, owner, reservation },
       { type: 'unavailable', attempt: 1, error: { code: 'rate_limited', message: '' } },

@@ -106,12 +106,12 @@ describe('prune keeps, even with --keys,', () => {
       [{ type: 'began', run: 'other', owner, ...goal, output: '/clips/other.mp4' }, ...delivered],
     ],
     [
-      'what a process is at',
+      'a job on which a process works',
       'in_use',
       [...delivered, { type: 'began', run: 's', owner: currentOwner(), ...goal, command: 'fetch' }],
     ],
     [
-      'what a process elsewhere may be at',
+      'a job on which a process elsewhere may work',
       'in_use',
       [
         ...delivered,

@@ -164,7 +164,7 @@ describe('a submission', () => {
       { state: 'queued' },
     ],
     [
-      'is known not to be created',
+      'is known not to have been created',
       [sending(1), ended('unknown', 1), { type: 'resolved', how: 'not-created' }],
       { state: 'rejected' },
     ],
@@ -378,7 +378,7 @@ describe('a job built from its events', () => {
       {},
     ],
     [
-      'of the end of a run that is not known',
+      'of the end of an unknown run',
       [{ type: 'delivered', run: 'r9' }],
       {},
       { goals: [{ command: 'submit', ask: 'file', output: '/a' }] },

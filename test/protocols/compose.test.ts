@@ -198,7 +198,7 @@ describe('compose', () => {
       'The default audio (audio): yes is not allowed; allowed: true or false',
     ],
     [
-      'a flag with no room',
+      'a flag without a place in the body',
       { body: { instances: 'x' }, flags: { prompt: 'a' } },
       '--prompt: instances is not an object or a list.',
     ],

@@ -31,7 +31,7 @@ describe('judgeFailedSubmission', () => {
     ['an error in a list', [{ error: { code: 503, message: 'overloaded' } }], 'unavailable'],
     ['the phrase with a code', { error: { message: 'Service Unavailable', code: 'x' } }, 'unavailable'],
     ['an action error', { Response: { Error: { Code: 'ServiceUnavailable' } } }, 'unavailable'],
-    ['a code and words', { code: 503, message: 'upstream is away' }, 'unavailable'],
+    ['a code and a message', { code: 503, message: 'upstream is away' }, 'unavailable'],
     ['words', { message: 'slow down' }, 'unavailable'],
     ['no error', {}, 'unknown'],
     ['a list', ['overloaded'], 'unknown'],

@@ -229,7 +229,7 @@ describe('a connection', () => {
       (response) => response.writeHead(200, events).write(': hello\n\n'),
       /^no data arrived for 1 s$/,
     ],
-  ])('gives no response if %s', async (_, answer, why) => {
+  ])('%s gives no response', async (_, answer, why) => {
     const { client, server } = await served(answer);
     expect((await call(client)).end).toMatchObject({
       kind: 'cut',

@@ -244,7 +244,7 @@ describe('a failed operation', () => {
       { code: 'task_failed', message: 'Internal error.', nativeCode: '13' },
     ],
     ['a code alone', { code: 13 }, { code: 'task_failed', message: 'error 13 INTERNAL without a message' }],
-    ['words alone', { message: 'no' }, { code: 'task_failed', message: 'no' }],
+    ['a message alone', { message: 'no' }, { code: 'task_failed', message: 'no' }],
     ['a text', 'no', { code: 'task_failed', message: 'no' }],
     [
       'the content policy',

@@ -392,7 +392,7 @@ describe('the result of a finished task', () => {
     ['an error inside the envelope', row({ status: 'SUCCESS', error: { message: 'broken' } })],
     ['a bad envelope', { success: false, data: { status: 'SUCCESS', task_id: 't' } }],
     ['a bad base_resp', { task_id: 't', status: 'Success', base_resp: { status_code: 1000 } }],
-    ['words alone', { message: 'Generation failed', data: { status: 'done' } }],
+    ['a message alone', { message: 'Generation failed', data: { status: 'done' } }],
   ])('is missing next to %s', (_, answer) => {
     expect(observed(answer)).toMatchObject({ state: 'failed', results: [] });
   });
@@ -455,7 +455,7 @@ describe('the reason of a failed task', () => {
       'content_policy',
     ],
     [
-      'policy in words',
+      'policy in the message',
       row({ status: 'FAILURE', fail_reason: 'content policy violation' }),
       'content policy violation',
       undefined,

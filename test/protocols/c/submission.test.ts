@@ -195,7 +195,7 @@ describe('an error under 200', () => {
       'content_policy',
     ],
     ['upstream rate', { code: 50429, message: 'QPS', data: null }, 'unavailable', 'rate_limited'],
-    ['words of a limit', { code: 'x', message: 'concurrency limit' }, 'unknown', 'rate_limited'],
+    ['the message of a rate limit', { code: 'x', message: 'concurrency limit' }, 'unknown', 'rate_limited'],
     ['success false', { success: false, message: 'get user group failed' }, 'unknown', 'bad_reply'],
     [
       'no model',
