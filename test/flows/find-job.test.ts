@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import type { SettingFlags } from '../../src/config/rules.ts';
-import type { MgwError } from '../../src/errors.ts';
 import { checkGateway, findJobHere, protocolOf } from '../../src/flows/find-job.ts';
 import { accountOf } from '../../src/flows/settings.ts';
 import { lostProtocol, type Job, type JobEvent } from '../../src/job.ts';
@@ -126,22 +125,19 @@ describe('a job of another gateway', () => {
     );
   });
 
-  it('is reached with the key of its own profile', () => {
-    const next = (job: Job, flags?: SettingFlags) => {
-      const settings = choice(flags);
-      try {
-        return checkGateway(job, settings.baseUrl?.value ?? '', settings, ['jobs', 'wait', 'j']);
-      } catch (error) {
-        return (error as MgwError).next?.join(' ');
-      }
-    };
-    expect(next(at('https://work.example'))).toBe(
-      'mgw --profile work --base-url https://work.example jobs wait j',
-    );
-    expect(next(at('https://g.example'), { profile: 'work' })).toBe(
-      'mgw --profile default --base-url https://g.example jobs wait j',
-    );
-  });
+  it.each([
+    ['default', 'https://g.example', 'work', 'https://work.example'],
+    ['work', 'https://work.example', 'default', 'https://g.example'],
+  ])(
+    'is reached from the profile %s (%s) with the key of the profile %s (%s)',
+    (profile, here, other, own) => {
+      expect(() => checkGateway(at(own), here, choice({ profile }), ['jobs', 'wait', 'j'])).toThrow(
+        expect.objectContaining({
+          next: ['mgw', '--profile', other, '--base-url', own, 'jobs', 'wait', 'j'],
+        }),
+      );
+    },
+  );
 
   it('never gets the key of a profile of another gateway, unless that key paid for the job', () => {
     const own = 'https://third.example:8443';
