@@ -14,7 +14,8 @@ type Listed = Pick<Model, 'id' | 'protocols'>;
 /**
  * Finds the one protocol that serves a model (design 1).
  * @param dryRun do not fetch the listing if the protocol is known without it
- * @throws MgwError('usage') with `protocols` to choose from if two serve the model, or none is known.
+ * @throws MgwError('usage') with `protocols` to choose from if two serve the model, or none is known; exit 3 or 6 if
+ * only the listing can tell, and it could not be fetched.
  */
 export async function protocolOfModel(
   session: Session,
@@ -24,7 +25,8 @@ export async function protocolOfModel(
 ): Promise<Protocol> {
   const settings = await session.settings();
   const local = dryRun ? protocolsOfModel(model, settings, recallModels(settings)) : [];
-  const models = local.length === 1 ? undefined : await listing('check');
+  const use = protocolsOfModel(model, settings, []).length === 0 ? 'find' : 'check';
+  const models = local.length === 1 ? undefined : await listing(use);
   const [only, ...others] = local.length === 1 ? local : protocolsOfModel(model, settings, models ?? []);
   if (only !== undefined && others.length === 0) return protocolNamed(only);
   if (only !== undefined)

@@ -152,13 +152,17 @@ export async function listedModels(session: Session, use: ListingUse): Promise<M
 
 // A listing that only serves checks may be unavailable. With an invalid certificate the submission would fail too.
 function isFatal({ cause, code, exitCode }: MgwError, use: ListingUse): boolean {
-  if (use === 'fill') return code === 'auth' || exitCode === exitCodes.unavailable;
+  if (use !== 'check') return code === 'auth' || exitCode === exitCodes.unavailable;
   return cause instanceof TransportError && cause.reason === 'certificate';
 }
 
 function explain(error: MgwError, use: ListingUse): MgwError {
   if (use === 'check' || error.code === 'auth') return error;
   const { code, message, requestId, cause } = error;
-  const text = `The missing field is taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. Set it with --model-version, or run the command again.`;
+  const [what, flag] =
+    use === 'fill'
+      ? ['missing field is', 'Set it with --model-version']
+      : ['protocol of the model is', 'Name it (mgw video a, b or c)'];
+  const text = `The ${what} taken from the model list, which could not be fetched: ${asSentence(message)} Nothing was sent. ${flag}, or run the command again.`;
   return new MgwError(code, text, { exit: 'unavailable', retry: 'safe', requestId, cause });
 }

@@ -22,11 +22,12 @@ export function isKeyName(name: string): boolean {
   return keyForm.test(name) && !name.includes('..');
 }
 
-/** Refuses an invalid key, and a key together with `--new`. @throws MgwError('usage'). */
+/** Refuses an invalid key, `last`, and a key together with `--new`. @throws MgwError('usage'). */
 export function checkKeyName(key: string | undefined, fresh: boolean | undefined): void {
   if (key === undefined) return;
   if (fresh)
     throw usageError('--key and --new contradict each other: a key permanently names one submission.');
+  if (key === 'last') throw usageError('--key: last is not allowed, because @last names the newest job.');
   if (isKeyName(key)) return;
   const shown = key === '' ? 'an empty name' : printableLine(key, 60);
   throw usageError(`--key: ${shown} is not allowed; allowed: ${keyNameForm}`);

@@ -38,8 +38,11 @@ export interface Flag {
   words?: readonly string[];
 }
 
-/** How the listing is used: to fill in a missing field (`fill`), or only to check the body (`check`). */
-export type ListingUse = 'fill' | 'check';
+/**
+ * How the listing is used: to find the protocol of a model (`find`), to fill in a missing field (`fill`), or only to check
+ * the body (`check`).
+ */
+export type ListingUse = 'find' | 'fill' | 'check';
 
 /** One broken rule of the specification, found before anything is sent. */
 export interface Violation {

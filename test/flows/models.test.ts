@@ -192,15 +192,17 @@ describe('the protocol of a model', () => {
     expect(await find('vendor-h3', {}, changed)).toBe('b');
   });
 
-  it('must be chosen if two protocols serve the model, or if none is known', async () => {
+  it('must be chosen if two protocols serve the model, or none is known; a list that is only unavailable is an error', async () => {
     const two = scene([says({ data: [{ id: 'both', protocols: ['a', 'c'] }] })]);
     await expect(find('both', {}, two)).rejects.toMatchObject({ protocols: ['a', 'c'] });
     await expect(find('veo-4')).rejects.toMatchObject({
       ...{ protocols: ['a', 'b', 'c'], message: expect.stringContaining('Did you mean veo-3?') as string },
     });
     await expect(find('zzzzzzzz')).rejects.toThrow(/zzzzzzzz\.$/);
-    const silent = scene([says({}, 503)]);
-    await expect(find('veo-4', {}, silent)).rejects.toMatchObject({ protocols: ['a', 'b', 'c'] });
+    const without = scene([says({}, 404)]);
+    await expect(find('veo-4', {}, without)).rejects.toMatchObject({ protocols: ['a', 'b', 'c'] });
+    await expect(find('veo-4', {}, scene([says({}, 503)]))).rejects.toMatchObject({ exitCode: 6 });
+    expect(await find('veo-3', {}, scene([says({}, 503)]))).toBe('a');
   });
 
   it('is refused if it contradicts the model list or the specification', () => {

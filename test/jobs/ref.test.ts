@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { JobEvent } from '../../src/job.ts';
 import { holderText, newJobId } from '../../src/ledger/names.ts';
-import { findJob, importHandle } from '../../src/jobs/ref.ts';
+import { checkKeyName, findJob, importHandle } from '../../src/jobs/ref.ts';
 import { c } from '../../src/protocols/c/protocol.ts';
 import { freshFolder, httpServer, says, type Answer } from '../support/servers.ts';
 import { deadOwner, depsFor, type TestDeps } from './harness.ts';
@@ -21,6 +21,11 @@ async function make(time: number, protocol: string, handle?: string): Promise<st
   await deps.ledger.create(id, handle === undefined ? [prepared] : [prepared, { type: 'accepted', handle }]);
   return id;
 }
+
+it('last is not allowed as a key, because @last names the newest job', () => {
+  expect(() => checkKeyName('last', undefined)).toThrow('@last names the newest job');
+  expect(() => checkKeyName('last-2', undefined)).not.toThrow();
+});
 
 describe('a ref', () => {
   it('is a job id or a unique part of one', async () => {
