@@ -202,7 +202,7 @@ describe('the protocol of a model', () => {
     const without = scene([says({}, 404)]);
     await expect(find('veo-4', {}, without)).rejects.toMatchObject({ protocols: ['a', 'b', 'c'] });
     await expect(find('veo-4', {}, scene([says({}, 503)]))).rejects.toMatchObject({ exitCode: 6 });
-    expect(await find('veo-3', {}, scene([says({}, 503)]))).toBe('a');
+    expect(await find('vendor-h3-mini', {}, scene([says({}, 503)]))).toBe('c');
   });
 
   it('is refused if it contradicts the model list or the specification', () => {
