@@ -15,11 +15,15 @@ interface WorkflowDeps {
 }
 
 interface JobView {
+  /** The REF that names the job, if the command had several. */
+  ref?: string;
   id?: string;
   state?: string;
   model?: string;
   key?: string;
   cost?: { at_most?: string };
+  /** Why the command failed for this REF. */
+  outcome?: { message: string };
 }
 
 /**
@@ -47,7 +51,7 @@ function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCo
   const outputs = {
     job: ids.at(-1) ?? '',
     jobs: ids.join('\n'),
-    state: jobs.at(-1)?.state ?? '',
+    state: jobs.findLast(({ id }) => id !== undefined)?.state ?? '',
     file: paths[0] ?? '',
     files: paths.join('\n'),
     exit_code: String(exitCode),
@@ -69,11 +73,11 @@ function summaryLines(
   files: readonly JobFile[],
   cell: Cell,
 ): string[] {
-  const rows = jobs.map(({ id = '', key, model = '', state = '', cost }) => [
-    key === undefined ? id : `${id} (${key})`,
+  const rows = jobs.map(({ ref = '', id, key, model = '', state, cost, outcome }) => [
+    key === undefined ? (id ?? ref) : `${id ?? ref} (${key})`,
     model,
-    state,
-    cost?.at_most ?? 'unknown',
+    state ?? outcome?.message ?? '',
+    id === undefined ? '' : (cost?.at_most ?? 'unknown'),
   ]);
   const saved = files.map(({ path, bytes }) => `- ${cell(path)}, ${bytes} bytes`);
   const next = error?.next === undefined ? '' : ` Next: ${codeSpan(error.next.map(shellWord).join(' '))}`;

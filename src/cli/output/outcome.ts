@@ -123,7 +123,7 @@ export async function severalOutcomes(
   for (const [index, { error }] of outcomes.entries())
     if (error !== undefined && !interrupted.includes(error))
       progress.note(`${refs[index] ?? ''}: ${error.message}`);
-  const whole = joined(outcomes);
+  const whole = joined(outcomes, refs);
   if (interrupted[0] === undefined) return whole;
   return { ...whole, error: inOne(interrupted[0], interrupted), exitCode: interrupted[0].exitCode };
 }
@@ -142,8 +142,9 @@ function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
   return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs continue.`);
 }
 
-function joined(outcomes: readonly Outcome[]): Outcome {
-  const jobs = outcomes.map(({ json, error }) => ({
+function joined(outcomes: readonly Outcome[], refs: readonly string[]): Outcome {
+  const jobs = outcomes.map(({ json, error }, index) => ({
+    ref: refs[index],
     ...(json['job'] as object | undefined),
     ...(error && { outcome: errorView(error) }),
   }));

@@ -79,6 +79,15 @@ describe('a workflow receives', () => {
     expect(summary.replaceAll('\\', '')).not.toMatch(/sk_secret|ab_cd|AKIA_1/);
   });
 
+  it('a summary row for each REF, also if it names no job', async () => {
+    const failed = { ref: '@nope', outcome: { message: 'No such job: @nope.' } };
+    await tell({ json: { jobs: [{ ref: '@boat-1', ...job }, failed] }, exitCode: 11 });
+    expect(readFileSync(join(folder, 'summary'), 'utf8')).toContain(
+      '\n| @nope |  | No such job: @nope. |  |\n',
+    );
+    expect(outputs()).toMatchObject({ job: 'job_1', state: 'succeeded', exit_code: '11' });
+  });
+
   it('a summary in which a command cannot end its code span or its line', async () => {
     const next = ['mgw', 'a `b` ``` [c](d)\n\n# e'];
     await tell({ json: { job }, error: new MgwError('task_failed', '~~~', { next }) });
