@@ -25,6 +25,8 @@ export interface RowOptions {
   mark?: boolean | undefined;
   /** The maximum duration of one row, ms. */
   timeoutMs: number;
+  /** Whether an agent started the run: a job in doubt outside of the batch then blocks a row with the same request. */
+  isOfAgent?: boolean;
 }
 
 /** The pace of the run, a row's slot, and the callback for each change of its job. */
@@ -42,7 +44,7 @@ export interface RowRun {
 export async function carryOut(
   { work, path, root, take, row }: PlannedRow,
   deps: FlowDeps,
-  { force, sidecar, mark, timeoutMs }: RowOptions,
+  { force, sidecar, mark, timeoutMs, isOfAgent = false }: RowOptions,
   { pace, slot, onUpdate }: RowRun,
 ): Promise<Delivered> {
   const read = isSpeech(work)
@@ -51,7 +53,10 @@ export async function carryOut(
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
   const own = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
   const deadline = deadlineIn(timeoutMs, deps.clock);
-  const wanted = { force, sidecar, mark, fresh: false, deadline, key: take.key, tags: row.tags };
+  const wanted = {
+    ...{ force, sidecar, mark, fresh: false, deadline, key: take.key, tags: row.tags },
+    ...(isOfAgent && { blockedByAnyDoubt: deadline }),
+  };
   if (isSpeech(work)) {
     await makeFolderOf(path, root);
     return speak(work, { ...wanted, output: path }, own);

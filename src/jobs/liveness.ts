@@ -60,12 +60,29 @@ export function continuesWith(
   const isUnknown = shownState(job) === 'unknown';
   // Different keys mean different jobs. A job in doubt without a key blocks any submission of its body.
   if (job.key !== key && key !== undefined)
-    return isUnknown && (job.key === undefined || blockedByAnyDoubt !== undefined);
+    return isUnknown && (job.key === undefined || (blockedByAnyDoubt !== undefined && !isOfBatch(job, key)));
   if (isUnknown) return true;
   if (isRunning(job)) return isRunningFor(job, goal);
   // The job was paid for. It is neither resumed nor paid for again unless the user requests that (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;
   return job.state !== 'failed' && job.state !== 'rejected' && isOpenFor(job, goal);
+}
+
+// Whether a job is a row of the batch of a row's key: the rows of a batch may have the same request.
+function isOfBatch({ key: other = '' }: Job, key: string): boolean {
+  const batch = key.slice(0, key.indexOf('/') + 1);
+  return batch !== '' && other.startsWith(batch);
+}
+
+/** Returns why a job of the same request under another key blocks a row of an agent's batch; undefined if it does not. */
+export function doubtForRow(
+  job: Job,
+  key: string,
+  isOneShot: boolean,
+): 'unknown' | 'sending' | 'untold' | undefined {
+  if (isOfBatch(job, key)) return undefined;
+  if (shownState(job) === 'unknown') return 'unknown';
+  return doubtAbout(job, { key, isOneShot, blockedByAnyDoubt: { remainingMs: () => 0 } });
 }
 
 /**
@@ -74,9 +91,11 @@ export function continuesWith(
  */
 export function doubtAbout(
   job: Job,
-  { key, isOneShot = false, blockedByAnyDoubt }: Wanted,
+  { key, isOneShot = false, blockedByAnyDoubt }: Pick<Wanted, 'key' | 'isOneShot' | 'blockedByAnyDoubt'>,
 ): 'sending' | 'untold' | undefined {
   if (blockedByAnyDoubt === undefined || job.key === key) return undefined;
+  // Rows that another batch has paid for are refused before, unless the agent has asked to repeat them.
+  if (key?.includes('/') && job.key?.includes('/')) return undefined;
   const runs = runsOf(job);
   const isAccepted = job.handle !== undefined;
   // The caller is about to be told of the acceptance, unless the run also waits for a result.

@@ -1,10 +1,19 @@
 import * as z from 'zod';
 import { compare, parseAmount, parseDecimal } from '../decimal.ts';
 import { MgwError, toMgwError } from '../errors.ts';
+import { otherKeyError, resolveCommand } from '../jobs/errors.ts';
+import { printableLine } from '../printable.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
 import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
-import { type BatchRequest, type CheckedBatch, type StartedRun, tool, type Tools } from './tool.ts';
+import {
+  type BatchRequest,
+  type CheckedBatch,
+  type RowInDoubt,
+  type StartedRun,
+  tool,
+  type Tools,
+} from './tool.ts';
 
 // The arguments that all three tools have.
 const batchFields = () => ({
@@ -32,6 +41,8 @@ export const batchTools = [
       const checked = await tools.checkBatch(asked, tools, 'plan');
       const { view, refusal, isOpen } = checked;
       if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
+      const doubt = inDoubt(checked);
+      if (doubt !== undefined) return { ...doubt, ...view };
       const others = othersThatPay(checked, tools);
       if (others.length > 0) return { ...well, next: statusOf(asked, others), paid_by: others, ...view };
       return { ...well, next: isOpen ? { tool: 'batch_run', arguments: { ...asked } } : null, ...view };
@@ -81,6 +92,8 @@ async function started(asked: BatchRequest, isRepeated: boolean, call: Call, too
   const { name, view, refusal, isOpen } = checked;
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
   if (!isOpen) return { ...well, next: null, ...view };
+  const doubt = inDoubt(checked);
+  if (doubt !== undefined) return { ...doubt, ...view };
   const twice = (): Answer | undefined => (isRepeated ? undefined : paidTwice(asked, checked, tools));
   const refused = twice();
   if (refused !== undefined) return refused;
@@ -110,6 +123,29 @@ function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): s
 
 function statusOf(asked: BatchRequest, [name]: string[]): Answer['next'] {
   return { tool: 'batch_status', arguments: { ...asked, name } };
+}
+
+// Returns the answer in place of a run of rows whose requests may have been charged already; undefined if there are none.
+function inDoubt({ doubts }: CheckedBatch): Answer | undefined {
+  const unknown = doubts.filter(({ about }) => about === 'unknown');
+  const [first] = unknown.length > 0 ? unknown : doubts;
+  if (first === undefined) return undefined;
+  const error =
+    first.about === 'unknown'
+      ? unknownRows(unknown)
+      : otherKeyError(first.job, first.about).with({ job: undefined });
+  const in_doubt = doubts.map(({ id, job, about }) => ({ id, job: job.id, about }));
+  return { ...errorAnswer(error, 'no'), in_doubt };
+}
+
+const maxNamed = 5;
+
+function unknownRows(rows: readonly RowInDoubt[]): MgwError {
+  const named = rows.slice(0, maxNamed).map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
+  const more = rows.length > maxNamed ? `, and ${rows.length - maxNamed} more` : '';
+  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${named.join(', ')}${more}. Nothing was sent. A person can find out whether the tasks exist, and resolve each job.`;
+  const next = rows[0] && resolveCommand(rows[0].job);
+  return new MgwError('submit_unknown', text, { charged: 'no', retry: 'never', next });
 }
 
 // Returns the answer that replaces a run if other batches pay for some of its rows; undefined if none do.

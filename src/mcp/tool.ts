@@ -3,6 +3,7 @@ import type { McpServer, StandardSchemaWithJSON } from '@modelcontextprotocol/se
 import { type MgwError, usageError, messageOf, systemCode } from '../errors.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
+import type { Job } from '../job.ts';
 import type { Authority } from './authority.ts';
 import type { Call, Calls } from './calls.ts';
 import type { Confirmation } from './confirmation.ts';
@@ -127,12 +128,22 @@ export interface CheckedBatch {
   rows: ReadonlySet<string>;
   /** The names of other batches that paid, or may have paid, for the requests of new rows. */
   paidBy: ReadonlySet<string>;
+  /** The jobs in doubt outside of the batch that block its rows. */
+  doubts: readonly RowInDoubt[];
   /**
    * Carries out the open rows, except rows whose request has changed since the check.
    * @param onError called for each row that ended with an error
    * @returns the error that stopped the run early, or undefined
    */
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
+}
+
+/** A row that was not submitted, and a job with the same request whose outcome is unknown, here or to the agent. */
+export interface RowInDoubt {
+  /** The id of the row. */
+  id: string;
+  job: Job;
+  about: 'unknown' | 'sending' | 'untold';
 }
 
 /** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if it cannot be read. */

@@ -70,6 +70,21 @@ it('a requested new take does not wait', async () => {
   expect([created(), deps.clock.monotonic()]).toEqual([2, 0]);
 });
 
+it.each([
+  ['under the key of another submission', 'k', 7],
+  ['of another batch', 'other/1', 7],
+  ['of the same batch', 'clips/1', 0],
+])("a job in doubt %s and a row of an agent's batch with the same request", async (_, key, exit) => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  server.answers.push((_, response) => response.destroy());
+  const deps = await depsFor(server.url, state);
+  expect(await run(deps, orderOf({ key }))).toMatchObject({ exit: 7 });
+  const blockedByAnyDoubt = deadlineIn(0, deps.clock);
+  expect(await run(deps, orderOf({ key: 'clips/2', blockedByAnyDoubt }))).toMatchObject({ exit });
+  expect(server.created).toBe(exit === 0 ? 1 : 0);
+  expect(await run(deps, orderOf({ key: 'people/2' }))).toMatchObject({ exit: 0 });
+});
+
 it.each<[string, Answer, object, number]>([
   ['that was accepted blocks', says({ task_id: 'task_1' }), { exit: 2, error: { code: 'conflict' } }, 1],
   ['that was refused does not block', says({ error: { message: 'no' } }, 400), { exit: 0 }, 2],

@@ -99,14 +99,76 @@ test('a batch whose server was killed is not paid for under another name', async
   await Promise.all([next(), next()]);
   process.kill(agent.pid, 'SIGKILL');
   const after = await connect('v2', user, args);
-  expect(await after.call('batch_run', { ...batch, name: 'other' })).toMatchObject({
-    ok: false,
-    charged: 'no',
-    error: { code: 'conflict' },
-    paid_by: ['clips'],
-  });
+  for (const repeat of [false, true]) {
+    const refused = await after.call('batch_run', { ...batch, name: 'other', repeat });
+    expect(refused).toMatchObject({ ok: false, charged: 'no', error: { code: 'submit_unknown' } });
+    expect(refused['in_doubt']).toMatchObject([{ id: 'one' }, { id: 'two' }]);
+  }
   await after.call('batch_run', batch);
   expect(await ended(after)).toMatchObject({ batch: { states: { unknown: 2 } } });
+  expect(server.posts()).toBe(2);
+});
+
+test('a request in doubt is not paid for as a row of a batch, until a person resolves its job', async () => {
+  let isLost = true;
+  const server = await gateway((_, response) => {
+    if (isLost) response.destroy();
+    else sendJson(response, { task_id: server.create(), status: 'queued' });
+  });
+  const user = await userOf(server.url);
+  writeFileSync(join(user.cwd, 'clips.jsonl'), rows);
+  const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
+  const { protocol, model, duration } = row;
+  const request = { protocol, model, duration, prompt: 'a boat two' };
+  const lost = await agent.call('submit_video', { key: 'k', ...request });
+  const id = lost.job?.id ?? '';
+  expect(lost).toMatchObject({ charged: 'maybe', error: { code: 'submit_unknown' } });
+  isLost = false;
+  const calls: [string, object][] = [
+    ['batch_plan', {}],
+    ['batch_run', {}],
+    ['batch_run', { repeat: true }],
+  ];
+  for (const [tool, given] of calls) {
+    const refused = await agent.call(tool, { ...batch, ...given });
+    expect(refused).toMatchObject({ ok: false, charged: 'no', retry: 'never', next: null });
+    expect(refused.error?.message).toContain(`two (${id})`);
+    expect(refused.command?.join(' ')).toContain(`jobs resolve ${id}`);
+  }
+  expect(server.posts()).toBe(1);
+  expect((await user.run(['jobs', 'resolve', id, '--not-created'])).code).toBe(0);
+  expect(await agent.call('batch_run', batch)).toMatchObject({ ok: true, charged: 'maybe' });
+  await expect.poll(() => server.posts()).toBe(3);
+});
+
+test('a row of a running batch is not sent if its request has come into doubt since the batch was checked', async () => {
+  let reject = (): void => undefined;
+  let isTaken = false;
+  const server = await gateway((seen, response) => {
+    if (seen.body.includes('another')) reject = () => sendJson(response, { error: { message: 'no' } }, 400);
+    else if (isTaken) sendJson(response, { task_id: server.create(), status: 'queued' });
+    else response.destroy();
+    isTaken = !seen.body.includes('another');
+  });
+  const user = await userOf(server.url);
+  const same = { ...row, prompt: 'a boat' };
+  const all = [
+    { id: 'one', ...same, prompt: 'another' },
+    { id: 'two', ...same },
+  ];
+  writeFileSync(join(user.cwd, 'clips.yaml'), JSON.stringify({ concurrency: 1, rows: all }));
+  const agent = await connect('v1', user, ['mcp', '--budget', '1000']);
+  const asked = { manifest: 'clips.yaml', output: 'clips/{id}.{ext}' };
+  expect(await agent.call('batch_run', asked)).toMatchObject({ ok: true, charged: 'maybe' });
+  await expect.poll(() => server.posts()).toBe(1);
+  const lost = await agent.call('submit_video', { key: 'k', ...same });
+  expect(lost.error?.code).toBe('submit_unknown');
+  reject();
+  const status = await ended(agent, asked);
+  expect(status['rows']).toMatchObject([
+    { id: 'one', state: 'rejected' },
+    { id: 'two', state: 'new', error: { code: 'submit_unknown' } },
+  ]);
   expect(server.posts()).toBe(2);
 });
 

@@ -2,7 +2,13 @@ import { createHash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { everyRow } from '../../../batch/choice.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
-import { type PlannedRow, hashOf, submissionOf, type RowState } from '../../../batch/planned-row.ts';
+import {
+  type PlannedRow,
+  hashOf,
+  isSpeech,
+  submissionOf,
+  type RowState,
+} from '../../../batch/planned-row.ts';
 import type { RowEnd } from '../../../batch/row-state.ts';
 import { type Batch, planBatch, type PlanDeps } from '../../../batch/plan.ts';
 import { readyRun, runBatch } from '../../../batch/run-batch.ts';
@@ -14,12 +20,13 @@ import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
 import { failedError, withoutHandle } from '../../../jobs/errors.ts';
 import { strictError } from '../../../jobs/receipt.ts';
+import { doubtForRow } from '../../../jobs/liveness.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import type { OutputPlace } from '../../../jobs/output.ts';
 import { agentText, errorAnswer, type NextCall } from '../../../mcp/result.ts';
 import type { Root } from '../../../mcp/tool.ts';
-import type { BatchRequest, CheckBatch } from '../../../mcp/tool.ts';
+import type { BatchRequest, CheckBatch, RowInDoubt } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
 import { planView, refusal, rowView } from '../../output/plan.ts';
@@ -44,6 +51,7 @@ export function batchChecker(context: Context): CheckBatch {
     const rows: Record<string, unknown>[] = [];
     const checked = new Set<string>();
     const paidBy = new Set<string>();
+    const doubts: RowInDoubt[] = [];
     const errors = runs.get(batch.name)?.errors;
     const mismatched: string[] = [];
     let differing: MgwError | undefined;
@@ -51,8 +59,11 @@ export function batchChecker(context: Context): CheckBatch {
     let isOpen = false;
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checked.add(planned.hash);
-      if (kind === 'plan' && planned.state === 'new')
-        for (const name of await othersThatPaid(planned, batch.name, deps)) paidBy.add(name);
+      if (kind === 'plan' && (planned.state === 'new' || planned.state === 'rejected')) {
+        const jobs = await jobsLike(planned, deps);
+        for (const name of othersThatPaid(planned, batch.name, jobs)) paidBy.add(name);
+        doubts.push(...doubtsAbout(planned, jobs).slice(0, maxRows - doubts.length));
+      }
       if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
         const { job } = planned.take;
@@ -83,6 +94,7 @@ export function batchChecker(context: Context): CheckBatch {
         .digest('hex'),
       rows: checked,
       paidBy,
+      doubts,
       run: async (job, onError) => {
         await remember(context, opened, options);
         return runChecked(context, opened, { plan: onlyChecked(deps, checked), job }, onError);
@@ -91,17 +103,27 @@ export function batchChecker(context: Context): CheckBatch {
   };
 }
 
-// Returns the names of other batches whose jobs for the same request were, or may have been, charged.
-async function othersThatPaid(
-  { work }: PlannedRow,
-  name: string,
-  { ledger, gateway }: PlanDeps,
-): Promise<string[]> {
+// Returns the jobs with the same request as a row.
+async function jobsLike({ work }: PlannedRow, { ledger, gateway }: PlanDeps): Promise<Job[]> {
   const ids = await ledger.lookup('fingerprint', fingerprintOf(submissionOf(work), gateway));
   const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
+  return jobs.filter((job) => job !== undefined);
+}
+
+// Returns the names of other batches whose jobs for the same request were, or may have been, charged.
+function othersThatPaid({ state }: PlannedRow, name: string, jobs: readonly Job[]): string[] {
+  if (state !== 'new') return [];
   return jobs.flatMap((job) => {
-    const [other = '', row] = job?.key?.split('/') ?? [];
-    return job === undefined || row === undefined || other === name || chargeOf(job) === 'no' ? [] : [other];
+    const [other = '', row] = job.key?.split('/') ?? [];
+    return row === undefined || other === name || chargeOf(job) === 'no' ? [] : [other];
+  });
+}
+
+// Returns the jobs outside of the batch that block a row until a person or the agent knows their outcome.
+function doubtsAbout({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[]): RowInDoubt[] {
+  return jobs.flatMap((job) => {
+    const about = doubtForRow(job, key, isSpeech(work));
+    return about === undefined ? [] : [{ id, job, about }];
   });
 }
 
@@ -181,6 +203,7 @@ async function runChecked(
     perMinute: undefined,
     onLimit: () => undefined,
   });
+  const options = { ...rows, pace, retake: () => undefined, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,
@@ -192,7 +215,7 @@ async function runChecked(
     },
   };
   try {
-    return await runBatch(batch, ready, everyRow, deps, { ...rows, pace, retake: () => undefined }, watcher);
+    return await runBatch(batch, ready, everyRow, deps, options, watcher);
   } finally {
     await pace.close();
   }
