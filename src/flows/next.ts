@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, parse } from 'node:path';
+import type { Settings } from '../config/resolve.ts';
 import type { SettingFlags } from '../config/rules.ts';
 import { type MgwError, systemCode } from '../errors.ts';
 import type { Job } from '../job.ts';
@@ -24,13 +25,36 @@ export function globalArguments(globals: Globals): string[][] {
 
 /** Returns the error with a `next` that uses the same gateway and ledger, unless `next` names its own gateway. */
 export function withGlobals(error: MgwError, globals: Globals): MgwError {
-  const [mgw, ...rest] = error.next ?? [];
-  if (mgw !== 'mgw' || rest.at(-1) === '--help') return error;
-  const hasGateway = rest.includes('--base-url') || rest.includes('--sandbox');
+  return error.next === undefined ? error : error.with({ next: commandWithGlobals(error.next, globals) });
+}
+
+function commandWithGlobals(command: readonly string[], globals: Globals): string[] {
+  const [mgw, ...rest] = command;
+  // A text after `--` may look like a flag.
+  const words = rest.includes('--') ? rest.slice(0, rest.indexOf('--')) : rest;
+  if (mgw !== 'mgw' || words.at(-1) === '--help') return [...command];
+  const hasGateway = words.includes('--base-url') || words.includes('--sandbox');
   const flags = globalArguments(globals).filter(
-    ([name = '']) => !rest.includes(name) && (!hasGateway || name === '--profile'),
+    ([name = '']) => !words.includes(name) && (!hasGateway || name === '--profile'),
   );
-  return error.with({ next: [mgw, ...flags.flat(), ...rest] });
+  return [mgw, ...flags.flat(), ...rest];
+}
+
+/**
+ * Returns a command of a server for a person, with the server's gateway, ledger and standing budget. The person's shell
+ * may lack the server's environment, so its values become flags.
+ * @param settings undefined if they are invalid
+ */
+export function commandForPerson(
+  command: readonly string[],
+  { budgetName, ...flags }: Globals & Pick<SettingFlags, 'budgetName'>,
+  settings: Pick<Settings, 'profile' | 'baseUrl' | 'sandbox'> | undefined,
+): string[] {
+  const globals: Globals = { ...flags };
+  if (settings?.profile.source === 'env') globals.profile = settings.profile.value;
+  if (settings?.sandbox.value) globals.sandbox = true;
+  else if (settings?.baseUrl?.source === 'env') globals.baseUrl = settings.baseUrl.value;
+  return commandWithGlobals(withKept(command, { budgetName }), globals);
 }
 
 /** The flags of a failed command that the suggested command also needs. */

@@ -50,6 +50,13 @@ export class Authority {
     if (budget === undefined && !hasBudgetName) await refuse();
   }
 
+  /** Returns the flags with which a person's command spends from the same standing budget. */
+  async flags(): Promise<string[]> {
+    const { budget } = await this.#session.settings();
+    const isGranted = this.#grant.hasBudgetName && budget.value !== undefined;
+    return isGranted ? [`--budget-name=${budget.value}`] : [];
+  }
+
   /** Returns the state of each budget, for the agent. */
   async view(): Promise<Record<string, unknown>[]> {
     const { budget: amount, hasBudgetName } = this.#grant;

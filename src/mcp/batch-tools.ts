@@ -97,7 +97,7 @@ async function started(asked: BatchRequest, isRepeated: boolean, call: Call, too
   const twice = (): Answer | undefined => (isRepeated ? undefined : paidTwice(asked, checked, tools));
   const refused = twice();
   if (refused !== undefined) return refused;
-  const instead = isRunning(tools, name) ? undefined : await unconfirmed(asked, checked, call, tools);
+  const instead = isRunning(tools, name) ? undefined : await unconfirmed(checked, call, tools);
   if (instead !== undefined) return instead;
   const next = { tool: 'batch_status', arguments: { ...asked } };
   // Check again: another call may have started the batch while the person was asked.
@@ -197,19 +197,15 @@ async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Pro
 
 // Returns the answer in place of a run above the amount of `--confirm-over`; undefined if it may start.
 async function unconfirmed(
-  { manifest, name: given, output }: BatchRequest,
-  { name, atMost, request }: CheckedBatch,
+  { name, atMost, request, typed, manifest }: CheckedBatch,
   { context }: Call,
-  { confirmation }: Tools,
+  { confirmation, authority }: Tools,
 ): Promise<Outcome | undefined> {
   if (confirmation === undefined) return undefined;
   const { over } = confirmation;
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;
   const amount = atMost ?? 'unknown';
   const message = `The batch ${name}: this may cost ${amount}, more than ${over}.`;
-  const flags = [given && `--name=${given}`, output && `--output=${output}`].filter(
-    (each) => each !== undefined,
-  );
-  const command = ['mgw', 'batch', 'run', ...flags, '--', manifest];
+  const command = ['mgw', 'batch', 'run', ...typed, ...(await authority.flags()), '--', manifest];
   return confirmation.ask({ tool: 'batch_run', key: name, request, amount }, message, command, context);
 }

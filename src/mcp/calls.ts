@@ -5,7 +5,9 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { abortWith, deadlineIn, type Deadline } from '../clock.ts';
+import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError } from '../errors.ts';
+import { commandForPerson } from '../flows/next.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
@@ -51,13 +53,18 @@ export interface Call {
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
+  readonly #flags: SettingFlags;
   readonly #closing = new AbortController();
   readonly #inProgress = new Set<Promise<unknown>>();
   readonly #unread = new Set<{ id: unknown; cancelled: AbortController }>();
 
-  /** @param interrupted the signals of the process */
-  constructor(session: Session, interrupted: Signals) {
+  /**
+   * @param interrupted the signals of the process
+   * @param flags the server's flags, which the commands for a person need
+   */
+  constructor(session: Session, interrupted: Signals, flags: SettingFlags = {}) {
     this.#session = session;
+    this.#flags = flags;
     this.#interrupted = interrupted;
   }
 
@@ -103,7 +110,7 @@ export class Calls {
       const outcome = await Promise.race([working, this.#late(late, answered.signal)]);
       return isInputRequiredResult(outcome)
         ? outcome
-        : toolResult(outcome, (text) => this.#session.redact(text));
+        : toolResult(await this.#withFlags(outcome), (text) => this.#session.redact(text));
     } finally {
       answered.abort();
     }
@@ -135,6 +142,13 @@ export class Calls {
   async end(): Promise<void> {
     this.#closing.abort(new Error('the client is gone'));
     while (this.#inProgress.size > 0) await Promise.allSettled(this.#inProgress);
+  }
+
+  // The person's command must use the gateway and the ledger of this server.
+  async #withFlags(answer: Answer): Promise<Answer> {
+    if (answer.command === undefined) return answer;
+    const settings = await this.#session.settings().catch(() => undefined);
+    return { ...answer, command: commandForPerson(answer.command, this.#flags, settings) };
   }
 
   async #isRead({ id, signal }: ServerContext['mcpReq'], ending: AbortSignal): Promise<boolean> {

@@ -9,6 +9,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { randomBytes, randomUUID } from 'node:crypto';
 import * as z from 'zod';
+import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
 /** The payment that a person is asked about. The answer applies to this payment only. */
@@ -49,10 +50,13 @@ export class Confirmation {
   /** An exact decimal. */
   readonly over: string;
   readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
+  readonly #folder: string;
   readonly #used = new Set<string>();
 
-  constructor(over: string) {
+  /** @param folder the root: a manifest may name files relative to it */
+  constructor(over: string, folder: string) {
     this.over = over;
+    this.#folder = folder;
   }
 
   /** Verifies the state that a client sends back. */
@@ -116,7 +120,7 @@ export class Confirmation {
   }
 
   #refusal(command: string[], message: string): Answer {
-    const text = `${message} Nothing was sent. A person can run the command.`;
+    const text = `${message} Nothing was sent. A person can run the command in ${printableLine(this.#folder, 200)}.`;
     return {
       ok: false,
       charged: 'no',

@@ -105,6 +105,7 @@ export const paidTools = [
         tool: 'speak',
         key,
         given: { ...given },
+        typed: { ...given, output: path },
         order: { protocol: 'tts', model: speechModel, body: speech.body },
         flow: (deps) => speak(speech, wanted, deps),
         next: () => null,

@@ -22,6 +22,8 @@ export interface PaymentRequest {
   key: string;
   /** The arguments, with the key. */
   given: Given;
+  /** The arguments with absolute paths, for a person's command line in any folder. */
+  typed: Given;
   /** The request to pay for. */
   order: PriceQuery;
   /** Pays, or finds the paid job. */
@@ -81,10 +83,10 @@ async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
 
 // Returns the answer in place of a payment above the amount of `--confirm-over`; undefined if it may be made.
 async function unconfirmed(
-  { key, order, tool, given }: PaymentRequest,
+  { key, order, tool, typed }: PaymentRequest,
   deps: FlowDeps,
   { context }: Call,
-  { confirmation, session }: Tools,
+  { confirmation, session, authority }: Tools,
 ): Promise<Outcome | undefined> {
   if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
   const { over } = confirmation;
@@ -95,7 +97,8 @@ async function unconfirmed(
     .update(canonicalJson([order.protocol, order.body] as Json))
     .digest('hex');
   const message = `${what}: this may cost ${amount}, more than ${over}.`;
-  return confirmation.ask({ tool, key, request, amount }, message, commandLine(tool, given), context);
+  const command = commandLine(tool, typed, await authority.flags());
+  return confirmation.ask({ tool, key, request, amount }, message, command, context);
 }
 
 // Whether a key's job rules out another payment. A rejected job is sent again.
@@ -106,7 +109,7 @@ async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
 }
 
 // Returns the command line that is equivalent to a call.
-function commandLine(tool: string, { protocol, text, ...flags }: Given): string[] {
+function commandLine(tool: string, { protocol, text, ...flags }: Given, more: readonly string[]): string[] {
   const words =
     tool === 'speak' ? ['tts'] : ['video', ...(protocol === undefined ? [] : [textOf(protocol)]), 'submit'];
   const options = Object.entries(flags).flatMap(([name, value]) => {
@@ -114,7 +117,7 @@ function commandLine(tool: string, { protocol, text, ...flags }: Given): string[
     if (typeof value === 'boolean') return [value ? `--${name}` : `--no-${name}`];
     return [value].flat().map((each) => `--${name}=${textOf(each)}`);
   });
-  return ['mgw', ...words, ...options, ...(text === undefined ? [] : ['--', textOf(text)])];
+  return ['mgw', ...words, ...options, ...more, ...(text === undefined ? [] : ['--', textOf(text)])];
 }
 
 function textOf(value: unknown): string {

@@ -2,6 +2,7 @@ import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
+import type { SettingFlags } from '../config/rules.ts';
 import type { Session } from '../flows/session.ts';
 import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
@@ -25,6 +26,8 @@ export interface ServeOptions extends Grant {
   stdout: Writable;
   /** The signals of the process: the first ends the server, the second gives up outstanding responses. */
   signals: Signals;
+  /** The flags of the command line. */
+  flags: SettingFlags;
   /** The folder below which files are read and written. */
   root: string;
   checkBatch: CheckBatch;
@@ -46,10 +49,10 @@ const instructions =
 export async function serveMcp(options: ServeOptions): Promise<void> {
   const { session, stdin, stdout, signals, checkBatch, readFile, note } = options;
   const root = await Root.open(options.root);
-  const calls = new Calls(session, signals);
+  const calls = new Calls(session, signals, options.flags);
   const authority = new Authority(session, options, root.path);
   const { confirmOver } = options;
-  const confirmation = confirmOver === undefined ? undefined : new Confirmation(confirmOver);
+  const confirmation = confirmOver === undefined ? undefined : new Confirmation(confirmOver, root.path);
   const tools: Tools = {
     session,
     calls,

@@ -112,6 +112,10 @@ export interface BatchRequest {
 /** A batch whose rows were all checked; nothing was sent. */
 export interface CheckedBatch {
   name: string;
+  /** The absolute path of its manifest. */
+  manifest: string;
+  /** The other words of the command line that runs it, with absolute paths. */
+  typed: readonly string[];
   /** The part for the answer: counts, cost, problems, rows. */
   view: Record<string, unknown>;
   /** The maximum cost of the open rows, an exact decimal; undefined if a price is unknown. */

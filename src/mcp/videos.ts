@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { deadlineIn } from '../clock.ts';
 import { usageError } from '../errors.ts';
 import { composeVideo } from '../flows/compose-video.ts';
@@ -8,7 +9,7 @@ import { submitVideo } from '../flows/submit-video.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { goalOutput } from '../jobs/output.ts';
 import { fileNamedBy, type FlagValue, longName } from '../protocols/compose.ts';
-import { isEarlierJob, type Flag, type Protocol } from '../protocols/protocol.ts';
+import { isEarlierJob, isLocalPath, type Flag, type Protocol } from '../protocols/protocol.ts';
 import { protocolNamed } from '../protocols/registry.ts';
 import { composeSpeech } from '../speech/compose.ts';
 import { speechModel } from '../speech/wire.ts';
@@ -43,6 +44,7 @@ export async function submitted(
     tool: 'submit_video',
     key,
     given: { key, ...given },
+    typed: { key, ...withAbsolutePaths(given, protocol, tools) },
     order: { protocol: protocol.name, model: protocol.modelOf(body), body },
     flow: (deps) => submitVideo(video, wanted, deps),
     next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
@@ -84,6 +86,18 @@ export async function composedVideo(
   }
   const readLocalFile: ReadFile = (path, name) => readBelow(tools, path, name);
   return composeVideo(tools.session, protocol, { flags, readLocalFile }, listing);
+}
+
+function withAbsolutePaths(given: Given, { flags }: Protocol, { root }: Tools): Given {
+  const absolute = (value: unknown): unknown =>
+    typeof value === 'string' && isLocalPath(value) ? resolve(root.path, value) : value;
+  const isFile = (name: string): boolean =>
+    flags.some((flag) => longName(flag) === name && (flag.isAsset === true || flag.kind === 'file'));
+  const entries = Object.entries(given).map(([name, value]) => {
+    if (!isFile(name)) return [name, value] as const;
+    return [name, Array.isArray(value) ? value.map(absolute) : absolute(value)] as const;
+  });
+  return Object.fromEntries(entries);
 }
 
 async function chosenProtocol(

@@ -247,11 +247,12 @@ test('an agent learns which videos of a batch differ, as an error in strict mode
 });
 
 test('a batch above the amount of --confirm-over is refused if no person can be asked', async () => {
-  const { agent } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
+  const { agent, cwd } = await agentWith(['--budget', '1000', '--confirm-over', '0.01']);
+  const output = join(cwd, 'clips/{id}.{ext}');
   expect(await agent.call('batch_run', batch)).toMatchObject({
     ok: false,
     charged: 'no',
-    command: ['mgw', 'batch', 'run', '--output=clips/{id}.{ext}', '--', 'clips.jsonl'],
+    command: ['mgw', '--sandbox', 'batch', 'run', '-o', output, '--', join(cwd, 'clips.jsonl')],
   });
   expect((await agent.call('jobs')).jobs).toEqual([]);
 });

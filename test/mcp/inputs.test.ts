@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
 import { agentText } from '../../src/mcp/result.ts';
-import { canaryKey, type User } from '../support/cli.ts';
+import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
 import { connect } from './client.ts';
 import { gateway, userOf, video } from './gateway.ts';
@@ -22,6 +22,50 @@ async function userOfA(url: string): Promise<User> {
   await user.run(['config', 'set', 'prices.a.veo-3', 'second=1']);
   return user;
 }
+
+test("a person's command in another folder uses the gateway, the files and the standing budget of the server", async () => {
+  const other = await gateway();
+  const chosen = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));
+  const user = await userOfA(other.url);
+  writeFileSync(join(user.cwd, 'boat.png'), png);
+  await user.run(['budget', 'set', 'shared', '100']);
+  const confirming = ['mcp', '--budget-name', 'shared', '--confirm-over', '3'];
+  const agent = await connect('v1', user, ['--base-url', chosen.url, ...confirming]);
+  const given = { key: 'one', ...withImage, image: 'boat.png' };
+  const { command = [] } = await agent.call('submit_video', given);
+  expect((await user.run(command.slice(1))).code).toBe(0);
+  expect([chosen.posts(), other.posts()]).toEqual([1, 0]);
+  expect(await agent.call('submit_video', given)).toMatchObject({ ok: true, resumed: true });
+  expect((await agent.call('budget'))['budgets']).toMatchObject([{ spent: '8' }]);
+});
+
+test.each(['--sandbox', '--base-url', '--help'])(
+  'the text %s of speech does not remove the flags of the server from the command of a person',
+  async (text) => {
+    const agent = await connect('v1', newUser(), [
+      '--sandbox',
+      'mcp',
+      '--budget',
+      '9',
+      '--confirm-over',
+      '0',
+    ]);
+    const given = { key: 'one', text, speaker: 'x', output: 'out.mp3' };
+    const { command } = await agent.call('speak', given);
+    expect(command?.slice(0, 3)).toEqual(['mgw', '--sandbox', 'tts']);
+  },
+);
+
+test('the environment of a server becomes flags of the command of a person', async () => {
+  const user = newUser(undefined, { MGW_SANDBOX: '1' });
+  const agent = await connect('v1', user, ['mcp', '--budget', '100', '--confirm-over', '0']);
+  const { command } = await agent.call('submit_video', { key: 'one', ...video });
+  expect(command?.slice(0, 3)).toEqual(['mgw', '--sandbox', 'video']);
+  const server = await gateway((_, response) => response.destroy());
+  const paying = await connect('v1', await userOf(server.url), ['mcp', '--budget', '100']);
+  const lost = await paying.call('submit_video', { key: 'one', ...video });
+  expect(lost.command).toEqual(['mgw', '--base-url', server.url, 'jobs', 'resolve', lost.job?.id]);
+});
 
 test('an image is read below the root, and no FIFO, device or outside link is opened', async () => {
   const server = await gateway((_, response) => sendJson(response, { name: 'operations/1' }));

@@ -57,6 +57,7 @@ async function serve(
     stdin: io.stdin,
     stdout: io.stdout,
     signals,
+    flags: context.globals,
     root: root ?? process.cwd(),
     budget,
     newBudget,

@@ -16,6 +16,7 @@ import type { Row } from '../../../batch/manifest/row.ts';
 import { add, formatDecimal, zero } from '../../../decimal.ts';
 import { type Charged, type MgwError, usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
+import { commandForPerson } from '../../../flows/next.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
 import { failedError, withoutHandle } from '../../../jobs/errors.ts';
@@ -33,7 +34,7 @@ import { planView, refusal, rowView } from '../../output/plan.ts';
 import { defaultConcurrency } from './run.ts';
 import { openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { type BatchOptions, paceOf, rowOptionsOf } from './options.ts';
+import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
 
 /** The maximum number of rows in an answer, because an agent reads all of them. */
 const maxRows = 200;
@@ -54,6 +55,8 @@ export function batchChecker(context: Context): CheckBatch {
     const doubts: RowInDoubt[] = [];
     const errors = runs.get(batch.name)?.errors;
     const mismatched: string[] = [];
+    const settings = await context.settings();
+    const forPerson = (command: string[]): string[] => commandForPerson(command, context.globals, settings);
     let differing: MgwError | undefined;
     let undone = 0;
     let isOpen = false;
@@ -73,12 +76,14 @@ export function batchChecker(context: Context): CheckBatch {
         return;
       }
       undone += 1;
-      if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id)));
+      if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id), forPerson));
     });
     const costs = [...plan.costs.values()];
     const isKnown = costs.every(({ unknown }) => unknown === 0);
     return {
       name: batch.name,
+      manifest: batch.manifest.path,
+      typed: flagsAsTyped({ ...options, output: join(batch.place.folder, batch.place.template) }),
       view: {
         ...planView(batch, { ...plan, problems: plan.problems.map(forAgent) }),
         rows,
@@ -139,7 +144,11 @@ function forAgent<Problem extends { message: string }>(problem: Problem): Proble
 }
 
 // Returns a row with its error, its cost and the tool to call next.
-function rowForAgent(planned: PlannedRow, ended: MgwError | undefined): Record<string, unknown> {
+function rowForAgent(
+  planned: PlannedRow,
+  ended: MgwError | undefined,
+  forPerson: (command: string[]) => string[],
+): Record<string, unknown> {
   const { job } = planned.take;
   const charged = chargeOfRow(planned);
   const error = ended ?? recordedError(planned);
@@ -149,7 +158,7 @@ function rowForAgent(planned: PlannedRow, ended: MgwError | undefined): Record<s
     charged,
     error: told?.error,
     next: job === undefined ? null : nextOf(planned.state, job.id),
-    command: told?.command,
+    command: told?.command && forPerson(told.command),
   };
 }
 
