@@ -51,8 +51,7 @@ export function batchChecker(context: Context): CheckBatch {
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
     const checked = new Set<string>();
-    const paidBy = new Set<string>();
-    const doubts: RowInDoubt[] = [];
+    const others: Others = { paidBy: new Set(), doubts: [] };
     const errors = runs.get(batch.name)?.errors;
     const mismatched: string[] = [];
     const settings = await context.settings();
@@ -62,11 +61,7 @@ export function batchChecker(context: Context): CheckBatch {
     let isOpen = false;
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checked.add(planned.hash);
-      if (kind === 'plan' && (planned.state === 'new' || planned.state === 'rejected')) {
-        const jobs = await jobsLike(planned, deps);
-        for (const name of othersThatPaid(planned, batch.name, jobs)) paidBy.add(name);
-        doubts.push(...doubtsAbout(planned, jobs).slice(0, maxRows - doubts.length));
-      }
+      if (kind === 'plan') await addOthers(others, planned, batch.name, deps);
       if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
         const { job } = planned.take;
@@ -98,8 +93,7 @@ export function batchChecker(context: Context): CheckBatch {
         .update([...checked].join('\n'))
         .digest('hex'),
       rows: checked,
-      paidBy,
-      doubts,
+      ...others,
       run: async (job, onError) => {
         await remember(context, opened, options);
         return runChecked(context, opened, { plan: onlyChecked(deps, checked), job }, onError);
@@ -108,11 +102,24 @@ export function batchChecker(context: Context): CheckBatch {
   };
 }
 
-// Returns the jobs with the same request as a row.
-async function jobsLike({ work }: PlannedRow, { ledger, gateway }: PlanDeps): Promise<Job[]> {
-  const ids = await ledger.lookup('fingerprint', fingerprintOf(submissionOf(work), gateway));
-  const jobs = await Promise.all(ids.map((id) => ledger.read(id)));
-  return jobs.filter((job) => job !== undefined);
+/** The jobs outside of a batch with the requests of its rows. */
+interface Others {
+  paidBy: Set<string>;
+  doubts: RowInDoubt[];
+}
+
+// Adds the jobs outside of the batch with the request of a row that would be sent.
+async function addOthers(
+  { paidBy, doubts }: Others,
+  planned: PlannedRow,
+  name: string,
+  { ledger, gateway }: PlanDeps,
+): Promise<void> {
+  if (planned.state !== 'new' && planned.state !== 'rejected') return;
+  const ids = await ledger.lookup('fingerprint', fingerprintOf(submissionOf(planned.work), gateway));
+  const jobs = (await Promise.all(ids.map((id) => ledger.read(id)))).filter((job) => job !== undefined);
+  for (const other of othersThatPaid(planned, name, jobs)) paidBy.add(other);
+  doubts.push(...doubtsAbout(planned, jobs).slice(0, maxRows - doubts.length));
 }
 
 // Returns the names of other batches whose jobs for the same request were, or may have been, charged.
