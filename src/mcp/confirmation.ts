@@ -5,6 +5,8 @@ import {
   inputResponse,
   type InputRequiredResult,
   type RequestStateCodec,
+  SdkError,
+  SdkErrorCode,
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -36,8 +38,10 @@ const capabilitiesSchema = z.looseObject({
   [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
 });
 
-/** The maximum time for a person's answer, ms: less than a client waits for a call. */
-const answerWithinMs = 45_000;
+/** The maximum time for a person's answer, seconds: less than a client waits for a call. */
+const answerWithinS = 45;
+
+const cannotAsk = 'This client cannot ask a person.';
 
 const form = {
   type: 'object' as const,
@@ -74,17 +78,16 @@ export class Confirmation {
   ): Promise<Answer | InputRequiredResult | undefined> {
     // In protocol revisions without requests from servers, clients describe themselves in each request.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(asking, message, command, context);
-    const answer = await context.mcpReq
-      .send(
-        {
-          method: 'elicitation/create',
-          params: { message: `${message} Pay for it?`, requestedSchema: form },
-        },
-        { timeout: answerWithinMs },
-      )
-      .catch(() => undefined);
-    if (answer === undefined) return this.#refusal(command, `${message} This client cannot ask a person.`);
-    if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
+    const params = { message: `${message} Pay for it?`, requestedSchema: form };
+    try {
+      const answer = await context.mcpReq.send(
+        { method: 'elicitation/create', params },
+        { timeout: answerWithinS * 1000 },
+      );
+      if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
+    } catch (error) {
+      return this.#refusal(command, `${message} ${whyNoAnswer(error)}`);
+    }
     return this.#refusal(command, `${message} The person declined.`);
   }
 
@@ -109,7 +112,7 @@ export class Confirmation {
       return this.#refusal(command, `${message} The person declined.`);
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
-    if (!capabilities.success) return this.#refusal(command, `${message} This client cannot ask a person.`);
+    if (!capabilities.success) return this.#refusal(command, `${message} ${cannotAsk}`);
     const requestState = await this.#codec.mint({ id: randomUUID(), ...asking }, context);
     return inputRequired({
       inputRequests: {
@@ -130,6 +133,14 @@ export class Confirmation {
       error: { code: 'budget', message: text, exit_code: 12 },
     };
   }
+}
+
+function whyNoAnswer(error: unknown): string {
+  const code = error instanceof SdkError ? error.code : undefined;
+  if (code === SdkErrorCode.CapabilityNotSupported) return cannotAsk;
+  return code === SdkErrorCode.RequestTimeout
+    ? `The person did not answer within ${answerWithinS} s. The same call asks again.`
+    : 'The client could not ask the person.';
 }
 
 function isAbout(state: Asking, asking: Asking): boolean {

@@ -84,7 +84,13 @@ function serverOf(tools: Tools): McpServer {
   const { confirmation } = tools;
   const server = new McpServer(
     { name: 'mgw', title: 'Video and speech', version },
-    { instructions, ...(confirmation && { requestState: { verify: confirmation.verify } }) },
+    // Strict: a client that did not declare that it can ask its user gets no such request.
+    {
+      instructions,
+      enforceStrictCapabilities: true,
+
+      ...(confirmation && { requestState: { verify: confirmation.verify } }),
+    },
   );
   // The SDK looks tools up by name, and would find inherited members such as `__proto__`.
   Object.setPrototypeOf(Reflect.get(server, '_registeredTools'), null);
