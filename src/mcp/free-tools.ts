@@ -3,6 +3,7 @@ import { spendGroups } from '../budget/spend.ts';
 import { MgwError, usageError } from '../errors.ts';
 import { type Job, jobStates } from '../job.ts';
 import { jobView } from '../jobs/view.ts';
+import { protocolNames } from '../protocols/registry.ts';
 import type { Call } from './calls.ts';
 import { agentView, type Answer, errorAnswer, nextForJob, pendingAnswer, refText, well } from './result.ts';
 import { tool, type Tools } from './tool.ts';
@@ -15,7 +16,7 @@ export const freeTools = [
     description: 'Lists the models that the key may use, each with its protocols and prices.',
     effect: 'look',
     fields: () => ({
-      protocol: z.optional(z.string().describe('only models of this protocol: a, b, c or tts')),
+      protocol: z.optional(z.enum([...protocolNames, 'tts']).describe('only models of this protocol')),
     }),
     run: ({ protocol }, call, tools) => models(protocol, call, tools),
   }),

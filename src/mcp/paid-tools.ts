@@ -28,7 +28,9 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   const flags = new Map<string, { kind: Flag['kind']; texts: Map<string, string[]> }>();
   for (const protocol of protocolNames)
     for (const flag of protocolNamed(protocol).flags) {
-      const { kind, description } = flag;
+      const { kind } = flag;
+      // Tools do not read a file in place of a text.
+      const description = flag.description.replace(/, or @FILE\b[^,;]*/, '');
       const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
       known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
       flags.set(longName(flag), { ...known, kind });

@@ -107,6 +107,7 @@ export function agentText(text: string): string {
     text
       // No tool has these flags.
       .replace(/[;.] --(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
+      .replace(/, or (?:replace (?:it|the link) with --force|-o - for standard output)\b/g, '')
       .replace(/(a)nother --key, or --new without one,/i, '$1nother key')
       .replace(/"mgw [^"]*"|--([a-z][a-z-]*)/g, (whole, flag?: string) => {
         if (flag === undefined || personFlags.includes(flag)) return whole;

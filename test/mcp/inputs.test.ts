@@ -4,6 +4,7 @@ import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
+import { paidTools } from '../../src/mcp/paid-tools.ts';
 import { agentText } from '../../src/mcp/result.ts';
 import { canaryKey, newUser, type User } from '../support/cli.ts';
 import { sendJson } from '../support/servers.ts';
@@ -157,9 +158,34 @@ test.each([
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
   ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
+  ['/a.mp3 exists: name another file, or replace it with --force.', '/a.mp3 exists: name another file.'],
+  [
+    'a is a symbolic link: name another file, or replace the link with --force. Nothing was sent.',
+    'a is a symbolic link: name another file. Nothing was sent.',
+  ],
+  [
+    'b is not a plain file: name another one, or -o - for standard output.',
+    'b is not a plain file: name another one.',
+  ],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is shown to an agent as %j', (text, shown) => {
   expect(agentText(text)).toBe(shown);
+});
+
+test('the description of no argument offers to read a text from a file, which tools refuse', () => {
+  for (const { fields } of paidTools)
+    for (const [name, { description = '' }] of Object.entries(fields()))
+      expect([name, description]).not.toEqual([name, expect.stringContaining('@FILE')]);
+});
+
+test('an unknown protocol is refused before the models are listed', async () => {
+  const server = await gateway();
+  const agent = await connect('v1', await userOf(server.url), args);
+  const refused = await agent.call('models', { protocol: 'z' });
+  expect(refused).toMatchObject({ ok: false, charged: 'no', error: { code: 'usage' } });
+  expect(refused.error?.message).toContain('protocol');
+  expect(server.requests).toEqual([]);
+  expect(await agent.call('models', { protocol: 'tts' })).toMatchObject({ ok: true });
 });
 
 test('stdout contains only messages, whatever a client, Node and the gateway write, and the server continues', async () => {
