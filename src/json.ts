@@ -85,6 +85,11 @@ export function tryParseJson(text: string): Json | undefined {
   }
 }
 
+/** Parses a text within JSON that is itself JSON; undefined for any other text. */
+export function tryNestedJson(text: string): Json | undefined {
+  return /^\s*["{[]/.test(text) ? tryParseJson(text) : undefined;
+}
+
 const maxCuts = 64;
 // The limit of the text that is parsed in search of a valid cut, in UTF-16 code units. A small response has all its
 // cuts tried, a large one only the last few.

@@ -47,9 +47,8 @@ export async function carryOut(
   { force, sidecar, mark, timeoutMs, isOfAgent = false }: RowOptions,
   { pace, slot, onUpdate }: RowRun,
 ): Promise<Delivered> {
-  const read = isSpeech(work)
-    ? readSpeechHead
-    : (reply: Reply): SubmitVerdict => work.protocol.readSubmission(reply, work.body);
+  const read = (reply: Reply): SubmitVerdict =>
+    isSpeech(work) ? readSpeechHead(reply, work.body) : work.protocol.readSubmission(reply, work.body);
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
   const own = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
   const deadline = deadlineIn(timeoutMs, deps.clock);

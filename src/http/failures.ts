@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../errors.ts';
 import type { Failure, Reply } from '../exchange.ts';
-import { idAt, isObject, textAt, tryParseJson, type Json, at } from '../json.ts';
+import { idAt, isObject, textAt, tryNestedJson, tryParseJson, type Json, at } from '../json.ts';
 
 // The places of the message in an error, best first.
 const messagePaths = [
@@ -63,8 +63,8 @@ export function messageIn(body: Json | undefined): string | undefined {
 // A message may be the JSON of the upstream's own response.
 function wholeMessage(body: Json | undefined, depth = 0): string | undefined {
   const message = messagePaths.map((path) => textAt(body, path)).find((text) => text !== undefined);
-  if (message === undefined || depth > 2 || !/^\s*[{[]/.test(message)) return message;
-  return wholeMessage(tryParseJson(message), depth + 1) ?? message;
+  if (message === undefined || depth > 2) return message;
+  return wholeMessage(tryNestedJson(message), depth + 1) ?? message;
 }
 
 /** Returns the gateway's own error code as text, or undefined. */

@@ -1,6 +1,6 @@
 import type { Failure, Reply, SubmitVerdict } from '../exchange.ts';
 import { bodyOf, classify, messageIn, nativeCodeIn, readFailure, requestIdOf } from '../http/failures.ts';
-import { isObject, parseCutJson, type Json, at, idAt, textAt } from '../json.ts';
+import { isObject, parseCutJson, type Json, at, idAt, textAt, tryNestedJson } from '../json.ts';
 import type { QueryVerdict } from './protocol.ts';
 
 /** Whether the status of a response is 2xx. */
@@ -14,14 +14,12 @@ const definite = new Set([400, 401, 402, 403, 404, 405, 413, 415, 422]);
  * Judges a response outside 2xx to a paid call, by the table of design 5. A response that contains a task's id is
  * never a refusal, and a refusal counts only if it arrived whole. A 307 or 308 asks to send again elsewhere, so nothing
  * was handled, while a 301 to 303 may follow a created task.
+ * @param sent the body of the request, whose ids a refusal may quote
  */
-export function judgeFailedSubmission(reply: Reply): SubmitVerdict {
+export function judgeFailedSubmission(reply: Reply, sent?: Json): SubmitVerdict {
   const failure = readFailure(reply);
-  const handle = strayTaskIdIn(bodyOf(reply) ?? parseCutJson(reply.text));
-  if (handle !== undefined) {
-    const message = `${failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
-    return { kind: 'unknown', failure: { ...failure, message }, handle };
-  }
+  const doubt = doubtOf(reply, failure, sent);
+  if (doubt !== undefined) return doubt;
   if (!reply.complete) return { kind: 'unknown', failure };
   if (reply.status === 307 || reply.status === 308)
     return { kind: 'rejected', failure: redirected(reply, failure) };
@@ -167,12 +165,93 @@ export function actionTaskIdIn(body: Json | undefined): string | undefined {
 }
 
 /**
- * The id of a task in an error response, in the form of any protocol: an operation's name (A), a `TaskId` (B), or an id
- * of Protocol C. An id of Protocol C contains a digit, while the `id` of some errors is a word.
+ * Returns the verdict on an error response that contains a task's id, because the task may exist (design 5); undefined
+ * if the response contains none.
+ * @param sent the body of the request, whose ids a refusal may quote
  */
-function strayTaskIdIn(body: Json | undefined): string | undefined {
+export function doubtOf(reply: Reply, failure: Failure, sent?: Json): SubmitVerdict | undefined {
+  const handle = strayTaskIdIn(reply, sent);
+  if (handle === undefined) return undefined;
+  const message = `${failure.message} (HTTP ${reply.status}, which names the task ${handle})`;
+  return { kind: 'unknown', failure: { ...failure, message }, handle };
+}
+
+// The fields of the response take precedence over its texts, which may quote the request.
+function strayTaskIdIn(reply: Reply, sent: Json | undefined): string | undefined {
+  const whole = bodyOf(reply);
+  const body = whole ?? parseCutJson(reply.text);
+  const { texts, values } = textsIn(body);
+  texts.push(reply.headers['location'] ?? '', ...(whole === undefined ? [reply.text] : []));
+  const quoted = textsIn(sent).texts;
+  const named = new Set([...values.map(taskIdInFields), ...texts.flatMap(taskIdsInWords)]);
+  return (
+    taskIdInFields(body) ??
+    [...named].find((id) => id !== undefined && !quoted.some((text) => quotes(text, id)))
+  );
+}
+
+const taskIdPaths = ['error.task_id', ...idPaths.filter((path) => /task_?id$/i.test(path))];
+const placeholder = /^(none|null|nil|undefined|unknown|n\/a)$/i;
+
+/**
+ * The id of a task in the fields of an error response, in the form of any protocol: an operation's name (A), a `TaskId`
+ * (B), or an id of Protocol C. Some errors have a word as their `id`.
+ */
+function taskIdInFields(body: Json | undefined): string | undefined {
   const name = textAt(body, 'name');
   if (name?.includes('/operations/')) return name;
-  const id = actionTaskIdIn(body) ?? textAt(body, 'error.task_id') ?? taskIdIn(body, true);
-  return id !== undefined && /\d/.test(id) ? id : undefined;
+  const named = [actionTaskIdIn(body), ...taskIdPaths.map((path) => idWithin(body, path, true))];
+  const id = named.find((value) => value !== undefined && /^\S+$/.test(value) && !placeholder.test(value));
+  if (id !== undefined) return id;
+  const other = taskIdIn(body, true);
+  return other !== undefined && /\d|^task_[a-z]{20}/i.test(other) ? other : undefined;
+}
+
+// The ids of tasks in a sentence: those that begin with `task_`, names of operations, and what follows the words
+// "task id". The ids of calls (request id, log id, trace) have other labels. Each pattern takes linear time.
+const taskWords = [
+  /(?<![\w-])(task[_-](?:(?=[a-z-]*\d)[a-z\d-]{8,200}|[a-z]{20,200}))(?!\w)/gi,
+  /(?<![\w-])(models\/[\w.-]{1,200}\/operations\/[\w-]{1,200})/g,
+  /(?<![\w-])(?:task|任务)[ _-]?id[\\"'`\s:=：]{1,8}(?=[\w-]*\d)([\w-]{6,2000})/gi,
+];
+
+function taskIdsInWords(text: string): (string | undefined)[] {
+  return taskWords.flatMap((words) => [...text.matchAll(words)].map(([, id]) => id));
+}
+
+// The limits of the search in a response: how deep JSON is nested in texts, and how many texts there are.
+const maxNesting = 3;
+const maxTexts = 1000;
+
+/**
+ * The texts and numbers in a value, outermost first, each after its name, and the JSON in these texts. A gateway's
+ * message may be the JSON of the upstream's own response.
+ */
+function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
+  const texts: string[] = [];
+  const values: Json[] = [];
+  const queue = [{ name: '', value: body, depth: 0 }];
+  for (const { name, value, depth } of queue) {
+    if (texts.length >= maxTexts) break;
+    if (typeof value === 'object' && value !== null)
+      for (const [key, member] of Object.entries(value)) queue.push({ name: key, value: member, depth });
+    if (typeof value !== 'string' && typeof value !== 'number') continue;
+    texts.push(`${name}: ${value}`);
+    const inner = typeof value === 'string' && depth < maxNesting ? tryNestedJson(value) : undefined;
+    if (inner === undefined) continue;
+    values.push(inner);
+    queue.push({ name, value: inner, depth: depth + 1 });
+  }
+  return { texts, values };
+}
+
+// A shorter id may be a number in a prompt by coincidence.
+const shortestQuote = 8;
+
+// Whether a text contains an id as a word of its own.
+function quotes(text: string, id: string): boolean {
+  if (id.length < shortestQuote) return false;
+  for (let start = text.indexOf(id); start >= 0; start = text.indexOf(id, start + id.length))
+    if (!/[\w-]/.test(text.charAt(start - 1) + text.charAt(start + id.length))) return true;
+  return false;
 }

@@ -51,7 +51,7 @@ export async function respond(
     // The tokens are counted only at the end, so the maximum cost is unknown.
     purchase: { name: 'response', what: 'a response' },
     auth: bearer,
-    read: readHead,
+    read: (reply: Reply) => readHead(reply, body),
     send: call.send.bind(call),
     deadline,
   };
@@ -70,9 +70,9 @@ function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
   return interrupted(signal, charged, 'Interrupted: the response was abandoned.').with({ retry: 'never' });
 }
 
-function readHead(reply: Reply): SubmitVerdict {
+function readHead(reply: Reply, sent: JsonObject): SubmitVerdict {
   if (reply.status >= 200 && reply.status < 300) return { kind: 'accepted', handle: '' };
-  const verdict = judgeFailedSubmission(reply);
+  const verdict = judgeFailedSubmission(reply, sent);
   if (verdict.kind !== 'rejected') return verdict;
   const { failure } = verdict;
   const isWrongPath = reply.status === 404 && !/model/i.test(failure.message);

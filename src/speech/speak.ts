@@ -135,7 +135,7 @@ function submissionOf(order: SpeechOrder, call: StreamedCall, open: () => Promis
     variant: order.variant,
     exchange: speechExchange(order.body),
     auth: xApiKey,
-    read: readSpeechHead,
+    read: (reply) => readSpeechHead(reply, order.body),
     send: async (client, request, options) => {
       // If the run that this one has joined died before it sent anything, the output is not open yet.
       await open();

@@ -29,9 +29,9 @@ export function speechExchange(body: JsonObject): Exchange {
  * Judges the head of a response. After 2xx the stream begins and the call is billed; the handle is the
  * service's log id, or one made here. Anything else is judged by the table of design 5. Never throws.
  */
-export function readSpeechHead(reply: Reply): SubmitVerdict {
+export function readSpeechHead(reply: Reply, sent?: JsonObject): SubmitVerdict {
   if (isSuccess(reply)) return { kind: 'accepted', handle: callId(reply) ?? `${ownCall}${randomUUID()}` };
-  const verdict = judgeFailedSubmission(reply);
+  const verdict = judgeFailedSubmission(reply, sent);
   const redirects = reply.status === 307 || reply.status === 308;
   if (redirects || verdict.kind === 'accepted') return verdict;
   return { ...verdict, failure: speechHttpFailure(reply) };

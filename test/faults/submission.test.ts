@@ -236,6 +236,23 @@ describe.concurrent('an error that contains a task id', () => {
   });
 });
 
+describe.concurrent('an error whose message is the JSON of a task', () => {
+  const cases = protocols.flatMap((protocol) => [400, 429, 503].map((status) => [protocol, status] as const));
+  it.for(cases)('%s: HTTP %i ends with exit 7 after one request', async ([protocol, status], { open }) => {
+    const scene = await open(protocol);
+    scene.gateway.always.submit = ({ gateway, response }) => {
+      const body = { code: 'fail_to_fetch_task', message: gateway.accept(), data: null };
+      const headers = { 'content-type': 'application/json', 'retry-after': '0' };
+      response.writeHead(status, headers).end(JSON.stringify(body));
+    };
+    const run = await scene.here(scene.command('--retries', '3'));
+    expect(run).toMatchObject(unknown);
+    expect(run.error.message).toContain(scene.gateway.created[0]);
+    expect(scene.gateway.submissions).toHaveLength(1);
+    await scene.expectInvariants(1);
+  });
+});
+
 describe.concurrent('three temporary refusals, then an acceptance', () => {
   const cases = [
     ['c', 429, undefined],

@@ -201,13 +201,25 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
       },
     );
 
+    it.each(submission.accepted)(
+      'are no refusal if their message is the JSON of a task, whatever the status: $name',
+      (sample) => {
+        const said = { message: replyOf(sample).text };
+        for (const status of [200, 307, 400, 403, 429, 500, 503])
+          for (const body of [said, { error: said }, { code: 'x', message: JSON.stringify(said) }])
+            expect(submit({ headers: { 'retry-after': '1' }, status, body }).kind).toBe('unknown');
+      },
+    );
+
     it('are judged outside 2xx by the table of all protocols', () => {
       const statuses = [301, 307, 400, 401, 403, 404, 408, 409, 422, 425, 429, 500, 502, 503, 504];
       for (const sample of allSamples(samples))
         for (const status of statuses)
           for (const complete of [true, false]) {
             const reply = replyOf({ ...sample, status }, complete);
-            expect(protocol.readSubmission(reply, samples.body)).toEqual(judgeFailedSubmission(reply));
+            expect(protocol.readSubmission(reply, samples.body)).toEqual(
+              judgeFailedSubmission(reply, samples.body),
+            );
           }
     });
 

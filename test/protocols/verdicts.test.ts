@@ -63,6 +63,7 @@ describe('judgeFailedSubmission', () => {
     ['a task', { task_id: 't-1', error: { message: 'x' } }, 't-1'],
     ['a task in an envelope', { code: 503, message: 'x', data: { task_id: 't-1' } }, 't-1'],
     ['a task as data', { code: 'x', message: 'x', data: 'task_abc123DEF456' }, 'task_abc123DEF456'],
+    ['a short id', { task_id: 'tX', error: { message: 'slow' } }, 'tX'],
     ['a task in the error', { error: { message: 'x', task_id: 't-1' } }, 't-1'],
     ['a response', { id: 'resp_1', status: 'failed', error: { message: 'x' } }, 'resp_1'],
     ['a long number', '{"task_id":12345678901234567890,"error":{"message":"x"}}', '12345678901234567890'],
@@ -75,11 +76,105 @@ describe('judgeFailedSubmission', () => {
       }
   });
 
+  const made = { task_id: '424010985738629', base_resp: { status_msg: 'rate limit' } };
+  const long = 'task_abcdefgh12345678abcdefgh12345678';
+  const nested = (value: object, depth: number): object =>
+    depth === 0
+      ? value
+      : { code: 'fail_to_fetch_task', message: JSON.stringify(nested(value, depth - 1)), data: null };
+  it.each<[string, unknown, string]>([
+    ['JSON in the message', { code: 'x', message: JSON.stringify(made) }, made.task_id],
+    ['JSON in JSON in the message', nested(made, 3), made.task_id],
+    ['JSON in a string', JSON.stringify(JSON.stringify(made)), made.task_id],
+    ['a short id', nested({ task_id: 'tX' }, 1), 'tX'],
+    ['an id without a label', nested({ id: long, status: 'queued' }, 1), long],
+    ['an action', nested({ Response: { TaskId: '7' } }, 1), '7'],
+    ['an operation', nested({ name: 'models/m/operations/op' }, 1), 'models/m/operations/op'],
+    ['any member', { error: { message: 'no', details: [{ upstream: JSON.stringify(made) }] } }, made.task_id],
+    ['an object', { error: { upstream: [made] } }, made.task_id],
+    ['cut JSON', { message: JSON.stringify(made).slice(0, 28) }, made.task_id],
+    ['JSON in words', { message: `status 429, body ${JSON.stringify(made)}` }, made.task_id],
+    ['an id in words', { error: { message: `task ${long} is queued; slow down` } }, long],
+    [
+      'an id without digits',
+      { message: `task_${'abcdefgh'.repeat(4)} waits` },
+      `task_${'abcdefgh'.repeat(4)}`,
+    ],
+    ['a UUID', 'task-0b5c1f9e-8a7d-4c7e-9d57-1c2f3a4b5c6d', 'task-0b5c1f9e-8a7d-4c7e-9d57-1c2f3a4b5c6d'],
+    ['a label', { message: 'busy (Task ID: 424010985738629, request id: 2026)' }, made.task_id],
+    ['a label in Chinese', { message: '任务ID：424010985738629 排队中' }, made.task_id],
+    ['an operation in words', 'models/veo-3/operations/abc waits', 'models/veo-3/operations/abc'],
+    ['a line of a stream', `data: ${JSON.stringify(made)}\n\n`, made.task_id],
+  ])('finds the id of a task in a text: %s', (_, body, handle) => {
+    for (const status of [400, 429, 503]) {
+      const answer = { ...saying(status, body), headers: { 'retry-after': '1' } };
+      expect(judgeFailedSubmission(answer)).toMatchObject({ kind: 'unknown', handle });
+      expect(judgeFailedSubmission({ ...answer, complete: false }).kind).toBe('unknown');
+      expect(judgeFailedSubmission(answer, { prompt: '7 boats' })).toMatchObject({ kind: 'unknown' });
+    }
+  });
+
+  it('finds the id of a task in the Location header', () => {
+    const headers = { location: `/v1/videos/${long}` };
+    expect(judgeFailedSubmission(reply(429, 'slow', { headers }))).toMatchObject({ handle: long });
+  });
+
+  it.each<[string, string | object]>([
+    ['a request id', 'No channel (request id: 20261129104512345678901AbCdEf12)'],
+    ['a trace', 'busy, trace_id=4bf92f3577b34da6a3ce929d0e0e4736 log id: 202611291045A1B2C3'],
+    ['a code', { code: 'task_not_exist', message: 'task_not_exist', data: null }],
+    ['codes', 'task_failed: task_type_i2v_1080p is no task_type; task_id is required, task_id: max 64'],
+    ['a limit', 'concurrent task limit 10 reached; 424010985738629 tokens left'],
+    [
+      'JSON of a refusal',
+      JSON.stringify({ error: { message: 'busy', code: 1302 }, request_id: 'r-123456789' }),
+    ],
+    ['the id of a request', nested({ request_id: '20261129104512345678', data: null }, 1)],
+    ['an empty id', JSON.stringify({ task_id: '', base_resp: { status_code: 1002 } })],
+    ['the name of the field', { message: 'no', errors: { task_id: 'required', taskId: 'max. 64' } }],
+    ['no id', JSON.stringify({ task_id: 'null', message: 'slow' })],
+    ['another kind of id', 'external_task_id: 1234567890'],
+  ])('takes no other id in a text for that of a task: %s', (_, body) => {
+    const answer = (status: number): Reply =>
+      saying(status, typeof body === 'string' ? { message: body } : body);
+    expect(judgeFailedSubmission(answer(400)).kind).toBe('rejected');
+    expect(judgeFailedSubmission(answer(429)).kind).toBe('unavailable');
+  });
+
+  it.each<[string, object, string]>([
+    ['the prompt', { prompt: `like ${long}, but blue` }, `unsafe text: like ${long}, but blue`],
+    [
+      'a prompt that is JSON',
+      { prompt: JSON.stringify({ id: long }) },
+      `unsafe: ${JSON.stringify({ id: long })}`,
+    ],
+    ['the task to extend', { extend: { from: [long] } }, `task ${long} not found`],
+    ['that task in JSON', { remix_id: long }, JSON.stringify({ task_id: long, message: 'it has expired' })],
+    ['a numeric task', { remix_id: 4240109857 }, 'task_id: 4240109857 does not exist'],
+  ])('leaves a refusal that quotes %s a refusal', (_, sent, message) => {
+    expect(judgeFailedSubmission(reply(400, message), { ...sent }).kind).toBe('rejected');
+    expect(judgeFailedSubmission(reply(400, message)).kind).toBe('unknown');
+    const other = `${message} (task_zyxwvuts87654321 was created)`;
+    expect(judgeFailedSubmission(reply(429, other), { ...sent })).toMatchObject({
+      kind: 'unknown',
+      handle: 'task_zyxwvuts87654321',
+    });
+  });
+
+  it.each([
+    [{ prompt: '42 boats' }, JSON.stringify({ task_id: '42' })],
+    [{ prompt: `${long}9` }, `${long} waits`],
+  ])('does not take a part of the request for a quoted id: %j', (sent, message) => {
+    expect(judgeFailedSubmission(reply(429, message), sent).kind).toBe('unknown');
+  });
+
   it.each<[string, unknown]>([
     ['a word', { id: 'unauthorized', message: 'no' }],
     ['a name that is not an operation', { name: 'BadRequest9', message: 'no' }],
     ['an id of the call', { request_id: 'req-1', requestId: 'req-1', message: 'no' }],
     ['the id of a row', { data: { id: 17 }, message: 'no' }],
+    ['the word for no task', { task_id: 'None', data: { taskId: 'null' }, message: 'no' }],
+    ['a sentence', { task_id: 'this field is required', message: 'no' }],
     ['an empty task id', { Response: { TaskId: '0', Error: { Code: 'X' } }, task_id: '', message: 'no' }],
   ])('ignores anything but a task id: %s', (_, body) => {
     expect(judgeFailedSubmission(saying(400, body)).kind).toBe('rejected');

@@ -14,6 +14,7 @@ import { decodeEvents } from '../../src/ledger/event-log.ts';
 import { printable, printableLine } from '../../src/printable.ts';
 import { readModels } from '../../src/protocols/models.ts';
 import { protocols } from '../../src/protocols/registry.ts';
+import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { redactor, secretRedactor } from '../../src/redact.ts';
 import { ResponseStream } from '../../src/responses/respond.ts';
 import { readResponse } from '../../src/responses/wire.ts';
@@ -67,6 +68,11 @@ const pumps = [
     'data:\n\n',
     '\0',
     'task ',
+    'task_',
+    'task-',
+    'task_id:',
+    'task_id:a1234567',
+    'task_a1234567 ',
     'model ',
     'speaker ',
     'not ',
@@ -98,6 +104,11 @@ const readers: Record<string, (text: string) => unknown> = {
     readFailure(json(400, { error: { message: text, code: text, type: text } })),
   'a message of Protocol B': (text) =>
     protocols.b.readSubmission(json(200, { Response: { Error: { Code: text, Message: text } } }), {}),
+  'a refusal of a submission': (text) => [
+    judgeFailedSubmission(reply(429, text), { prompt: text }),
+    judgeFailedSubmission(json(429, { message: text, task_id: text }), { prompt: text }),
+    judgeFailedSubmission(json(429, { message: text }), { prompt: `${text} ` }),
+  ],
   'headers of an error': (text) =>
     readFailure(reply(429, '', { 'retry-after': text, 'retry-after-ms': text, 'x-request-id': text })),
   'an id of a call': (text) => requestIdOf(json(200, { message: text })),

@@ -107,7 +107,7 @@ function query(handle: string, model?: string): Exchange {
  * so, and `query` throws.
  */
 function readSubmission(reply: Reply, body: JsonObject): SubmitVerdict {
-  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply, body);
   const answer = bodyOf(reply) ?? parseCutJson(reply.text);
   const handle = textAt(answer, 'name');
   if (handle === undefined) return { kind: 'unknown', failure: unreadable(reply, 'operation name') };

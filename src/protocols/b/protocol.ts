@@ -15,7 +15,7 @@ import { readQuery, callError, readCallError } from './observation.ts';
 import { usageError, MgwError } from '../../errors.ts';
 import { shownValue, violationMessage } from '../violations.ts';
 import { bodyOf } from '../../http/failures.ts';
-import { actionTaskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import { actionTaskIdIn, doubtOf, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 
 /** Protocol B, the cloud-action style at the root path (specification 2.3, 2.4, 3.2, 4.2). */
 export const b: Protocol = {
@@ -162,8 +162,8 @@ function query(handle: string): Exchange {
  * or also contains an error. An error in a 2xx response is a refusal only if its code is returned before anything is
  * created (specification 7, design 5).
  */
-function readSubmission(reply: Reply): SubmitVerdict {
-  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
+function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);
   const whole = bodyOf(reply);
   const body = whole ?? parseCutJson(reply.text);
   const handle = actionTaskIdIn(body);
@@ -173,7 +173,7 @@ function readSubmission(reply: Reply): SubmitVerdict {
   const { outcome, failure } = readCallError(reply, error);
   const certain = reply.complete && whole !== undefined;
   if (!certain || outcome === 'unlisted') return { kind: 'unknown', failure };
-  return { kind: outcome, failure };
+  return doubtOf(reply, failure, sent) ?? { kind: outcome, failure };
 }
 
 function oddity(reply: Reply, error: Json | undefined): string | undefined {

@@ -14,7 +14,7 @@ import { complete, convertedResolution, needsListing, official, selfHosted, fami
 import { notReady, readQuery } from './observation.ts';
 import { MgwError, usageError } from '../../errors.ts';
 import { messageIn, readFailure } from '../../http/failures.ts';
-import { taskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
+import { doubtOf, taskIdIn, isSuccess, judgeFailedSubmission, unreadable } from '../verdicts.ts';
 import { shownValue } from '../violations.ts';
 import { saysError, stateOf, taskIn, type ShownTask } from './dialects.ts';
 
@@ -166,8 +166,8 @@ function pathStep(handle: string): string | undefined {
 }
 
 /** Reads the response to a submission, in every dialect; a handle counts even next to an error. */
-function readSubmission(reply: Reply): SubmitVerdict {
-  if (!isSuccess(reply)) return judgeFailedSubmission(reply);
+function readSubmission(reply: Reply, sent: JsonObject): SubmitVerdict {
+  if (!isSuccess(reply)) return judgeFailedSubmission(reply, sent);
   const whole = tryParseJson(reply.text);
   const isCut = whole === undefined;
   const body = whole === undefined ? parseCutJson(reply.text) : whole;
@@ -178,7 +178,8 @@ function readSubmission(reply: Reply): SubmitVerdict {
     return { kind: 'accepted', handle, nativeStatus: task?.word, warning: oddity(body, isError, isCut) };
   if (!isError || isCut || !reply.complete || isUnderWay(task))
     return { kind: 'unknown', failure: unreadable(reply, 'task id') };
-  return judgeReportedError(readFailure(reply));
+  const failure = readFailure(reply);
+  return doubtOf(reply, failure, sent) ?? judgeReportedError(failure);
 }
 
 function oddity(body: Json | undefined, isError: boolean, isCut: boolean): string | undefined {

@@ -148,7 +148,9 @@ export async function apiCall(
     purchase: { name: 'call', what: 'a raw call' },
     auth: options.auth,
     read: (reply: Reply): SubmitVerdict =>
-      reply.status < 300 ? { kind: 'accepted', handle: '' } : judgeFailedSubmission(reply),
+      reply.status < 300
+        ? { kind: 'accepted', handle: '' }
+        : judgeFailedSubmission(reply, tryParseJson(exchange.body ?? '')),
     send: call.send.bind(call),
     deadline,
   };
