@@ -41,7 +41,7 @@ interface Frame {
 /**
  * Returns the audio frames of an MP3, without ID3 tags and the header frame (Xing, Info, VBRI), which counts only the
  * frames of its own file. The frames of several files can be joined to one file that plays to its end. Unknown data is
- * not changed.
+ * not changed, nor is a file that would be empty, for example because its tag declares more bytes than the file has.
  */
 export function mp3Frames(file: Uint8Array): Uint8Array {
   const bytes = Buffer.from(file.buffer, file.byteOffset, file.length);
@@ -52,7 +52,8 @@ export function mp3Frames(file: Uint8Array): Uint8Array {
       : 0;
   const audio = bytes.subarray(start, bytes.length - end);
   const first = frameAt(audio);
-  return first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
+  const frames = first !== undefined && isHeaderFrame(audio, first) ? audio.subarray(first.length) : audio;
+  return frames.length > 0 ? frames : bytes;
 }
 
 // ID3v2 precedes the audio. Its length is four bytes of seven bits each.
@@ -63,7 +64,7 @@ function tagsEnd(bytes: Buffer): number {
     const footer = ((bytes[at + 5] ?? 0) & 0x10) === 0 ? 0 : 10;
     at += 10 + size + footer;
   }
-  return Math.min(at, bytes.length);
+  return at;
 }
 
 function frameAt(bytes: Buffer): Frame | undefined {
