@@ -205,8 +205,9 @@ function plainText(value: Json): string {
 
 function costAt(rate: Rate, given: Quantity): Decimal | undefined {
   const { amounts, defaultSeconds: length, minimum } = rate;
-  const isDefault = given.isLengthOpen && length !== undefined;
-  const quantity = isDefault ? { ...given, seconds: length * (given.videos ?? 1) } : given;
+  const { videos } = given;
+  const isDefault = given.isLengthOpen && length !== undefined && videos !== undefined;
+  const quantity = isDefault ? { ...given, seconds: length * videos } : given;
   let sum = zero;
   for (const [unit, amount] of amounts) {
     const count = countOf(unit, quantity, rate);
@@ -214,7 +215,8 @@ function costAt(rate: Rate, given: Quantity): Decimal | undefined {
     sum = add(sum, multiply(amount, count));
   }
   if (minimum === undefined) return sum;
-  const least = multiply(minimum, decimalOf(given.videos ?? 1));
+  if (videos === undefined) return undefined;
+  const least = multiply(minimum, decimalOf(videos));
   return compare(sum, least) < 0 ? least : sum;
 }
 
@@ -227,9 +229,10 @@ function countOf(unit: Unit, quantity: Quantity, { freeReferenceImages = 0 }: Ra
   return count === undefined ? undefined : shifted(decimalOf(count), 4);
 }
 
+// The gateway may replace 0 by a default.
 function plain(count: number | undefined): Decimal | undefined {
   try {
-    return count === undefined ? undefined : parseDecimal(String(count));
+    return count === undefined || count === 0 ? undefined : parseDecimal(String(count));
   } catch {
     return undefined;
   }

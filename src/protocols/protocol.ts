@@ -74,6 +74,7 @@ export interface Checks {
 
 /** The maximum that a request asks for, in the units of prices (specification 8). */
 export interface Quantity {
+  /** Absent if the request gives no valid number. */
   videos?: number;
   /** The total seconds of all videos; absent if nothing limits them. */
   seconds?: number;

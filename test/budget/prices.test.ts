@@ -50,6 +50,46 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', seconds: '7' })).toBe('0.7');
   });
 
+  it.each<[string | undefined, JsonObject]>([
+    ['1.5', { duration: 5, seconds: '15' }],
+    ['1.5', { duration: 15, seconds: 5 }],
+    ['1.5', { duration: null, seconds: '15' }],
+    ['0.5', { duration: 5, seconds: null }],
+    ['0.5', { duration: 5, seconds: '' }],
+    [undefined, { duration: 5, seconds: 'long' }],
+    [undefined, { duration: 5, seconds: [15] }],
+    [undefined, { duration: null }],
+    [undefined, { duration: 0 }],
+    [undefined, { seconds: '' }],
+  ])('of Protocol C is %s, from the larger of two durations: %j', (most, body) => {
+    expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
+  });
+
+  it('of Protocol C takes the highest price of two durations', () => {
+    const price = 'video=1; duration=5: video=2; duration=15: video=3';
+    expect(cost('c', price, { model: 'vendor-h3', duration: 5 })).toBe('2');
+    expect(cost('c', price, { model: 'vendor-h3', seconds: '15' })).toBe('3');
+    expect(cost('c', price, { model: 'vendor-h3', duration: 5, seconds: 15 })).toBe('3');
+  });
+
+  it.each<[string | undefined, JsonObject['sampleCount']]>([
+    ['24', '3'],
+    ['8', null],
+    ...[2.5, '2.5', 0, '', -1, 'many', 1e300, [2], { toString: null }].map(
+      (count): [undefined, typeof count] => [undefined, count],
+    ),
+  ])('of Protocol A is %s for sampleCount %j', (most, sampleCount) => {
+    const body = a({ durationSeconds: 8, sampleCount });
+    expect(cost('a', 'second=1', body)).toBe(most);
+    expect(cost('a', 'video=8', body)).toBe(most);
+    expect(cost('a', 'second=0.1 minimum=8', body)).toBe(most);
+    expect(cost('a', 'second=1 default_seconds=8', a({ sampleCount }))).toBe(most);
+  });
+
+  it('of Protocol A is unknown for a broken sampleCount of two instances', () => {
+    expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
+  });
+
   it('uses the defaults of the specification, or the largest allowed value if it gives none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');

@@ -55,19 +55,31 @@ function normalise(body: JsonObject): JsonObject {
   return model === undefined ? body : { ...body, model };
 }
 
-/** The number of videos that a body requests: `sampleCount` (default 1) for each instance. */
-function countOf({ instances, parameters }: JsonObject): number {
-  const samples = Number(at(parameters, 'sampleCount') ?? 1);
-  const files = (Array.isArray(instances) ? instances.length : 1) * samples;
-  return Number.isSafeInteger(files) && files > 1 ? files : 1;
+// `sampleCount` (default 1) for each instance; undefined if that is no number of videos.
+function videosIn({ instances, parameters }: JsonObject): number | undefined {
+  const given = at(parameters, 'sampleCount') ?? 1;
+  const samples = typeof given === 'string' ? Number(given) : given;
+  if (typeof samples !== 'number' || !Number.isSafeInteger(samples)) return undefined;
+  const videos = (Array.isArray(instances) ? instances.length : 1) * samples;
+  return Number.isSafeInteger(videos) && videos >= 1 ? videos : undefined;
+}
+
+/** The number of videos that a body requests, or 1 if it requests no valid number. */
+function countOf(body: JsonObject): number {
+  return videosIn(body) ?? 1;
 }
 
 /** The maximum that a body requests. If it has no length, the model chooses one (specification 2.1). */
 function quantityOf(body: JsonObject): Quantity {
-  const videos = countOf(body);
+  const videos = videosIn(body);
   const seconds = at(body, 'parameters.durationSeconds');
-  const isLengthOpen = seconds === undefined;
-  return { videos, isLengthOpen, ...(typeof seconds === 'number' && { seconds: seconds * videos }), body };
+  const isBounded = videos !== undefined && typeof seconds === 'number';
+  return {
+    videos,
+    isLengthOpen: seconds === undefined,
+    ...(isBounded && { seconds: seconds * videos }),
+    body,
+  };
 }
 
 /** The model of a composed body, which is sent in the path and not in the body. */

@@ -79,16 +79,24 @@ function normalise(body: JsonObject): JsonObject {
  */
 function quantityOf(body: JsonObject): Quantity {
   const whole: JsonObject = { ...familyOf(body)?.defaults, ...body, ...billedResolution(body) };
-  const asked = body['duration'] ?? body['seconds'];
-  const given = asked ?? whole['duration'];
-  const seconds = typeof given === 'string' ? Number(given) : given;
+  const given = [body['duration'], body['seconds']].filter((value) => value !== undefined);
+  const asked = given.filter((value) => value !== null);
+  const seconds = longestOf(asked.length > 0 ? asked : [whole['duration']]);
+  // A price may depend on the duration. With two of them, the highest price counts.
+  const duration = asked.length > 1 ? null : (asked[0] ?? whole['duration']);
   return {
     videos: 1,
-    isLengthOpen: asked === undefined,
-    ...(typeof seconds === 'number' && { seconds }),
+    isLengthOpen: given.length === 0,
+    ...(seconds !== undefined && { seconds }),
     referenceImages: referenceImagesIn(body),
-    body: whole,
+    body: { ...whole, duration },
   };
+}
+
+// Which of two durations takes precedence is not specified.
+function longestOf(durations: readonly (Json | undefined)[]): number | undefined {
+  const seconds = durations.map((value) => (typeof value === 'string' ? Number(value) : value));
+  return seconds.every((value) => typeof value === 'number') ? Math.max(...seconds) : undefined;
 }
 
 // A self-hosted model has one resolution. For any other, the highest price counts, because the specification (8) names
