@@ -1,7 +1,7 @@
 import { messageOf, usageError, MgwError } from '../errors.ts';
 import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
-import { showCommand } from '../jobs/errors.ts';
+import { newTakeFlag, showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import { beginRun } from '../jobs/run.ts';
@@ -44,7 +44,7 @@ export async function resolve(
   const isSpeech = found.protocol === 'tts';
   if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
     const settled = await reconcile(ledger, found, () => unreadReply);
-    return done(await resolveJob(ledger, settled, isSpeech ? notCreated(resolution) : resolution));
+    return done(await resolveJob(ledger, settled, isSpeech ? notCreated(found, resolution) : resolution));
   }
   const protocol = configured(protocolOf(found), settings);
   const job = await reconcile(ledger, found, (reply, body) => protocol.readSubmission(reply, body));
@@ -88,9 +88,16 @@ export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
       meaning: 'submit it again now: it may be charged twice',
     },
   ];
-  const open = ways.filter(({ resolution }) => job.protocol !== 'tts' || resolution === 'not-created');
+  const open = ways.filter(({ resolution }) => isPossible(resolution, job));
   const resolve = ['mgw', 'jobs', 'resolve', job.id];
   return { job, ways: open.map((way) => ({ ...way, command: [...resolve, ...way.command] })) };
+}
+
+// The task of speech cannot be fetched, and only a complete record can be sent again.
+function isPossible(how: Resolution['how'], { protocol, record, request }: Job): boolean {
+  if (how === 'not-created') return true;
+  if (protocol === 'tts') return false;
+  return how === 'adopted' || (!record.elided && record.damaged === 0 && isObject(request));
 }
 
 function done(job: Job): Delivered {
@@ -110,10 +117,10 @@ const unreadReply: SubmitVerdict = {
   failure: { code: 'submit_unknown', message: 'The process ended before the response was read.' },
 };
 
-function notCreated(resolution: Resolution): Resolution {
+function notCreated(job: Job, resolution: Resolution): Resolution {
   if (resolution.how === 'not-created') return resolution;
   throw usageError(
-    'A speech job has no task at the gateway: use --not-created, or run mgw tts again with --new.',
+    `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${newTakeFlag(job)}.`,
   );
 }
 
@@ -164,10 +171,10 @@ async function submitAgain(
   return payAndDeliver(order, video, wanted, deps, hooks, beginRun(resolved, deps));
 }
 
-function recordedRequest({ id, record, request }: Job): JsonObject {
+function recordedRequest({ id, key, record, request }: Job): JsonObject {
   if (!record.elided && isObject(request)) return request;
   throw usageError(
-    `The record of ${id} does not contain its whole body, which was too large or held the API key; run the original command with --new.`,
+    `The record of ${id} does not contain its whole body, which was too large or held the API key; run the original command with ${newTakeFlag({ key })}.`,
   );
 }
 
@@ -201,7 +208,9 @@ export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolutio
   if (job.state !== 'unknown')
     throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
-    throw usageError(`The record of ${job.id} is damaged; run its command again with --new instead.`);
+    throw usageError(
+      `The record of ${job.id} is damaged; run its command again with ${newTakeFlag(job)} instead.`,
+    );
   }
   // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
   await ledger.append(job.id, {

@@ -41,6 +41,11 @@ export function resolveCommand(job: {
   return ['mgw', 'jobs', 'resolve', job.id, ...(handle === undefined ? [] : ['--adopt', handle])];
 }
 
+/** The flag with which a job's command pays for another take. A key permanently names one submission. */
+export function newTakeFlag({ key }: { key?: string | undefined }): string {
+  return key === undefined ? '--new' : 'another --key';
+}
+
 /** Exit 7: it is unknown whether the task exists (design 5). */
 export function unknownError(job: Job, why: string, requestId?: string): MgwError {
   const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again.`;

@@ -3,7 +3,7 @@ import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { resolveCommand, showCommand } from '../jobs/errors.ts';
+import { newTakeFlag, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { ClosedPipe } from './sink.ts';
 import { isOwnCallId } from './wire.ts';
 
@@ -31,7 +31,7 @@ export function incompleteError(
 
 /** Exit 7: it is unknown whether the call was accepted. There is no task that could be adopted. */
 export function unknownSpeechError(job: Job, why: string, requestId?: string): MgwError {
-  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: --new pays for another take. If the bill shows no charge, resolve the job as not created, and the same command sends it again.`;
+  const text = `${asSentence(why)} The gateway may have accepted and charged job ${job.id}; it is not sent again. Speech cannot be fetched afterwards: ${newTakeFlag(job)} pays for another take. If the bill shows no charge, resolve the job as not created, and the same command sends it again.`;
   const next = resolveCommand(job);
   return new MgwError('submit_unknown', text, { charged: 'maybe', retry: 'never', next, requestId, job });
 }
@@ -53,7 +53,7 @@ export function failedSpeechError(failure: Failure, job: Job, kept: string | und
 export function unwritableError(error: unknown, job: Job, kept: string | undefined): MgwError {
   if (error instanceof ClosedPipe) return incompleteError(job, messageOf(error), kept, { cause: error });
   if (!(error instanceof MgwError)) throw error;
-  const text = `${error.message} The stream was given up. ${keptText(kept)} It was billed: --new pays for another take.`;
+  const text = `${error.message} The stream was given up. ${keptText(kept)} It was billed: ${newTakeFlag(job)} pays for another take.`;
   return new MgwError(error.code, text, { ...atCost(job), cause: error });
 }
 
@@ -85,9 +85,8 @@ function gatewayIdOf({ handle }: Job): string | undefined {
   return handle !== undefined && isOwnCallId(handle) ? undefined : handle;
 }
 
-// A key permanently names one submission.
-function notAgain({ key }: Job): string {
-  return `not sent again automatically: ${key === undefined ? '--new' : 'another --key'} pays for another take.`;
+function notAgain(job: Job): string {
+  return `not sent again automatically: ${newTakeFlag(job)} pays for another take.`;
 }
 
 function keptText(kept: string | undefined): string {

@@ -1,3 +1,5 @@
+import { appendFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { findDoubt, resolve, type Resolution } from '../../src/flows/resolve.ts';
 import type { Session } from '../../src/flows/session.ts';
@@ -22,10 +24,27 @@ function decide(session: Session, ref: string, resolution: Resolution, output?: 
   return resolve(session, ref, resolution, { target, force: false, deadline });
 }
 
+// Creates a job in doubt.
+async function doubtful(session: Session, more: object, ...events: JobEvent[]): Promise<string> {
+  const ledger = await session.ledger();
+  const id = await ledger.newId(1_795_000_000_000);
+  const prepared = {
+    type: 'prepared',
+    protocol: 'c',
+    base_url: '',
+    fingerprint: 'f',
+    account: '',
+  } as const;
+  await ledger.create(id, [{ ...prepared, ...more }, sending, ...events]);
+  return id;
+}
+
+const request = { model: 'vendor-h3', prompt: 'x' };
+
 describe('the ways to resolve a job in doubt', () => {
-  const waysOf = async (protocol: string, ...events: JobEvent[]): Promise<string[][]> => {
+  const waysOf = async (more: object, ...events: JobEvent[]): Promise<string[][]> => {
     const session = sessionIn(freshFolder());
-    const { id } = await jobWith(await session.ledger(), protocol, sending, ...events);
+    const id = await doubtful(session, { request, ...more }, ...events);
     const { job, ways } = await findDoubt(session, id);
     expect(job.id).toBe(id);
     expect(ways.every(({ meaning }) => meaning !== '')).toBe(true);
@@ -37,11 +56,27 @@ describe('the ways to resolve a job in doubt', () => {
 
   it('are three for a video, and one for speech', async () => {
     const others = [['--not-created'], ['--resubmit']];
-    expect(await waysOf('c', unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
-    expect(await waysOf('c', { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
+    expect(await waysOf({}, unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
+    expect(await waysOf({}, { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
     // Its process is dead, although no event says so yet.
-    expect(await waysOf('c')).toHaveLength(3);
-    expect(await waysOf('tts', unknown)).toEqual([['--not-created']]);
+    expect(await waysOf({})).toHaveLength(3);
+    expect(await waysOf({ protocol: 'tts' }, unknown)).toEqual([['--not-created']]);
+  });
+
+  it.each([{ elided: true }, { request: undefined }])(
+    'do not include --resubmit if the body is not recorded: %j',
+    async (more) => {
+      expect(await waysOf(more, unknown)).toEqual([['--adopt', 'HANDLE'], ['--not-created']]);
+    },
+  );
+
+  it('do not include --resubmit if the record is damaged', async () => {
+    const state = freshFolder();
+    const session = sessionIn(state);
+    const id = await doubtful(session, { request }, unknown);
+    appendFileSync(join(state, 'jobs', `${id}.jsonl`), '{"damaged":true}\n');
+    const { ways } = await findDoubt(session, id);
+    expect(ways.map(({ resolution }) => resolution)).toEqual(['adopted', 'not-created']);
   });
 
   it('are none for a job that is not in doubt', async () => {
@@ -54,10 +89,16 @@ describe('the ways to resolve a job in doubt', () => {
 });
 
 describe('speech in doubt', () => {
-  it.each([[adopted], [resubmit]])('has no task, so %j is refused', async (resolution) => {
+  it.each<[Resolution, object, string]>([
+    [adopted, {}, '--new.'],
+    [resubmit, {}, '--new.'],
+    [adopted, { key: 'k' }, 'another --key.'],
+    [resubmit, { key: 'k' }, 'another --key.'],
+  ])('has no task, so %j of %j is refused', async (resolution, more, take) => {
     const session = sessionIn(freshFolder());
-    const { id } = await jobWith(await session.ledger(), 'tts', sending, unknown);
-    await expect(decide(session, id, resolution)).rejects.toMatchObject({ code: 'usage' });
+    const id = await doubtful(session, { protocol: 'tts', ...more }, unknown);
+    const message = `A speech job has no task at the gateway: use --not-created, or run mgw tts again with ${take}`;
+    await expect(decide(session, id, resolution)).rejects.toMatchObject({ code: 'usage', message });
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
@@ -123,7 +164,7 @@ describe('a video in doubt', () => {
 describe('--resubmit', () => {
   it('of a task that was accepted in the meantime is a conflict, whatever the budget is', async () => {
     const session = sessionIn(freshFolder());
-    const id = await doubtful(session, { request: { model: 'vendor-h3', prompt: 'x' } });
+    const id = await doubtful(session, { request }, unknown);
     await (await session.ledger()).append(id, { type: 'accepted', handle: 'task_1' });
     const options = { target: undefined, force: false, deadline: { remainingMs: () => Infinity } };
     const again = resolve(session, id, resubmit, { ...options, budget: '0' });
@@ -131,27 +172,15 @@ describe('--resubmit', () => {
   });
 
   const image = storedName('boat.png', new TextEncoder().encode('boat'));
-  const doubtful = async (session: Session, more: object): Promise<string> => {
-    const ledger = await session.ledger();
-    const id = await ledger.newId(1_795_000_000_000);
-    const prepared = {
-      type: 'prepared',
-      protocol: 'c',
-      base_url: '',
-      fingerprint: 'f',
-      account: '',
-    } as const;
-    await ledger.create(id, [{ ...prepared, ...more }, sending, unknown]);
-    return id;
-  };
-
   it.each([
-    ['was too large to record', { request: { model: 'vendor-h3' }, elided: true }],
-    ['is not recorded', {}],
-  ])('is refused if the body %s', async (_, more) => {
+    ['was too large to record', { request, elided: true }, /with --new\.$/],
+    ['was too large, and the job has a key', { request, elided: true, key: 'k' }, /with another --key\.$/],
+    ['is not recorded', {}, /with --new\.$/],
+  ])('is refused if the body %s', async (_, more, message) => {
     const session = sessionIn(freshFolder());
-    const id = await doubtful(session, more);
-    await expect(decide(session, id, resubmit)).rejects.toMatchObject({ code: 'usage' });
+    const id = await doubtful(session, more, unknown);
+    const error = { code: 'usage', message: expect.stringMatching(message) as string };
+    await expect(decide(session, id, resubmit)).rejects.toMatchObject(error);
     expect((await (await session.ledger()).read(id))?.state).toBe('unknown');
   });
 
@@ -165,7 +194,7 @@ describe('--resubmit', () => {
   ])('keeps the job in doubt if a file %s', async (_, thrown, expected) => {
     const store = { url: () => Promise.reject(thrown) } as Partial<Store> as Store;
     const session = sessionIn(freshFolder(), {}, { store: () => Promise.resolve(store) });
-    const id = await doubtful(session, { request: { model: 'vendor-h3', prompt: 'x', image } });
+    const id = await doubtful(session, { request: { ...request, image } }, unknown);
     const refused: unknown = await decide(session, id, resubmit).catch((reason: unknown) => reason);
     expect(refused).toMatchObject(expected);
     if (thrown.code === 'usage')

@@ -307,6 +307,17 @@ describe('a failure before the stream', () => {
     expect(names(folder)).toEqual([]);
   });
 
+  test.each([
+    [{}, ': --new pays for another take.'],
+    [{ key: 'k' }, ': another --key pays for another take.'],
+  ])('of an unknown outcome suggests a take that is possible with %j', async (more, words) => {
+    const server = await speechServer(reset);
+    const { run } = await bench(server.url);
+    for (let runs = 0; runs < 2; runs += 1)
+      expect(await failure(run(more))).toMatchObject({ message: expect.stringContaining(words) as string });
+    expect(server.requests).toHaveLength(1);
+  });
+
   test('ends at the deadline if the response never begins', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     onTestFinished(() => void vi.useRealTimers());
