@@ -10,6 +10,9 @@ import { isObjectUrl } from '../store-url.ts';
 /** The settings that choose the gateway or the ledger. */
 type Globals = Pick<SettingFlags, 'profile' | 'baseUrl' | 'sandbox' | 'allowHttp' | 'allowInsecureDatabase'>;
 
+/** The flags of a server that a command of its person needs. */
+export type ServerFlags = Globals & Pick<SettingFlags, 'budgetName'>;
+
 /**
  * Returns the global flags that choose the gateway or the ledger, each with its value: a printed command needs them.
  */
@@ -47,7 +50,7 @@ function commandWithGlobals(command: readonly string[], globals: Globals): strin
  */
 export function commandForPerson(
   command: readonly string[],
-  { budgetName, ...flags }: Globals & Pick<SettingFlags, 'budgetName'>,
+  { budgetName, ...flags }: ServerFlags,
   settings: Pick<Settings, 'profile' | 'baseUrl' | 'sandbox'> | undefined,
 ): string[] {
   const globals: Globals = { ...flags };

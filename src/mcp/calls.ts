@@ -5,9 +5,8 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { abortWith, deadlineIn, type Deadline } from '../clock.ts';
-import type { SettingFlags } from '../config/rules.ts';
 import { MgwError, toMgwError } from '../errors.ts';
-import { commandForPerson } from '../flows/next.ts';
+import { commandForPerson, type ServerFlags } from '../flows/next.ts';
 import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
@@ -53,7 +52,7 @@ export interface Call {
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
-  readonly #flags: SettingFlags;
+  readonly #flags: ServerFlags;
   readonly #closing = new AbortController();
   readonly #inProgress = new Set<Promise<unknown>>();
   readonly #unread = new Set<{ id: unknown; cancelled: AbortController }>();
@@ -62,7 +61,7 @@ export class Calls {
    * @param interrupted the signals of the process
    * @param flags the server's flags, which the commands for a person need
    */
-  constructor(session: Session, interrupted: Signals, flags: SettingFlags = {}) {
+  constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}) {
     this.#session = session;
     this.#flags = flags;
     this.#interrupted = interrupted;

@@ -2,7 +2,7 @@ import { McpServer, ResourceTemplate } from '@modelcontextprotocol/server';
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Readable, type Writable, Transform } from 'node:stream';
 import * as z from 'zod';
-import type { SettingFlags } from '../config/rules.ts';
+import type { ServerFlags } from '../flows/next.ts';
 import type { Session } from '../flows/session.ts';
 import { isObject } from '../json.ts';
 import { jobView } from '../jobs/view.ts';
@@ -27,7 +27,7 @@ export interface ServeOptions extends Grant {
   /** The signals of the process: the first ends the server, the second gives up outstanding responses. */
   signals: Signals;
   /** The flags of the command line. */
-  flags: SettingFlags;
+  flags: ServerFlags;
   /** The folder below which files are read and written. */
   root: string;
   checkBatch: CheckBatch;
