@@ -1,8 +1,10 @@
+import { execFileSync, spawn } from 'node:child_process';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import { resolveSettings } from '../../src/config/resolve.ts';
 import { bearer } from '../../src/exchange.ts';
+import type { Session } from '../../src/flows/session.ts';
 import { configuredGateway } from '../../src/flows/settings.ts';
 import { shortestSecret } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
@@ -56,6 +58,21 @@ it('a key is hidden if it is too long to occur in a text by chance', async () =>
     return session.redact(text);
   };
   expect([(await shownBy(key)).includes(key), await shownBy(short)]).toEqual([false, short]);
+});
+
+it.each([
+  ['by a command that prints records', {}, (session: Session) => session.hideKey()],
+  ['in the sandbox', { MGW_SANDBOX: '1' }, (session: Session) => session.gateway()],
+])('a key that only a pipe gives is hidden %s', async (_, env, open) => {
+  const [pipe, key] = [join(freshFolder(), 'pipe'), 'k'.repeat(shortestSecret)];
+  execFileSync('mkfifo', [pipe]);
+  const session = sessionIn(freshFolder(), { ...env, MGW_API_KEY: undefined, MGW_API_KEY_FILE: pipe });
+  await session.settings();
+  expect(session.redact(key)).toBe(key);
+  spawn('sh', ['-c', `printf %s ${key} > "$0"`, pipe]);
+  await open(session);
+  expect(session.redact(key)).not.toContain(key);
+  await session.close();
 });
 
 it('a short key stays in a response, because a handle may be the same text by chance', async () => {
