@@ -478,6 +478,16 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
+  it('is not called a second take if the first was refused', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({ error: { message: 'no such model' } }, 400));
+    const first = await run(await depsFor(server.url, state));
+    const second = await depsFor(server.url, state);
+    const { exit, isResumed, job } = await run(second);
+    expect([first.exit, exit, isResumed, server.created, second.notes]).toEqual([4, 0, false, 1, []]);
+    expect(job?.id).not.toBe(first.job?.id);
+  });
+
   it('under another key is not called a second take', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     await (await run(await depsFor(server.url, state), orderOf({ key: 'k' }))).delivered?.();

@@ -132,6 +132,17 @@ describe('a lease', () => {
     await keeper.close();
   });
 
+  it('is trusted for four fifths of its duration only', async () => {
+    const { keeper, statements, clock } = open();
+    const lease = await keeper.lease();
+    clock.now = leaseMs * 0.8 - 1;
+    expect(await keeper.lease()).toBe(lease);
+    clock.now = leaseMs * 0.8;
+    expect(await keeper.lease()).not.toBe(lease);
+    expect(statements).toEqual(['INSERT', 'INSERT']);
+    await keeper.close();
+  });
+
   it('does not keep its process alive, and causes no error if it cannot be released', async () => {
     const { keeper, answers } = open();
     const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length;
