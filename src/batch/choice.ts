@@ -1,6 +1,7 @@
+import { pathExists, pathsAt } from '../jobs/output.ts';
 import { keyOfRetry } from '../jobs/ref.ts';
 import { type PlannedRow, countOf, type RowState } from './planned-row.ts';
-import { filesOf, pathOfTake } from './row-state.ts';
+import { filesOf, pathFor, pathOfTake } from './row-state.ts';
 
 /** Selects the rows that a command covers, and those that it carries out. */
 export interface Choice {
@@ -77,7 +78,7 @@ export function retryOf(rows: RetriedRows, force: boolean): Choice {
       const isChosen = ids === undefined ? isOfKind(state) : settled.has(state);
       // Another process has retried the row in the meantime, and the user asked for only one retry.
       if (!isChosen || take.number !== before) return undefined;
-      return !force && isSaved(planned) ? takeNextToIt(planned) : nextTake(planned);
+      return !force && isOccupied(planned) ? takeNextToIt(planned) : nextTake(planned);
     },
     // Only once: the result of a retry is not retried.
     retake: (planned) =>
@@ -85,8 +86,11 @@ export function retryOf(rows: RetriedRows, force: boolean): Choice {
   };
 }
 
-function isSaved({ take: { job }, path, work }: PlannedRow): boolean {
-  return job !== undefined && filesOf(job, path, countOf(work)) !== undefined;
+// If the output was changed and changed back, the file at its path is that of a take before the latest.
+function isOccupied({ take: { job }, path, work }: PlannedRow): boolean {
+  if (job === undefined) return false;
+  const count = countOf(work);
+  return filesOf(job, path, count) !== undefined || pathsAt(pathFor(path, job), count).some(pathExists);
 }
 
 function takeNextToIt(planned: PlannedRow): PlannedRow {

@@ -45,10 +45,10 @@ export async function rowStatusOf({ key, work, path }: RowIdentity, deps: RowSta
   const { job } = take;
   if (job === undefined) return { state: 'new', take };
   const changes = changesOf(job, work, deps);
-  if (changes !== undefined) return { state: 'changed', take, changes };
   const own = ownPath(job, path);
-  const state = stateOf(job, own ?? path, countOf(work), deps);
-  return own === undefined ? { state, take } : { state, take, path: own, rowPath: path };
+  const found = own === undefined ? { take } : { take, path: own, rowPath: path };
+  if (changes !== undefined) return { ...found, state: 'changed', changes };
+  return { ...found, state: stateOf(job, own ?? path, countOf(work), deps) };
 }
 
 /** Returns the path of a retry's file, next to the earlier file: `clip.2.mp4` next to `clip.mp4`. */

@@ -143,6 +143,12 @@ describe('a row that starts with the last frame of another row', () => {
     expect((await scene.read('status', file)).batch.states).toMatchObject({ done: 5, stale: 0 });
     expect(await scene.batch('retry', file, '--stale')).toMatchObject({ code: 0 });
     expect(scene.gateway.posts()).toHaveLength(8);
+
+    expect(await scene.batch('retry', file, '--id', 's3')).toMatchObject({ code: 0 });
+    expect(await scene.batch('retry', file, '--stale')).toMatchObject({
+      code: 0,
+      stdout: `${scene.at('s4.3.mp4')}\n${scene.at('s5.3.mp4')}\n`,
+    });
   });
 
   it('stays done if that row must be made again first and fails', async () => {

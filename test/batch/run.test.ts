@@ -296,6 +296,24 @@ describe('a row that was changed', () => {
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a ship': 1 });
   });
 
+  it('is retried after each change, each take next to the files of all earlier ones', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat']));
+    await scene.batch('run', file);
+    const retry = (prompt: string, output = '{id}.{ext}'): ReturnType<typeof scene.batch> => {
+      scene.file('m.csv', clips(['a', prompt]));
+      return scene.batch('retry', file, '--changed', '-o', scene.at(output));
+    };
+    const saved = (name: string): object => ({ code: 0, stdout: `${scene.at(name)}\n` });
+    expect(await retry('a ship')).toMatchObject(saved('a.2.mp4'));
+    expect(await retry('a boat')).toMatchObject(saved('a.3.mp4'));
+    expect(await retry('a ship', 'other/{id}.{ext}')).toMatchObject(saved('other/a.mp4'));
+    expect(await retry('a boat')).toMatchObject(saved('a.5.mp4'));
+    rmSync(scene.at('a.5.mp4'));
+    expect(await retry('a ship')).toMatchObject(saved('a.5.mp4'));
+    expect(charges()).toEqual({ 'a boat': 3, 'a ship': 3 });
+    expect(await scene.batch('run', file)).toMatchObject({ code: 0, stdout: '' });
+  });
+
   it('is retried by the single command that run prints for all rows that need attention', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['', 'a cat']));
     await scene.batch('run', file);
