@@ -100,5 +100,6 @@ function takeNextToIt(planned: PlannedRow): PlannedRow {
 
 function nextTake(planned: PlannedRow): PlannedRow {
   const number = planned.take.number + 1;
-  return { ...planned, state: 'new', take: { number, key: keyOfRetry(planned.key, number) } };
+  const take = { number, key: keyOfRetry(planned.key, number) };
+  return { ...planned, state: 'new', take, before: planned.state };
 }

@@ -102,6 +102,9 @@ export const rowStates = [
  */
 export type RowState = (typeof rowStates)[number];
 
+/** The states whose rows `batch retry` selects by a flag of that name. */
+export const retriedByKind: readonly RowState[] = ['failed', 'changed', 'stale'];
+
 /** What the ledger shows about a row. */
 export interface RowStatus {
   state: RowState;
@@ -111,6 +114,8 @@ export interface RowStatus {
   /** The path of the retry's file if it differs from `rowPath`, the path of the row's file. */
   path?: string;
   rowPath?: string;
+  /** The state before a retry of which nothing is recorded yet. */
+  before?: RowState;
 }
 
 /** A row with its name, its request and its position. */

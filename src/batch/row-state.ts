@@ -13,6 +13,7 @@ import { fleetStateOf } from './fleet/fleet-state.ts';
 import {
   countOf,
   type PlannedRow,
+  retriedByKind,
   rowStates,
   type RowState,
   type RowStatus,
@@ -194,7 +195,10 @@ export function stateAfter({ planned, job, error }: RowEnd): RowState {
   if (error.exitCode === exitCodes.unknown) return 'unknown';
   // The gateway accepted the row, even if that could not be recorded yet.
   if (error.handle !== undefined || error.charged === 'yes') return 'running';
-  if (state === undefined) return planned.state;
+  if (state === undefined)
+    return planned.before !== undefined && retriedByKind.includes(planned.before)
+      ? planned.before
+      : planned.state;
   return state === 'prepared' ? 'new' : 'running';
 }
 

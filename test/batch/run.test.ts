@@ -537,6 +537,23 @@ describe('a budget', () => {
     expect(await scene.batch('run', file, '--budget', '1')).toMatchObject({ code: 0 });
   });
 
+  it('that a retry exceeds leaves the rows as they are, and is raised by the suggested retry', async () => {
+    const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+    await scene.batch('run', file);
+    const retry = ['retry', file, '--budget', '0.5'] as const;
+    const done = await scene.read(...retry, '--id', 'a');
+    expect(done).toMatchObject({ exit_code: 12, rows: [{ id: 'a', state: 'new' }] });
+    expect(done.error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '1', '--id', 'a']));
+    scene.file('m.csv', clips(['a', 'a ship'], ['b', 'a cat']));
+    for (const rows of [['--changed'], ['--id', 'a']]) {
+      const { exit_code, rows: left, error } = await scene.read(...retry, ...rows);
+      expect({ exit_code, left }).toMatchObject({ exit_code: 12, left: [{ id: 'a', state: 'changed' }] });
+      expect(error?.next).toEqual(expect.arrayContaining(['retry', '--budget', '1', ...rows]));
+    }
+    expect(scene.gateway.posts()).toHaveLength(2);
+    expect(await scene.batch('retry', file, '--budget', '1', '--changed')).toMatchObject({ code: 0 });
+  });
+
   it('can be set to the maximum cost that the plan reports', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     expect((await scene.read('plan', file)).cost.at_most).toBe('2');

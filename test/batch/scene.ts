@@ -19,6 +19,7 @@ export interface BatchJson {
   }[];
   problems: { line: number; message: string }[];
   cost: { at_most: string };
+  error?: { next: string[] };
 }
 
 /** A gateway, a user, and a file of rows. */

@@ -1,3 +1,4 @@
+import type { Choice } from '../../batch/choice.ts';
 import type { Batch, Plan } from '../../batch/plan.ts';
 import { labelOf, type PlannedRow, type RowState, rowStates } from '../../batch/planned-row.ts';
 import type { ReadyRun } from '../../batch/run-batch.ts';
@@ -8,11 +9,11 @@ import type { Globals } from '../options.ts';
 import { appendSummary, type Cell, markdownTable } from './github.ts';
 import { shellWord } from './human.ts';
 import { errorView, type Outcome } from './outcome.ts';
-import { planView, rowView, whyLeft } from './plan.ts';
+import { type Again, commandOf, commandsFor, planView, rowView, whyLeft } from './plan.ts';
 import { add, compare, type Decimal, formatDecimal, parseDecimal, subtract, zero } from '../../decimal.ts';
 import { exitCodes, type MgwError } from '../../errors.ts';
 import { globalArguments } from '../../flows/next.ts';
-import { resolveCommand, showCommand } from '../../jobs/errors.ts';
+import { showCommand } from '../../jobs/errors.ts';
 import { mismatchTexts, strictError } from '../../jobs/receipt.ts';
 import { jobView } from '../../jobs/view.ts';
 import type { Job, JobFile } from '../../job.ts';
@@ -36,9 +37,8 @@ const maxShown = 20;
 
 /** Reports on the rows of a run as they end, and on the run at its end. */
 export class BatchReport {
-  readonly #file: string;
-  // The next command repeats these flags: without `--budget` there would be no limit.
-  readonly #typed: RunBatchOptions;
+  readonly #again: Again;
+  readonly #isStrict: boolean;
   readonly #globals: Globals;
   readonly #currency: string;
   readonly #undone: Undone[] = [];
@@ -50,10 +50,15 @@ export class BatchReport {
   #differing = 0;
 
   /** @param currency the name of the currency */
-  constructor(file: string, typed: RunBatchOptions, globals: Globals, currency: string) {
+  constructor(
+    file: string,
+    typed: RunBatchOptions & Pick<Choice, 'ids'>,
+    globals: Globals,
+    currency: string,
+  ) {
     this.#currency = currency;
-    this.#file = file;
-    this.#typed = typed;
+    this.#again = { file, flags: flagsAsTyped(typed), isById: typed.ids !== undefined };
+    this.#isStrict = typed.strict ?? false;
     this.#globals = globals;
   }
 
@@ -64,7 +69,7 @@ export class BatchReport {
       this.#judge(planned, take.job, take.job?.files ?? [], false);
       return;
     }
-    const next = this.#nextOf(planned, state);
+    const next = commandOf(planned, state, this.#again);
     this.#add(planned, { state, why: whyLeft(planned), next, isOverBudget: false, isTold: false });
   }
 
@@ -81,7 +86,7 @@ export class BatchReport {
       this.#judge(planned, job, files, true);
       return;
     }
-    const next = this.#nextOf(planned, state, error);
+    const next = commandOf(planned, state, this.#again, error);
     this.#add(planned, { state, why: whyEnded(error), next, isOverBudget: exceeds(error), isTold: true });
   }
 
@@ -106,7 +111,7 @@ export class BatchReport {
 
   /** Returns the command for a row that is not done. */
   toType({ planned, error }: RowEnd, state: RowState): string {
-    return this.#words(this.#nextOf(planned, state, error));
+    return this.#words(commandOf(planned, state, this.#again, error));
   }
 
   /** Describes the amount spent so far; '' if it is unknown. */
@@ -146,14 +151,14 @@ export class BatchReport {
     for (const row of untold.slice(0, maxShown)) context.progress.note(undoneText(row));
     if (untold.length > maxShown)
       context.progress.note(
-        `… and ${untold.length - maxShown} more: mgw batch status ${shellWord(this.#file)}`,
+        `… and ${untold.length - maxShown} more: mgw batch status ${shellWord(this.#again.file)}`,
       );
-    for (const command of this.#commands(shown)) context.progress.note(`→ ${command}`);
+    for (const command of commandsFor(shown, this.#again).slice(0, maxShown))
+      context.progress.note(`→ ${this.#words(command)}`);
     if (tally.files > 0)
       context.progress.note(
         `To view the results: ${this.#words(['mgw', 'jobs', 'gallery', '--batch', batch.name, '--serve'])}`,
       );
-    const retyped = undone.find((row) => row.isOverBudget && row.next[2] === 'run')?.next;
     await this.#stepSummary(context, summary, undone);
     const view = planView(batch, plan);
     return {
@@ -164,14 +169,9 @@ export class BatchReport {
       },
       ...(stopped !== undefined &&
         exitCode !== exitCodes.ok && {
-          error: this.#withCharges(
-            budget === undefined
-              ? stopped
-              : stopped.with(
-                  { next: retyped ?? stopped.next },
-                  `${stopped.message} For the rest of the batch: --budget ${budget}.`,
-                ),
-          ).with(exitCode === exitCodes.partial ? { exit: 'partial' } : {}),
+          error: this.#withCharges(this.#withBudget(stopped, budget)).with(
+            exitCode === exitCodes.partial ? { exit: 'partial' } : {},
+          ),
         }),
       exitCode: exitCode === exitCodes.ok && undone.length > 0 ? exitCodes.partial : exitCode,
     };
@@ -187,7 +187,16 @@ export class BatchReport {
   }
 
   #strictError(job: Job | undefined, files: readonly JobFile[]): MgwError | undefined {
-    return this.#typed.strict && job !== undefined ? strictError(job, files) : undefined;
+    return this.#isStrict && job !== undefined ? strictError(job, files) : undefined;
+  }
+
+  // Names the command with the budget that suffices for the rows that were over the budget, and for those not begun.
+  #withBudget(stopped: MgwError, budget: string | undefined): MgwError {
+    if (budget === undefined) return stopped;
+    const over = this.#undone.filter(({ isOverBudget }) => isOverBudget);
+    const [command] = commandsFor(over, this.#again);
+    const next = command === undefined ? stopped.next : withBudget(command, budget);
+    return stopped.with({ next }, `${stopped.message} For the rest of the batch: --budget ${budget}.`);
   }
 
   // The error concerns one row, but its "Nothing was charged" would seem to concern the whole run.
@@ -211,22 +220,6 @@ export class BatchReport {
     this.#undone.push({ line: row.line, id, label: labelOf(planned), ...undone, why });
   }
 
-  // Returns one command for all failed and changed rows, one for all rows that another run continues, and one for each
-  // row in doubt.
-  #commands(undone: readonly Undone[]): string[] {
-    const has = (wanted: RowState): boolean => undone.some(({ state }) => state === wanted);
-    const retried = (['failed', 'changed', 'stale'] as const).filter(has);
-    const kinds = retried.map((state) => `--${state}`);
-    const all = ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), ...kinds];
-    const others = undone.filter(({ state }) => !kinds.includes(`--${state}`) && state !== 'blocked');
-    const commands = [
-      ...(kinds.length > 0 ? [all] : []),
-      ...others.map(({ next }) => next),
-      ...(has('blocked') ? [['mgw', 'batch', 'run', this.#file, ...flagsAsTyped(this.#typed)]] : []),
-    ];
-    return [...new Set(commands.map((command) => this.#words(command)))].slice(0, maxShown);
-  }
-
   // Returns the `--budget` that the rest of the batch needs at most; undefined unless that budget stopped the run.
   #neededBudget({ costs }: Plan, stopped: MgwError | undefined): string | undefined {
     const { name, limit, spent, reserved, exceeded_by: excess } = stopped?.budget ?? {};
@@ -235,23 +228,6 @@ export class BatchReport {
     const whole = [...costs.values()].reduce((sum, { known }) => add(sum, known), before);
     const [one, all] = [add(parseDecimal(limit), parseDecimal(excess)), subtract(whole, this.#spent ?? zero)];
     return formatDecimal(compare(one, all) < 0 ? all : one);
-  }
-
-  #nextOf(planned: PlannedRow, state: RowState, error?: MgwError): string[] {
-    const { because } = planned;
-    if (state === 'blocked' && because?.state !== undefined)
-      return this.#nextOfRow(because.id, because.state, because.job);
-    return this.#nextOfRow(planned.id, state, error?.job ?? planned.take.job, error);
-  }
-
-  #nextOfRow(id: string, state: RowState, job: Job | undefined, error?: MgwError): string[] {
-    if (state === 'unknown' && job !== undefined) return resolveCommand(job);
-    if (state === 'stale')
-      return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--stale'];
-    const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
-    const isOver = state === 'failed' || state === 'changed' || isGone;
-    if (isOver) return ['mgw', 'batch', 'retry', this.#file, ...flagsAsTyped(this.#typed), '--id', id];
-    return ['mgw', 'batch', 'run', this.#file, ...flagsAsTyped(this.#typed)];
   }
 
   #words([mgw = 'mgw', ...rest]: string[]): string {

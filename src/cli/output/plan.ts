@@ -1,8 +1,17 @@
 import { problemText } from '../../batch/manifest/fields.ts';
 import type { Batch, ModelCost, Plan } from '../../batch/plan.ts';
-import { labelOf, type PlannedRow, kindOf, modelOf, rowStates } from '../../batch/planned-row.ts';
+import {
+  labelOf,
+  type PlannedRow,
+  kindOf,
+  modelOf,
+  retriedByKind,
+  type RowState,
+  rowStates,
+} from '../../batch/planned-row.ts';
 import { add, formatDecimal, zero } from '../../decimal.ts';
 import { usageError, type MgwError } from '../../errors.ts';
+import type { Job } from '../../job.ts';
 import { printableLine } from '../../printable.ts';
 import { globalArguments } from '../../flows/next.ts';
 import { resolveCommand } from '../../jobs/errors.ts';
@@ -96,6 +105,70 @@ export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): 
   if (state !== 'unknown' || job === undefined) return undefined;
   const [mgw = 'mgw', ...rest] = resolveCommand(job);
   return [mgw, ...globalArguments(globals).flat(), ...rest];
+}
+
+/** A batch command to repeat: the file or name of the batch, and its flags, since without `--budget` there is no limit. */
+export interface Again {
+  file: string;
+  flags: readonly string[];
+  /** Whether the command concerns only rows of `--id`. */
+  isById?: boolean;
+}
+
+/** Returns the command for a row that is not done. `error` is the one that its run ended with. */
+export function commandOf(
+  { id, take, because, before }: PlannedRow,
+  state: RowState,
+  again: Again,
+  error?: MgwError,
+): string[] {
+  if (state === 'blocked' && because?.state !== undefined)
+    return rowCommand(because.id, because.state, because.job, again);
+  const job = error?.job ?? take.job;
+  const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
+  // A run does not repeat a retry of which nothing is recorded.
+  const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
+  return isGone || isUnsentRetry ? retryCommand(again, '--id', id) : rowCommand(id, state, job, again);
+}
+
+function rowCommand(id: string, state: RowState, job: Job | undefined, again: Again): string[] {
+  if (state === 'unknown' && job !== undefined) return resolveCommand(job);
+  if (state === 'stale') return retryCommand(again, '--stale');
+  if (state === 'failed' || state === 'changed') return retryCommand(again, '--id', id);
+  return runCommand(again);
+}
+
+function retryCommand({ file, flags }: Again, ...rows: string[]): string[] {
+  return ['mgw', 'batch', 'retry', file, ...flags, ...rows];
+}
+
+function runCommand({ file, flags }: Again): string[] {
+  return ['mgw', 'batch', 'run', file, ...flags];
+}
+
+/** A row that is not done, and the command for it. */
+interface OpenRow {
+  id: string;
+  state: RowState;
+  next: string[];
+}
+
+/**
+ * Returns the commands for rows that are not done: one for all rows that failed, were changed or are stale, one for all
+ * rows that another run continues, and one for each row in doubt.
+ */
+export function commandsFor(rows: readonly OpenRow[], again: Again): string[][] {
+  const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
+  const kinds = retriedByKind.filter(has);
+  const ids = rows.flatMap(({ id, state }) => (kinds.includes(state) ? ['--id', id] : []));
+  const retried = again.isById ? ids : kinds.map((state) => `--${state}`);
+  const others = rows.filter(({ state }) => !kinds.includes(state) && state !== 'blocked');
+  const commands = [
+    ...(kinds.length > 0 ? [retryCommand(again, ...retried)] : []),
+    ...others.map(({ next }) => next),
+    ...(has('blocked') ? [runCommand(again)] : []),
+  ];
+  return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }
 
 /** Formats a plan; `rows` are those with something to report. */

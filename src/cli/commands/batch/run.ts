@@ -53,7 +53,8 @@ export async function execute(
   const budget = options.budget ?? batch.manifest.head.budget;
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
-  const report = new BatchReport(file, options, context.globals, currencyOf(await context.settings()));
+  const currency = currencyOf(await context.settings());
+  const report = new BatchReport(file, { ...options, ids: choice.ids }, context.globals, currency);
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
@@ -63,8 +64,7 @@ export async function execute(
   const [stray] = missing;
   if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad) {
-    const verb = choice === everyRow ? 'run' : 'plan';
-    const command = ['batch', verb, file, ...flagsAsTyped(options)];
+    const command = ['batch', choice === everyRow ? 'run' : 'plan', file, ...flagsAsTyped(options)];
     return { json: planView(batch, ready.plan), error: refusal(ready.plan, command) };
   }
   if (ready.needsFrames) await checkFfmpeg();
