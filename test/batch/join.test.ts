@@ -163,10 +163,21 @@ printf '{"streams":[{"codec_type":"video"}],"format":{"duration":"%d"}}' "$(wc -
       11,
       { film: null, missing: [{ id: 's2' }, { id: 'n3' }] },
     ]);
-    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), which is rejected.*\n.*n3 .*\n.*batch run/);
+    expect(joined.stderr).toMatch(/Missing: s2 \(line 3\), which is rejected.*\n.*n3 .*\n.*\n.*batch run/);
     expect(leftovers()).toEqual([]);
     expect((await join(file, '--skip-missing')).code).toBe(0);
     expect(film()).toEqual(filmFrom('s1', 's3'));
+  });
+
+  it('suggests the commands that make the missing rows, like batch run', async () => {
+    scene.gateway.judge = (prompt) => ({ kind: prompt === 's1' ? 'doom' : 'refuse' });
+    const file = scene.file('m.csv', rows(['s1'], ['s2']));
+    const commands = (text: string): string[] => text.match(/^→ .*$/gm) ?? [];
+    const kept = ['--name', 'story'];
+    const run = await runHereAs(scene.user, ['batch', 'run', file, '--poll-interval', '10ms', ...kept]);
+    const joined = await join(file, '--json', ...kept);
+    expect(commands(joined.stderr)).toEqual(commands(run.stderr));
+    expect(joined.json['next']).toEqual(['mgw', 'batch', 'retry', file, ...kept, '--failed']);
   });
 
   it('treats a changed or removed file as missing', async () => {

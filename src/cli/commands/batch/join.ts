@@ -13,13 +13,13 @@ import { isObjectUrl } from '../../../store-url.ts';
 import { printableLine } from '../../../printable.ts';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { single } from '../../options.ts';
+import { type Globals, single } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { planView, rowView, tellProblems } from '../../output/plan.ts';
+import { type Again, commandOf, commandsFor, planView, rowView, tellProblems } from '../../output/plan.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
-import { addManifestOptions, type BatchOptions } from './options.ts';
+import { addManifestOptions, type BatchOptions, flagsAsTyped } from './options.ts';
 
 interface JoinOptions extends Omit<BatchOptions, 'output'> {
   output?: string;
@@ -53,7 +53,7 @@ async function join(
   { output, force = false, skipMissing = false, ...asked }: JoinOptions,
 ): Promise<Outcome> {
   const path = filmPath(output);
-  const { file, batch } = await openNamed(context, given, asked);
+  const { file, batch, options } = await openNamed(context, given, asked);
   const deps = await planDepsOf(context, batch, 'offline');
   const cut = await cutOf(batch, deps, (job, count) => savedFile(context, job, 1, count));
   await tellProblems(context, file, { ...cut.plan, repeated: [] });
@@ -64,12 +64,15 @@ async function join(
       `Missing: ${printableLine(row.id, 100)} (line ${row.row.line}), which is ${row.state}.`,
     );
   if (cut.clips.length === 0 || (cut.missing.length > 0 && !skipMissing)) {
-    const next = ['mgw', ...globalArguments(context.globals).flat(), 'batch', 'run', file];
-    const why = cut.missing.length === 0 ? 'The file has no row with a video. ' : '';
+    const commands = commandsToMake(cut, { file, flags: flagsAsTyped(options) }, context.globals);
+    const isEmpty = cut.missing.length === 0;
     context.progress.note(
-      `${why}No film was written. To make the missing rows: ${next.map(shellWord).join(' ')}`,
+      isEmpty
+        ? 'The file has no row with a video. No film was written.'
+        : 'No film was written. To make the missing rows:',
     );
-    return { json: { ...json, next }, exitCode: exitCodes.partial };
+    for (const command of commands) context.progress.note(`→ ${command.map(shellWord).join(' ')}`);
+    return { json: { ...json, next: commands[0] }, exitCode: exitCodes.partial };
   }
   for (const note of cut.notes) context.progress.note(note);
   checkNoInput(path, cut);
@@ -88,6 +91,20 @@ async function join(
   } finally {
     await copies.close();
   }
+}
+
+// Returns the commands that `batch run` suggests for these rows.
+function commandsToMake({ missing }: Cut, again: Again, globals: Globals): string[][] {
+  const rows = missing.map((row) => ({
+    id: row.id,
+    state: row.state,
+    next: commandOf(row, row.state, again),
+  }));
+  return commandsFor(rows, again).map(([mgw = 'mgw', ...rest]) => [
+    mgw,
+    ...globalArguments(globals).flat(),
+    ...rest,
+  ]);
 }
 
 function filmPath(output: string | undefined): string {
