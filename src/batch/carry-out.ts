@@ -29,10 +29,12 @@ export interface RowOptions {
   isOfAgent?: boolean;
 }
 
-/** The pace of the run, a row's slot, and the callback for each change of its job. */
+/** The pace of the run, a row's slot, and the callbacks for its payment and for each change of its job. */
 export interface RowRun {
   pace: Pace;
   slot: Slot;
+  /** Called when the gateway accepts the submission of this run, but not for that of another process. */
+  onPaid: () => void;
   onUpdate: (job: Job) => void;
 }
 
@@ -45,10 +47,15 @@ export async function carryOut(
   { work, path, root, take, row }: PlannedRow,
   deps: FlowDeps,
   { force, sidecar, mark, timeoutMs, isOfAgent = false }: RowOptions,
-  { pace, slot, onUpdate }: RowRun,
+  { pace, slot, onPaid, onUpdate }: RowRun,
 ): Promise<Delivered> {
-  const read = (reply: Reply): SubmitVerdict =>
-    isSpeech(work) ? readSpeechHead(reply, work.body) : work.protocol.readSubmission(reply, work.body);
+  const read = (reply: Reply): SubmitVerdict => {
+    const verdict = isSpeech(work)
+      ? readSpeechHead(reply, work.body)
+      : work.protocol.readSubmission(reply, work.body);
+    if (verdict.kind === 'accepted') onPaid();
+    return verdict;
+  };
   const client = pacedClient(deps.client, pace, slot, deps.signals.soft, read);
   const own = { ...deps, client, ...(pace.isShared && { onWaitForOther: () => slot.leave() }) };
   const deadline = deadlineIn(timeoutMs, deps.clock);

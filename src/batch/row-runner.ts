@@ -143,6 +143,10 @@ export class BatchRun {
   async #attempts(given: PlannedRow, slot: Slot): Promise<RowEnd & Partial<Pick<Delivered, 'delivered'>>> {
     const { pace, retake } = this.#options;
     let planned = given;
+    let isPaid = false;
+    const onPaid = (): void => {
+      isPaid = true;
+    };
     for (;;) {
       const moves = this.#moves;
       const own = this.#signals.open();
@@ -150,15 +154,15 @@ export class BatchRun {
       const onUpdate = (job: Job): void => this.#watcher.updated(planned, job);
       try {
         const deps = { ...this.#deps, signals: own.signals, note };
-        const done = await carryOut(planned, deps, this.#options, { pace, slot, onUpdate });
-        return { planned, job: done.job, files: done.files, delivered: done.delivered };
+        const done = await carryOut(planned, deps, this.#options, { pace, slot, onPaid, onUpdate });
+        return { planned, job: done.job, files: done.files, isPaid, delivered: done.delivered };
       } catch (thrown) {
         const error = toMgwError(thrown);
         // Nothing was sent for the row. Once other rows make progress, the gateway has capacity again.
         if (error.code === 'rate_limited' && error.charged === 'no' && this.#moves > moves && !this.isOver)
           continue;
         const next = error.exitCode === exitCodes.incomplete && !this.isOver ? retake(planned) : undefined;
-        if (next === undefined) return { planned, job: error.job, files: [], error };
+        if (next === undefined) return { planned, job: error.job, files: [], isPaid, error };
         planned = next;
       } finally {
         own.close();

@@ -182,6 +182,8 @@ export interface RowEnd {
   /** The job when the row ended; undefined if there was none yet. */
   job?: Job;
   files: JobFile[];
+  /** Whether this run paid for it. */
+  isPaid: boolean;
   /** The error, if the row is not done. */
   error?: MgwError;
 }

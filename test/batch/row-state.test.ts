@@ -7,8 +7,13 @@ const planned = { id: 'a', state: 'new', take: { number: 1, key: 'clips/a' } } a
 
 it('a row counts as running if the gateway accepted it but its handle could not be recorded', () => {
   const error = new MgwError('local_io', 'The database does not respond.', { charged: 'yes', handle: 't1' });
-  expect(stateAfter({ planned, files: [], error })).toBe('running');
-  expect(stateAfter({ planned, files: [], error: error.with({ charged: 'no', handle: undefined }) })).toBe(
-    'new',
-  );
+  expect(stateAfter({ planned, files: [], isPaid: false, error })).toBe('running');
+  expect(
+    stateAfter({
+      planned,
+      files: [],
+      isPaid: false,
+      error: error.with({ charged: 'no', handle: undefined }),
+    }),
+  ).toBe('new');
 });

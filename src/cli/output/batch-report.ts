@@ -44,6 +44,8 @@ export class BatchReport {
   readonly #undone: Undone[] = [];
   /** The amount spent so far; undefined until a row with a known price has been paid for. */
   #spent: Decimal | undefined;
+  /** The cost of rows of the plan that were paid for since, by this run or another. */
+  #settled = zero;
   #unpriced = 0;
   #paidRows = 0;
   /** The number of rows with a file that differs from the request. */
@@ -75,10 +77,12 @@ export class BatchReport {
 
   /** Reports that a row has ended. */
   ended(end: RowEnd, state: RowState): void {
-    const { planned, job, files, error } = end;
+    const { planned, job, files, isPaid, error } = end;
     const wasToBePaid = planned.state === 'new' || planned.state === 'rejected';
-    const isPaid = (job?.handle ?? error?.handle) !== undefined || error?.charged === 'yes';
-    if (wasToBePaid && isPaid) {
+    const isAccepted = (job?.handle ?? error?.handle) !== undefined;
+    if (wasToBePaid && isAccepted)
+      this.#settled = add(this.#settled, parseDecimal(job?.cost?.at_most ?? '0'));
+    if (isPaid) {
       this.#paidRows += 1;
       this.#pay(job?.cost?.at_most);
     }
@@ -226,7 +230,7 @@ export class BatchReport {
     if (limit === undefined || excess === undefined || !name?.startsWith('batch ')) return undefined;
     const before = [spent, reserved].reduce((sum, part) => add(sum, parseDecimal(part ?? '0')), zero);
     const whole = [...costs.values()].reduce((sum, { known }) => add(sum, known), before);
-    const [one, all] = [add(parseDecimal(limit), parseDecimal(excess)), subtract(whole, this.#spent ?? zero)];
+    const [one, all] = [add(parseDecimal(limit), parseDecimal(excess)), subtract(whole, this.#settled)];
     return formatDecimal(compare(one, all) < 0 ? all : one);
   }
 

@@ -27,13 +27,13 @@ it("a worker's report counts a row once if the worker returned it and claimed it
   const report = await WorkerReport.open(context, {});
   report.began(batch, planned);
   const error = new MgwError('rate_limited', 'Too many requests.', { charged: 'no' });
-  await report.ended(batch, { planned, files: [], error }, 'new', true);
+  await report.ended(batch, { planned, files: [], isPaid: false, error }, 'new', true);
   expect(report.outcome(undefined, undefined)).toMatchObject({
     exitCode: 11,
     json: { worker: { rows: 1, given_back: 1 } },
   });
   report.began(batch, planned);
-  await report.ended(batch, { planned, files: [] }, 'done', false);
+  await report.ended(batch, { planned, files: [], isPaid: false }, 'done', false);
   const { json, exitCode } = report.outcome(undefined, undefined);
   expect([exitCode, json]).toMatchObject([
     0,

@@ -1,0 +1,15 @@
+import { expect, it } from 'vitest';
+import type { PlannedRow } from '../../../src/batch/planned-row.ts';
+import { BatchReport } from '../../../src/cli/output/batch-report.ts';
+import type { Job } from '../../../src/job.ts';
+
+it('counts a row as spent only if this run paid for it, not another run at the same time', () => {
+  const planned = { id: 'a', row: { line: 2 }, state: 'new', take: { number: 1, key: 'm/a' } };
+  const job = { id: 'job_1', handle: 'task-1', cost: { at_most: '5' } };
+  const end = { planned: planned as PlannedRow, job: job as Job, files: [] };
+  const report = new BatchReport('m.csv', {}, {}, 'credits');
+  report.ended({ ...end, isPaid: false }, 'done');
+  expect(report.money()).toBe('');
+  report.ended({ ...end, isPaid: true }, 'done');
+  expect(report.money()).toBe('at most 5 credits spent');
+});
