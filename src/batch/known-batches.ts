@@ -21,6 +21,9 @@ const knownBatch = z.object({
   allowFiles: z.array(z.string()),
   /** The values of `--ignore-columns`. */
   ignoreColumns: z.optional(z.array(z.string())),
+  /** The value of `--budget`: without it, a later run would have no limit. */
+  budget: z.optional(z.string()),
+  sidecar: z.optional(z.boolean()),
 });
 
 /** The options of a batch's last run. */

@@ -76,6 +76,27 @@ describe('a batch run with --output, --name and -d', () => {
   });
 });
 
+it('a batch keeps the budget and the sidecars of its last run until a command gives another budget', async () => {
+  const file = scene.file('dear.csv', clips(['a', 'a boat'], ['b', 'a cat']));
+  await runHereAs(scene.user, ['config', 'set', 'prices.c.vendor-h3-mini', 'video=1']);
+  const output = ['-o', scene.at('{id}.{ext}')];
+  expect(await batch('run', file, ...output, '--budget', '1', '--sidecar')).toMatchObject({ code: 12 });
+  const planned = await batch('plan', file, '--json');
+  expect(planned.json['exceeded']).toMatchObject([{ limit: '1', left: '0' }]);
+  for (const command of [['run'], ['retry', '--id', 'a']]) {
+    const { code, json, stderr } = await batch(...(command as [string]), file, '--json');
+    expect(code, stderr).toBe(12);
+    expect(stderr).toContain('Using --budget 1 of the last run.');
+    expect(json['error']).toMatchObject({
+      next: expect.arrayContaining([command[0], '--budget', '2', '--sidecar']) as string[],
+    });
+  }
+  expect(charges()).toBe(1);
+  expect(await batch('run', file, '--budget', '2')).toMatchObject({ code: 0 });
+  expect(charges()).toBe(2);
+  for (const id of ['a', 'b']) expect(existsSync(scene.at(`${id}.mp4.json`))).toBe(true);
+});
+
 it('a batch uses an output that was edited in the manifest since its last run', async () => {
   const text = (folder: string): string =>
     `output: ${scene.at(folder)}/{id}.{ext}\nrows: [{id: a, protocol: c, model: vendor-h3-mini, duration: 5, prompt: a boat}]`;

@@ -5,7 +5,7 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
-import { openNamed, remember } from './known.ts';
+import { budgetOf, type NamedBatch, openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -69,7 +69,8 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   const { ask } = await fleetOf(context);
   if (options.output !== undefined)
     throw usageError('Each worker saves to its own -o: leave out --output here.');
-  const { file, batch, isQueued, options: named } = await openNamed(context, given, options);
+  const named = await openNamed(context, given, options);
+  const { file, batch, isQueued } = named;
   if (options.again) return handOutAgain(context, ask, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, give its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
@@ -79,8 +80,8 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   const checked = await checkRows(batch, deps);
   await tellProblems(context, file, checked);
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
-  await remember(context, batch, named);
-  const head = await headOf(context, batch, options);
+  await remember(context, batch, named.options);
+  const head = await headOf(context, options, named);
   const done = await enqueue(batch, head, deps, ask);
   tellChanged(context, file, batch, done);
   return outcomeOf(context, batch, head, done);
@@ -127,15 +128,19 @@ export async function fleetOf(context: Context): Promise<FleetState> {
   );
 }
 
-async function headOf(context: Context, { manifest }: Batch, options: EnqueueOptions): Promise<QueuedHead> {
-  const { head } = manifest;
+async function headOf(
+  context: Context,
+  options: EnqueueOptions,
+  named: NamedBatch<EnqueueOptions>,
+): Promise<QueuedHead> {
+  const { head } = named.batch.manifest;
   const { name: gateway } = await context.gateway();
   return {
     gateway,
     concurrency: options.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
     perMinute: options.perMinute,
-    budget: options.budget ?? head.budget,
-    sidecar: options.sidecar,
+    budget: budgetOf(context, options, named),
+    sidecar: named.options.sidecar,
   };
 }
 

@@ -96,7 +96,8 @@ export function batchChecker(context: Context): CheckBatch {
       ...others,
       run: async (job, onError) => {
         await remember(context, opened, options);
-        return runChecked(context, opened, { plan: onlyChecked(deps, checked), job }, onError);
+        const { budget = opened.manifest.head.budget } = options;
+        return runChecked(context, opened, { plan: onlyChecked(deps, checked), job, budget }, onError);
       },
     };
   };
@@ -206,10 +207,10 @@ function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
 async function runChecked(
   context: Context,
   batch: Batch,
-  { plan, job: given }: { plan: PlanDeps; job: FlowDeps },
+  { plan, job: given, budget }: { plan: PlanDeps; job: FlowDeps; budget: string | undefined },
   onError: (id: string, error: MgwError) => void,
 ): Promise<MgwError | undefined> {
-  const { budget, concurrency } = batch.manifest.head;
+  const { concurrency } = batch.manifest.head;
   const deps = { plan, job: await withBudget(given, 'batch', batch.name, budget) };
   const ready = await readyRun(batch, deps, everyRow, () => undefined);
   if (ready.plan.bad > 0) return refusal(ready.plan);

@@ -80,7 +80,21 @@ function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isBy
     default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...given],
     allowFiles: options.allowFiles ?? known.allowFiles,
     ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
+    budget: options.budget ?? known.budget,
+    // An object gets no sidecar.
+    sidecar: options.sidecar ?? (isObjectUrl(options.output ?? '') ? undefined : known.sidecar),
   };
+}
+
+/** Returns the budget of a batch, with a note if it is that of the last run. */
+export function budgetOf(
+  { progress }: Context,
+  asked: BatchOptions,
+  { options, batch }: NamedBatch<BatchOptions>,
+): string | undefined {
+  if (asked.budget === undefined && options.budget !== undefined)
+    progress.note(`Using --budget ${options.budget} of the last run.`);
+  return options.budget ?? batch.manifest.head.budget;
 }
 
 /** Records the options of a run, for {@link openNamed}. */
@@ -109,6 +123,8 @@ export async function remember(
     defaults: options.default ?? [],
     allowFiles: (options.allowFiles ?? []).map((each) => resolve(each)),
     ignoreColumns: options.ignoreColumns ?? [],
+    budget: options.budget,
+    sidecar: options.sidecar,
   };
   // Records nothing if a value contains the API key.
   const text = JSON.stringify(known);

@@ -25,6 +25,10 @@ export interface BatchOptions {
   /** Columns that are not fields, separated by commas. */
   ignoreColumns?: string[] | undefined;
   format?: Format;
+  /** The maximum to spend on all its runs, an exact decimal. */
+  budget?: string;
+  /** Writes a sidecar next to each file. */
+  sidecar?: boolean;
 }
 
 /** Adds the flags that control how a manifest is read. */
@@ -73,7 +77,6 @@ export interface RunBatchOptions extends BatchOptions, WaitOptions, BudgetOption
   perMinute?: number;
   skipBad?: boolean;
   results?: string;
-  sidecar?: boolean;
   strict?: boolean;
   mark?: boolean;
 }

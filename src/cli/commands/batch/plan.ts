@@ -18,7 +18,7 @@ import { remaindersFor } from '../../../flows/budgets.ts';
 import { budgetOptions, type BudgetOptions } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { openNamed } from './known.ts';
+import { budgetOf, openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions, flagsAsTyped } from './options.ts';
 import { currencyOf } from '../../../flows/prices.ts';
@@ -44,7 +44,8 @@ async function plan(
   given: string,
   options: BatchOptions & BudgetOptions,
 ): Promise<Outcome> {
-  const { file, batch } = await openNamed(context, given, options);
+  const named = await openNamed(context, given, options);
+  const { file, batch } = named;
   const rows: RowView[] = [];
   const told: PlannedRow[] = [];
   let needsFrames = false;
@@ -59,7 +60,7 @@ async function plan(
   await tellProblems(context, file, made);
   if (needsFrames) await checkFfmpeg();
   const cost = [...made.costs.values()].reduce((sum, { known }) => add(sum, known), zero);
-  const budget = options.budget ?? batch.manifest.head.budget;
+  const budget = budgetOf(context, options, named);
   const exceeded = (await remaindersFor(context, batch.name, budget)).filter(
     ({ left }) => compare(cost, left) > 0,
   );

@@ -4,7 +4,7 @@ import { type Choice, everyRow } from '../../../batch/choice.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
-import { openNamed, remember } from './known.ts';
+import { budgetOf, openNamed, remember } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addRunOptions, flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -49,8 +49,9 @@ export async function execute(
   asked: RunBatchOptions,
   choice: Choice,
 ): Promise<Outcome> {
-  const { file, options, batch, isQueued } = await openNamed(context, given, asked);
-  const budget = options.budget ?? batch.manifest.head.budget;
+  const named = await openNamed(context, given, asked);
+  const { file, options, batch, isQueued } = named;
+  const budget = budgetOf(context, asked, named);
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
@@ -72,8 +73,7 @@ export async function execute(
   // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;
   if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
-  const redact = (text: string): string => context.redact(text);
-  const results = options.results === undefined ? undefined : await openResults(options.results, redact);
+  const results = await resultsOf(context, options);
   const display = displayOf(context, ready, report);
   context.progress.giveWay();
   if (ready.tally.chosen > 0) await display.start();
@@ -102,6 +102,10 @@ export async function execute(
     display.stop();
     await results?.close();
   }
+}
+
+async function resultsOf(context: Context, { results }: RunBatchOptions): Promise<Results | undefined> {
+  return results === undefined ? undefined : openResults(results, (text) => context.redact(text));
 }
 
 // Names the done rows that are made again, because that may be a mistake.
