@@ -29,8 +29,9 @@ function allowed<T>(parse: (value: T) => unknown): z.core.$ZodCheck<T> {
 
 const oneText = z.string('a text');
 const textOrNumber = z.pipe(z.union([z.string(), z.number()], 'a number or text'), z.transform(String));
+// If only a check of one alternative fails, zod uses the message of that check.
 const switched = z.pipe(
-  z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i))], 'true or false'),
+  z.union([z.boolean(), z.string().check(z.regex(/^(true|false)$/i, 'true or false'))], 'true or false'),
   z.transform((value) => String(value).toLowerCase() === 'true'),
 );
 const words = z.pipe(

@@ -167,6 +167,7 @@ rows:
     [{ ...c, body: '@-' }, /^m:1: body: @- is not allowed/],
     [{ ...c, body: '[1]' }, /^m:1: body: \[1\] is not allowed/],
     [{ ...c, body: 5 }, /^m:1: body: 5 is not allowed; allowed: an object, or @FILE/],
+    [{ ...c, protocol: 'a', audio: 'yes' }, /^m:1: audio: yes is not allowed; allowed: true or false/],
     [{ ...c, output: ' ' }, /^m:1: output: " " is not allowed; allowed: non-empty text/],
     [{ ...c, endpoint: 'other' }, /^m:1: endpoint: other is not allowed/],
     [{ protocol: 'tts', text: '' }, /^m:1: text: "" is not allowed/],
