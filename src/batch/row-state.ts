@@ -6,7 +6,7 @@ import { removeJobLeftovers } from '../jobs/lock-output.ts';
 import { differences, latestRetry } from '../jobs/ref.ts';
 import { type JobDeps, fingerprintOf, recordedBody } from '../jobs/order.ts';
 import { shownState } from '../jobs/reconcile.ts';
-import { pathsAt } from '../jobs/output.ts';
+import { isSameOutput, pathsAt } from '../jobs/output.ts';
 import type { Json } from '../json.ts';
 import { isObjectUrl } from '../store-url.ts';
 import { fleetStateOf } from './fleet/fleet-state.ts';
@@ -99,7 +99,7 @@ function isDelivered({ record, files }: Job): boolean {
 export function filesOf(job: Job, path: string, count: number): JobFile[] | undefined {
   const named = pathFor(path, job);
   const paths = job.protocol === 'tts' ? [named] : pathsAt(named, job.record.results ?? 0, count);
-  const files = paths.map((each) => job.files.find((file) => file.path === each));
+  const files = paths.map((each) => job.files.find((file) => isSameOutput(file.path, each)));
   const there = files.filter((file) => file !== undefined && isThere(file)) as JobFile[];
   return paths.length > 0 && there.length === paths.length ? there : undefined;
 }

@@ -72,6 +72,16 @@ function existingPath(folder: string): string {
   }
 }
 
+/** Returns a path without symbolic links in the part of it that exists. */
+export function realPlace(place: string): string {
+  try {
+    return realpathSync.native(place);
+  } catch {
+    const parent = path.dirname(place);
+    return parent === place ? place : path.join(realPlace(parent), path.basename(place));
+  }
+}
+
 async function makeOne(folder: string, mode: number): Promise<void> {
   try {
     mkdirSync(folder, { mode });

@@ -1,8 +1,9 @@
 import { execFile } from 'node:child_process';
-import { realpathSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, dirname, isAbsolute, join, parse, relative, sep } from 'node:path';
 import { systemCode } from '../errors.ts';
+import { realPlace } from '../files/make-folder.ts';
 import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
@@ -12,11 +13,11 @@ export type FileState = 'intact' | 'changed' | 'gone';
 /** Builds the relative URLs of files from the folder of a page. */
 export class Links {
   readonly #from: string;
-  readonly #folders = new Map<string, string | undefined>();
+  readonly #folders = new Map<string, string>();
 
   /** @param folder The folder of the page. It need not exist. */
   constructor(folder: string) {
-    this.#from = real(folder) ?? folder;
+    this.#from = realPlace(folder);
   }
 
   /**
@@ -24,9 +25,7 @@ export class Links {
    * machine: if the file is on another drive, or the page and the file share only the root folder.
    */
   to(path: string): string | undefined {
-    const folder = this.#realFolder(dirname(path));
-    if (folder === undefined) return undefined;
-    const way = relative(this.#from, join(folder, basename(path)));
+    const way = relative(this.#from, join(this.#realFolder(dirname(path)), basename(path)));
     const steps = way.split(sep);
     const ups = steps.filter((step) => step === '..').length;
     const depth = this.#from.split(sep).filter((step) => step !== '').length;
@@ -35,21 +34,12 @@ export class Links {
     return steps.map((step) => (step === '..' ? step : encodeURIComponent(step))).join('/');
   }
 
-  #realFolder(folder: string): string | undefined {
-    if (!this.#folders.has(folder)) this.#folders.set(folder, real(folder));
-    return this.#folders.get(folder);
-  }
-}
-
-// Resolves symbolic links, because `..` from the target of a link does not lead back to the folder that contains the
-// link.
-function real(folder: string): string | undefined {
-  try {
-    return realpathSync(folder);
-  } catch {
-    const parent = dirname(folder);
-    const above = parent === folder ? undefined : real(parent);
-    return above === undefined ? undefined : join(above, basename(folder));
+  // Resolves symbolic links, because `..` from the target of a link does not lead back to the folder that contains the
+  // link.
+  #realFolder(folder: string): string {
+    const real = this.#folders.get(folder) ?? realPlace(folder);
+    this.#folders.set(folder, real);
+    return real;
   }
 }
 

@@ -19,7 +19,7 @@ import { inlineMedia } from './inline-media.ts';
 import { savedText, stdoutText } from './mark.ts';
 import { mismatchText } from './receipt.ts';
 import { saveResult, type Place, type SaveOptions } from './save.ts';
-import { pathsAt, type Target } from './output.ts';
+import { isSameOutput, pathsAt, type Target } from './output.ts';
 import { watch, type WatchedJob, type WatchOptions } from './watch.ts';
 
 /** The target of results, and the callbacks of their progress. */
@@ -204,7 +204,10 @@ function ordered({ request }: Job, protocol: Protocol): number {
 async function savedBefore(job: Job, protocol: Protocol, target: OnDisk): Promise<JobFile[] | undefined> {
   if (job.state !== 'succeeded' || job.files.length === 0) return undefined;
   const paths = pathsAt(target.path, job.record.results ?? 0, ordered(job, protocol));
-  const files = paths.map((path) => job.files.find((file) => file.path === path));
+  const files = paths.map((path) => {
+    const file = job.files.findLast((each) => isSameOutput(each.path, path));
+    return file && { ...file, path };
+  });
   if (files.length === 0) return undefined;
   const intact = await Promise.all(files.map(async (file) => file !== undefined && (await isIntact(file))));
   return intact.every(Boolean) ? files.filter((file) => file !== undefined) : undefined;

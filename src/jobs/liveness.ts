@@ -2,6 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { isOpenFor, type Goal, type Job, type Owner } from '../job.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { JobDeps, Order } from './order.ts';
+import { isSameOutput } from './output.ts';
 import { reconcile, shownState } from './reconcile.ts';
 import { interruptedError, pendingError, withoutHandle } from './errors.ts';
 
@@ -23,7 +24,8 @@ export function isRunning(job: Job): boolean {
 
 /** Whether a living process is saving the job to the same file, so that this run joins it. */
 export function isRunningFor(job: Job, { output }: Goal): boolean {
-  return output !== undefined && output !== '-' && runsOf(job).some((run) => run.output === output);
+  if (output === undefined || output === '-') return false;
+  return runsOf(job).some((run) => run.output !== undefined && isSameOutput(run.output, output));
 }
 
 /**
@@ -34,7 +36,10 @@ export function isDeliveredTo({ record: { goals } }: Job, { output }: Goal, befo
   if (output === undefined || output === '-') return false;
   return goals.some(
     (goal) =>
-      goal.output === output && goal.deliveredAt !== undefined && Date.parse(goal.deliveredAt) < before,
+      goal.deliveredAt !== undefined &&
+      Date.parse(goal.deliveredAt) < before &&
+      goal.output !== undefined &&
+      isSameOutput(goal.output, output),
   );
 }
 

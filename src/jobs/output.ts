@@ -1,5 +1,5 @@
-import { dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
-import { escapeFrom } from '../files/make-folder.ts';
+import { basename, dirname, extname, isAbsolute, relative, resolve, sep } from 'node:path';
+import { escapeFrom, realPlace } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
@@ -49,6 +49,13 @@ export function goalOutput({ id, key, record }: Pick<Job, 'id' | 'key' | 'record
 /** Returns the output of a job: replaces `{id}` in the path or URL by the job's id. */
 export function outputOf(template: string, id: string): string {
   return template.replaceAll('{id}', id);
+}
+
+/** Whether two absolute outputs are one file: a name in one folder, which may be reached through symbolic links. */
+export function isSameOutput(one: string, other: string): boolean {
+  if (one === other) return true;
+  if (!isAbsolute(one) || !isAbsolute(other) || basename(one) !== basename(other)) return false;
+  return realPlace(dirname(one)) === realPlace(dirname(other));
 }
 
 /** True if a file exists at a path; false if that cannot be determined. */

@@ -12,6 +12,7 @@ import type { Protocol, Source } from '../protocols/protocol.ts';
 import { fetchCommand, interruptedError, pendingError } from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
+import { isSameOutput } from './output.ts';
 import { observe } from './observe.ts';
 import { markedCopy } from './mark.ts';
 import { mismatchText, provenanceOf, receiptOf } from './receipt.ts';
@@ -88,25 +89,25 @@ export async function saveResult(
   const { assertLease: assertLease } = output;
   await publish(marked ?? part, file.path, {
     force: options.force,
-    isBegun: isRecorded(job, place),
+    isBegun: recordedAt(job, place) !== undefined,
     assertLease: assertLease,
   });
   if (file.mismatches !== undefined && options.record !== false) deps.note(mismatchText(file));
   return file;
 }
 
-// Whether an earlier run was about to publish the result at the path.
-function isRecorded(job: Job, { path }: Place): boolean {
-  return job.files.some((file) => file.path === path);
+// Returns the file that an earlier run published, or was about to publish, at the path.
+function recordedAt(job: Job, { path }: Place): JobFile | undefined {
+  return job.files.findLast((file) => isSameOutput(file.path, path));
 }
 
 // A file that this job saved before stays. Any other file must not be overwritten.
 async function intactFile(job: Job, place: Place, force: boolean): Promise<JobFile | undefined> {
   const { path } = place;
-  const recorded = job.files.find((file) => file.path === path);
-  if (recorded !== undefined && (await isIntact(recorded))) return recorded;
+  const recorded = recordedAt(job, place);
+  if (recorded !== undefined && (await isIntact(recorded))) return { ...recorded, path };
   try {
-    checkFree(path, { force, charged: 'yes', isBegun: isRecorded(job, place) });
+    checkFree(path, { force, charged: 'yes', isBegun: recorded !== undefined });
     return undefined;
   } catch (error) {
     throw withNext(error, job);

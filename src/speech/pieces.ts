@@ -8,6 +8,7 @@ import type { Job, JobFile } from '../job.ts';
 import { findEarlier, jobsOf } from '../jobs/create-or-resume.ts';
 import { claimantOf, lockOutput, bestEffort, speechIdentity } from '../jobs/lock-output.ts';
 import { fingerprintOf } from '../jobs/order.ts';
+import { isSameOutput } from '../jobs/output.ts';
 import type { JsonObject } from '../json.ts';
 import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
@@ -188,14 +189,14 @@ class Pieces {
     const target = this.#target(index);
     const earlier = await this.#earlier(index);
     for (const job of earlier) {
-      const file = job.files.find(({ path }) => path === target);
+      const file = job.files.find(({ path }) => isSameOutput(path, target));
       if (file === undefined || !(await isIntact(file))) continue;
       this.#jobs[index] = job;
       this.#reused += 1;
       return file;
     }
     // Only a broken file of an earlier run is replaced.
-    const force = earlier.some((job) => job.files.some(({ path }) => path === target));
+    const force = earlier.some((job) => job.files.some(({ path }) => isSameOutput(path, target)));
     const sink = new FileSink({ target, force, mime });
     const order = { ...this.#piece(index), fresh, deadline, output: target };
     const { job, file, delivered } = await speak(order, this.#deps, sink);

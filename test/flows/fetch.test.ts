@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
@@ -201,6 +201,27 @@ it('fetch waits for the task unless it is told not to', async () => {
   const plan = await planned(await jobWith(deps.ledger, 'c', accepted), target, deps, { ...c, readQuery });
   await expect(fetch(plan, { force: false, deadline: endless }, deps)).rejects.toMatchObject({ exitCode: 5 });
   expect(asked()).toBe(3);
+});
+
+it('fetch finds a file that the job saved through another link', async () => {
+  const state = freshFolder();
+  mkdirSync(join(state, 'real'));
+  symlinkSync('real', join(state, 'link'));
+  const [real, link] = [join(state, 'real', 'boat.mp4'), join(state, 'link', 'boat.mp4')];
+  writeFileSync(real, 'a boat at sea');
+  const sha256 = createHash('sha256').update('a boat at sea').digest('hex');
+  const { protocol } = verdictOf(seen('succeeded', { results: [result] }));
+  const deps = await flowDeps(state, countingClient());
+  const job = await jobWith(
+    deps.ledger,
+    'c',
+    accepted,
+    { type: 'finished', state: 'succeeded', native_status: '', results: 1 },
+    { type: 'file', file: { path: real, bytes: 13, sha256 } },
+  );
+  const plan = await planned(job, { kind: 'file', path: link }, deps, protocol);
+  const done = await fetch(plan, { force: false, deadline: endless }, deps);
+  expect(done.files).toMatchObject([{ path: link, sha256 }]);
 });
 
 describe('fetch --no-wait', () => {

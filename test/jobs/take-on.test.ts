@@ -1,5 +1,8 @@
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { MgwError } from '../../src/errors.ts';
+import type { Order } from '../../src/jobs/order.ts';
 import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { depsFor, jobsOf, orderOf, run } from './harness.ts';
@@ -58,6 +61,24 @@ it.each([
     expect(server.requests).toHaveLength(requests);
   },
 );
+
+it.each([
+  ['runs', false],
+  ['has delivered it', true],
+])('a run joins another run that saves to the same file through a link and %s', async (_, isDelivered) => {
+  const [server, state] = [await httpServer(), freshFolder()];
+  mkdirSync(join(state, 'real'));
+  symlinkSync('real', join(state, 'link'));
+  const to = (folder: string): Partial<Order> => ({
+    goal: { command: 'submit', ask: 'file', output: join(state, folder, 'boat.mp4') },
+  });
+  const other = await depsFor(server.url, state, alive);
+  const deps = await depsFor(server.url, state, { ...alive, startedAt: other.clock.now() - 1 });
+  const first = await run(other, orderOf(to('real')));
+  if (isDelivered) await first.delivered?.();
+  expect(await run(deps, orderOf(to('link')))).toMatchObject({ exit: 0, isResumed: true });
+  expect([server.created, deps.notes]).toEqual([1, []]);
+});
 
 it('a run is refused if another file exists at its output, and nothing is recorded', async () => {
   const [server, state] = [await httpServer(), freshFolder()];

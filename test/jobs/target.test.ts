@@ -1,7 +1,9 @@
 import fc from 'fast-check';
-import { basename, dirname, resolve } from 'node:path';
+import { mkdirSync, symlinkSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { numberedPath, pathsAt } from '../../src/jobs/output.ts';
+import { isSameOutput, numberedPath, pathsAt } from '../../src/jobs/output.ts';
+import { freshFolder } from '../support/servers.ts';
 
 describe('pathsAt', () => {
   it.each<[string, number, number | undefined, string[]]>([
@@ -34,4 +36,24 @@ describe('pathsAt', () => {
 
 it('a template that numbers files leaves a single file unnumbered', () => {
   expect(basename(numberedPath('/x/a.mp4', 0, 1))).toBe('a.mp4');
+});
+
+it.each<[string, string, boolean]>([
+  ['real/a.mp4', 'link/a.mp4', true],
+  ['real/new/{id}/a.mp4', 'link/new/{id}/a.mp4', true],
+  ['real/a.mp4', 'other/a.mp4', false],
+  ['real/a.mp4', 'link/b.mp4', false],
+  ['link', 'real', false],
+])('compares the outputs %s and %s after resolving the links of their folders: %s', (one, other, isSame) => {
+  const folder = freshFolder();
+  mkdirSync(join(folder, 'real'));
+  symlinkSync('real', join(folder, 'link'));
+  expect(isSameOutput(join(folder, one), join(folder, other))).toBe(isSame);
+});
+
+it.each([
+  ['s3://media/a.mp4', 's3://media/b/../a.mp4'],
+  ['-', resolve('-')],
+])('compares the outputs %s and %s as text', (one, other) => {
+  expect([isSameOutput(one, other), isSameOutput(one, one)]).toEqual([false, true]);
 });

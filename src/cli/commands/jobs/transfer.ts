@@ -1,11 +1,11 @@
-import { realpathSync } from 'node:fs';
-import { basename, dirname, isAbsolute, join, relative, sep, win32 } from 'node:path';
+import { isAbsolute, join, relative, sep, win32 } from 'node:path';
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { decodeUtf8, readInputFile, readRefs, readStdin } from '../../input.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { usageError } from '../../../errors.ts';
+import { realPlace } from '../../../files/make-folder.ts';
 import type { Job, JobEvent, RecordedEvent } from '../../../job.ts';
 import { noSuchJob } from '../../../jobs/errors.ts';
 import { namedJob, findJob } from '../../../jobs/ref.ts';
@@ -132,15 +132,6 @@ function isVisibleName(name: string): boolean {
   return (
     name !== '' && !name.startsWith('.') && printable(name, name.length) === name && !/[\n\t/\\]/.test(name)
   );
-}
-
-// Resolves symbolic links in the part of the path that exists.
-function realPlace(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    return dirname(path) === path ? path : join(realPlace(dirname(path)), basename(path));
-  }
 }
 
 // mgw 0.1 exported a job without its events.
