@@ -176,6 +176,42 @@ export function textOf({ file }: LogFile): string {
   }
 }
 
+/**
+ * The log of a process that is waited for. It stays open, so that its last notes can be read after that process has
+ * removed it.
+ */
+export class WatchedLog {
+  #log: LogFile | undefined;
+  #sealed: PartMetadata['sealed'];
+
+  /** @param identity the hash of the result */
+  constructor(readonly identity: string) {}
+
+  /** Takes over an open log, and closes the former one. */
+  watch(log: LogFile): void {
+    this.end();
+    this.#log = log;
+  }
+
+  /** Closes the log. Returns the size and hash of the file that a process published; undefined if none did. */
+  end(): PartMetadata['sealed'] {
+    if (this.#log !== undefined) this.#read(this.#log);
+    this.#log = undefined;
+    return this.#sealed;
+  }
+
+  #read(log: LogFile): void {
+    try {
+      const { metadata } = readClaimLog(textOf(log));
+      if (metadata.identity === this.identity) this.#sealed = metadata.sealed ?? this.#sealed;
+    } catch {
+      // Some network file systems discard a file that another machine has removed.
+    } finally {
+      closeSync(log.file);
+    }
+  }
+}
+
 /** Adds a line in one write. A torn line before it does not affect it. */
 export function append({ file }: LogFile, entry: Claim | Note | { released: true }): void {
   const line = Buffer.from(`\n${JSON.stringify(entry)}\n`);

@@ -25,6 +25,7 @@ import {
   type LogFile,
   type Note,
   type PartMetadata,
+  WatchedLog,
 } from './claim-log.ts';
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants;
@@ -73,32 +74,38 @@ export async function acquireOutputLock(
   options: LockOptions,
 ): Promise<OutputLock> {
   const { deadline, clock, signal, late, charged } = options;
-  for (;;) {
-    const found = await firstFree(target, identityHash(identity), options.claimant).catch(
-      (error: unknown) => {
+  const watched = new WatchedLog(identityHash(identity));
+  try {
+    for (;;) {
+      const found = await firstFree(target, watched, options.claimant).catch((error: unknown) => {
         throw localError(error, target, charged);
-      },
-    );
-    if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
-    if (deadline.remainingMs() <= 0) throw late();
-    await clock.sleep(100, signal);
+      });
+      if (found !== 'busy') return found ?? new OutputLock(target, options.claimant);
+      if (deadline.remainingMs() <= 0) throw late();
+      await clock.sleep(100, signal);
+    }
+  } finally {
+    watched.end();
   }
 }
 
 async function firstFree(
   target: string,
-  identity: string,
+  watched: WatchedLog,
   claimant: Claimant,
 ): Promise<OutputLock | 'busy' | undefined> {
-  for (const path of logsOf(target, identity)) {
+  for (const path of logsOf(target, watched.identity)) {
     const file = openLog(path);
     if (file === undefined) continue;
-    const log = await claimed(file, target, identity, claimant).catch((error: unknown) => {
+    const log = await claimed(file, target, watched.identity, claimant).catch((error: unknown) => {
       closeSync(file.file);
       throw error;
     });
-    if (typeof log === 'object') return new OutputLock(target, claimant, file, log.metadata);
-    closeSync(file.file);
+    // The process that was waited for may have published this result, and removed its log.
+    if (typeof log === 'object')
+      return new OutputLock(target, claimant, file, { sealed: watched.end(), ...log.metadata });
+    if (log === 'busy') watched.watch(file);
+    else closeSync(file.file);
     if (log === 'busy') return log;
   }
   return undefined;
@@ -189,10 +196,7 @@ export class OutputLock {
    * Creates another temporary file next to the output. It is removed when the lock is released, unless it was renamed.
    */
   async createScratch(kind: 'part' | 'scratch' = 'scratch'): Promise<OpenedPart> {
-    for (;;) {
-      const made = await this.#create(this.#otherName(), kind);
-      if (made !== undefined) return made;
-    }
+    return (await this.#create(this.#otherName(), kind)) ?? this.createScratch(kind);
   }
 
   /**

@@ -43,6 +43,26 @@ describe('an output lock', () => {
     expect(await readdir(ctx.folder)).toEqual([]);
   });
 
+  it.each([
+    ['that result', undefined, { bytes: 4, sha256: 'ab' }],
+    ['another result', 'other', undefined],
+  ])(
+    'tells the next process which file a process published for %s while it waited',
+    async (_, of, sealed) => {
+      const first = await ctx.lock(as(1), of);
+      const others = [2, 3].map(async (pid) => {
+        const lock = await ctx.lock(as(pid, 1, 2, 3));
+        lock.release();
+        return lock.metadata.sealed;
+      });
+      while (ctx.clock.pauses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+      await first.note({ sealed: { bytes: 4, sha256: 'ab' } });
+      first.release();
+      expect(await Promise.all(others)).toEqual([sealed, sealed]);
+      expect(await readdir(ctx.folder)).toEqual([]);
+    },
+  );
+
   it('is waited for until the deadline or a signal', async () => {
     await ctx.lock(as(1));
     const deadline = deadlineIn(1000, ctx.clock);
