@@ -28,7 +28,7 @@ export async function findJobHere(
   words: readonly string[],
   protocol?: Protocol,
 ): Promise<FoundJob> {
-  const found = await findJob(deps.ledger, ref, protocol?.name);
+  const found = await findJob(deps.ledger, ref, protocol?.name, deps.gateway);
   if (found === undefined) {
     if (protocol === undefined) return words[0] === 'video' ? unknownHandle(ref) : noSuchJob(ref);
     const configured = deps.configured(protocol);

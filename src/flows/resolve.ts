@@ -37,9 +37,9 @@ export async function resolve(
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
-  const found = await recordedJob(ledger, ref);
   // Only --resubmit needs a gateway; the other choices are refused if another gateway is configured.
   const gateway = configuredGateway(settings);
+  const found = await recordedJob(ledger, ref, gateway);
   if (gateway !== undefined) checkGateway(found, gateway, settings, wordsOf(found, resolution));
   const isSpeech = found.protocol === 'tts';
   if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {

@@ -5,7 +5,7 @@ import { jobIdForm, type Ids } from '../ledger/names.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { printableLine } from '../printable.ts';
 import type { Observation, Protocol } from '../protocols/protocol.ts';
-import { type JobDeps, recordedBody } from './order.ts';
+import { isSameGateway, type JobDeps, recordedBody } from './order.ts';
 import { query, recordSeen } from './observe.ts';
 import { type Json, canonicalJson, isObject } from '../json.ts';
 import { findJobById, follow } from '../ledger/chain.ts';
@@ -36,14 +36,20 @@ export function checkKeyName(key: string | undefined, fresh: boolean | undefined
 /**
  * Finds the job of a REF in the ledger: a job id or a unique part of one, `@key`, `@last` (of the protocol, if one is
  * given), or a handle that the ledger knows. Undefined if nothing matches.
- * @throws MgwError('usage') if a part matches several jobs, or a REF in the form of mgw's own ids names no job.
+ * @param gateway the configured gateway: its job is preferred if a handle names tasks of several
+ * @throws MgwError('usage') if a part or a handle matches several jobs, or a REF in the form of mgw's own ids names no
+ * job.
  */
-export async function findJob(ledger: Ledger, ref: string, protocol?: JobKind): Promise<Job | undefined> {
+export async function findJob(
+  ledger: Ledger,
+  ref: string,
+  protocol?: JobKind,
+  gateway?: string,
+): Promise<Job | undefined> {
   if (ref === '@last') return lastJob(ledger, protocol);
   if (ref.startsWith('@')) return (await keyedJob(ledger, ref.slice(1))) ?? noSuchJob(ref);
   if (jobIdForm.test(ref)) return (await lostJob(ledger, ref)) ?? noSuchJob(ref);
-  const byHandle = await firstJob(ledger, await ledger.lookup('handle', ref), (job) => job.handle === ref);
-  const found = byHandle ?? (await byPart(ledger, ref));
+  const found = (await byHandle(ledger, ref, protocol, gateway)) ?? (await byPart(ledger, ref));
   return found === undefined && ref.startsWith('job_') ? noSuchJob(ref) : found;
 }
 
@@ -164,6 +170,29 @@ async function lastJob(ledger: Ledger, protocol: JobKind | undefined): Promise<J
   return (await firstJob(ledger, await ledger.listed(), fits)) ?? noSuchJob('@last');
 }
 
+// Gateways, and the protocols of one, may number their tasks alike. Of several jobs of one task, the newest is returned.
+async function byHandle(
+  ledger: Ledger,
+  handle: string,
+  protocol: JobKind | undefined,
+  gateway: string | undefined,
+): Promise<Job | undefined> {
+  const known: Job[] = [];
+  for (const id of await ledger.lookup('handle', handle)) {
+    const job = await ledger.read(id);
+    if (job?.handle === handle) known.push(job);
+  }
+  const here = known.filter((job) => gateway !== undefined && isSameGateway(job.base_url, gateway));
+  const near = here.length > 0 ? here : known;
+  const fitting = near.filter((job) => job.protocol === protocol);
+  const [found, ...others] = fitting.length > 0 ? fitting : near;
+  const isSameTask = ({ base_url, protocol: own }: Job): boolean =>
+    own === found?.protocol && isSameGateway(base_url, found.base_url);
+  if (found === undefined || others.every(isSameTask)) return found;
+  const names = [found, ...others].map((job) => `${job.id} (Protocol ${job.protocol}, ${job.base_url})`);
+  throw usageError(`${handle} is the handle of ${names.length} jobs: ${names.slice(0, 5).join(', ')}`);
+}
+
 async function byPart(ledger: Ledger, part: string): Promise<Job | undefined> {
   if (!/^[0-9a-z_]{4,18}$/.test(part)) return undefined;
   const ids = (await ledger.ids()).filter((id) => id.includes(part));
@@ -181,8 +210,8 @@ async function firstJob(ledger: Ledger, ids: Ids, fits: (job: Job) => boolean): 
 }
 
 /** Returns the job of a REF in the ledger. @throws MgwError('usage') if there is none, as {@link findJob} does. */
-export async function recordedJob(ledger: Ledger, ref: string): Promise<Job> {
-  return (await findJob(ledger, ref)) ?? noSuchJob(ref);
+export async function recordedJob(ledger: Ledger, ref: string, gateway?: string): Promise<Job> {
+  return (await findJob(ledger, ref, undefined, gateway)) ?? noSuchJob(ref);
 }
 
 /**

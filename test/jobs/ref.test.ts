@@ -15,9 +15,9 @@ beforeEach(async () => {
   deps = await depsFor('http://127.0.0.1:9', state);
 });
 
-async function make(time: number, protocol: string, handle?: string): Promise<string> {
+async function make(time: number, protocol: string, handle?: string, base_url = 'test'): Promise<string> {
   const id = newJobId(time);
-  const prepared: JobEvent = { type: 'prepared', protocol, base_url: 'test', fingerprint: '', account: '' };
+  const prepared: JobEvent = { type: 'prepared', protocol, base_url, fingerprint: '', account: '' };
   await deps.ledger.create(id, handle === undefined ? [prepared] : [prepared, { type: 'accepted', handle }]);
   return id;
 }
@@ -68,6 +68,30 @@ describe('a ref', () => {
       expect((await findJob(deps.ledger, handle))?.id).toBe(id);
     },
   );
+
+  it('is a handle that two gateways or protocols use: of the configured gateway, or refused with the ids', async () => {
+    const [one, two] = [await make(1, 'c', '424', 'https://one.example'), await make(2, 'c', '424')];
+    const find = (protocol?: string, gateway?: string): Promise<string | undefined> =>
+      findJob(deps.ledger, '424', protocol, gateway).then((job) => job?.id);
+    expect(await find('c', 'https://one.example/')).toBe(one);
+    expect(await find('c', 'test')).toBe(two);
+    for (const ambiguous of [find(), find('c'), find('c', 'https://other.example')])
+      await expect(ambiguous).rejects.toMatchObject({
+        exitCode: 2,
+        message: expect.stringMatching(
+          `^424 is the handle of 2 jobs: ${two} .*, ${one} .*one.example`,
+        ) as string,
+      });
+    const three = await make(3, 'a', '424');
+    expect([await find('a', 'test'), await find('c', 'test')]).toEqual([three, two]);
+    await expect(find(undefined, 'test')).rejects.toMatchObject({ exitCode: 2 });
+    expect(await find('c', 'https://one.example')).toBe(one);
+  });
+
+  it('is a handle that names the newest of several jobs of one task', async () => {
+    const [, newest] = [await make(1, 'c', 'task_1'), await make(2, 'c', 'task_1')];
+    expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(newest);
+  });
 
   it('is a handle even if the index is lost', async () => {
     const id = await make(1, 'a', 'task_1');
