@@ -3,11 +3,12 @@ import { lostProtocol, type Job } from '../job.ts';
 import { noSuchJob, showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
 import { reconcile } from '../jobs/reconcile.ts';
-import { findJob, importHandle } from '../jobs/ref.ts';
+import { findJob, importHandle, recordedJob } from '../jobs/ref.ts';
 import { isLoopbackHost } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
 import { protocolNamed, protocolNames } from '../protocols/registry.ts';
-import { accountOf, type FlowDeps, type GatewayChoice } from './settings.ts';
+import type { Session } from './session.ts';
+import { accountOf, configuredGateway, type FlowDeps, type GatewayChoice } from './settings.ts';
 
 /** A job that a REF names, and its protocol; speech has none. */
 export interface FoundJob {
@@ -41,6 +42,26 @@ export async function findJobHere(
   const configured = deps.configured(protocol ?? protocolOf(found));
   const job = await reconcile(deps.ledger, found, (reply, body) => configured.readSubmission(reply, body));
   return { job, protocol: configured };
+}
+
+/**
+ * Returns the recorded job of a REF, for a command that needs no gateway. If one is configured, it must be the job's.
+ * @param wordsOf returns the typed command for a job, without `mgw`; the error about another gateway suggests it
+ * @param sendsKey whether the command may send the key
+ * @throws MgwError('usage') if there is no such job, or it belongs to another gateway.
+ */
+export async function recordedJobHere(
+  session: Pick<Session, 'ledger' | 'settings'>,
+  ref: string,
+  wordsOf: (job: Job) => readonly string[],
+  sendsKey = false,
+): Promise<Job> {
+  const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
+  const gateway = configuredGateway(settings);
+  const found = await recordedJob(ledger, ref, gateway);
+  const choice = sendsKey ? settings : { ...settings, key: undefined };
+  if (gateway !== undefined) checkGateway(found, gateway, choice, wordsOf(found));
+  return found;
 }
 
 // A handle does not identify its protocol.

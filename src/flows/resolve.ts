@@ -3,7 +3,6 @@ import type { Exchange, SubmitVerdict } from '../exchange.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { newTakeFlag, showCommand } from '../jobs/errors.ts';
 import { reconcile, shownState } from '../jobs/reconcile.ts';
-import { recordedJob } from '../jobs/ref.ts';
 import { beginRun } from '../jobs/run.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import { reserve } from '../payment/reserve.ts';
@@ -11,8 +10,8 @@ import type { Protocol } from '../protocols/protocol.ts';
 import { withBudget } from './budgets.ts';
 import type { Delivered, FlowHooks } from './deliver.ts';
 import { deliverFound } from './fetch.ts';
-import { checkGateway, protocolOf } from './find-job.ts';
-import { type FlowDeps, configured, configuredGateway } from './settings.ts';
+import { protocolOf, recordedJobHere } from './find-job.ts';
+import { type FlowDeps, configured } from './settings.ts';
 import type { Session } from './session.ts';
 import { payAndDeliver, videoOrder, type VideoSubmission } from './submit-video.ts';
 import { uploadFor } from './uploads.ts';
@@ -37,10 +36,9 @@ export async function resolve(
   hooks: FlowHooks = {},
 ): Promise<Delivered> {
   const [ledger, settings] = await Promise.all([session.ledger(), session.settings()]);
-  // Only --resubmit needs a gateway; the other choices are refused if another gateway is configured.
-  const gateway = configuredGateway(settings);
-  const found = await recordedJob(ledger, ref, gateway);
-  if (gateway !== undefined) checkGateway(found, gateway, settings, wordsOf(found, resolution));
+  // Only --resubmit needs a gateway.
+  const sendsKey = resolution.how !== 'not-created';
+  const found = await recordedJobHere(session, ref, (job) => wordsOf(job, resolution), sendsKey);
   const isSpeech = found.protocol === 'tts';
   if (isSpeech || (found.protocol === lostProtocol && wanted.target === undefined)) {
     const settled = await reconcile(ledger, found, () => unreadReply);
@@ -65,10 +63,10 @@ export interface Doubt {
 
 /**
  * Finds a job in doubt. Changes nothing.
- * @throws MgwError('usage') if there is no such job, or it is not in doubt.
+ * @throws MgwError('usage') if there is no such job, it belongs to another gateway, or it is not in doubt.
  */
 export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
-  const job = await recordedJob(await session.ledger(), ref);
+  const job = await recordedJobHere(session, ref, ({ id }) => ['jobs', 'resolve', id]);
   const state = shownState(job);
   if (state !== 'unknown') {
     const text = `Job ${job.id} is ${state}; there is nothing to resolve.`;

@@ -11,7 +11,7 @@ import type { JobDeps } from '../jobs/order.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 
 /** The settings that decide which gateway a command uses. */
-export type GatewayChoice = Pick<Settings, 'baseUrls' | 'profile' | 'key'>;
+export type GatewayChoice = Pick<Settings, 'baseUrls' | 'profile'> & { key?: Settings['key'] | undefined };
 
 /** The dependencies of a flow. */
 export interface FlowDeps extends JobDeps {

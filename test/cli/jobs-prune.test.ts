@@ -84,3 +84,14 @@ it.each([
   expect([code, error.next.slice(0, 3)]).toEqual([2, ['mgw', 'jobs', command]]);
   expect(error.message).toContain('may have been paid for');
 });
+
+it('jobs rm leaves a job of another gateway, even with --force', async () => {
+  await submit();
+  const { stdout: listed } = await run(['jobs', 'ls', '-q']);
+  const elsewhere = ['--base-url', 'http://127.0.0.1:9', 'jobs', 'rm', '@last', '--force', '--json'];
+  const { code, stdout } = await run(elsewhere);
+  const { error } = JSON.parse(stdout) as { error: { next: string[] } };
+  const next = ['mgw', '--base-url', gateway.url, 'jobs', 'rm', listed.trim(), '--force'];
+  expect([code, error.next]).toEqual([2, next]);
+  expect((await run(['jobs', 'ls', '-q'])).stdout).toBe(listed);
+});

@@ -137,7 +137,10 @@ describe('a video in doubt', () => {
     const prepared = { type: 'prepared', protocol: 'c', base_url, fingerprint: 'f', account: '' } as const;
     const id = await ledger.newId(1_795_000_000_000);
     await ledger.create(id, [prepared, sending, unknown]);
+    const elsewhere = ['mgw', '--base-url', base_url, 'jobs', 'resolve', id];
     await expect(decide(sessionIn(state), id, adopted)).rejects.toMatchObject({ code: 'usage' });
+    await expect(findDoubt(sessionIn(state), id)).rejects.toMatchObject({ code: 'usage', next: elsewhere });
+    expect((await findDoubt(session, id)).ways).toHaveLength(3);
     expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
   });
 

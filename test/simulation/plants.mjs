@@ -50,11 +50,7 @@ export const plants = {
     ],
   ],
   'resubmit-elsewhere': [
-    [
-      'flows/resolve.ts',
-      'checkGateway(found, gateway, wordsOf(found, resolution));',
-      'void wordsOf(found, resolution);',
-    ],
+    ['flows/find-job.ts', 'checkGateway(found, gateway, wordsOf(found));', 'void wordsOf(found);'],
   ],
   'hook-hidden': [['http/client.ts', 'if (!isRecorded)', 'if (isRecorded === undefined)']],
   'removed-by-reader': [

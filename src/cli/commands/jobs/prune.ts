@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { parseDuration } from '../../../clock.ts';
 import { usageError, type MgwError } from '../../../errors.ts';
 import { budgetsWithReservations } from '../../../flows/budgets.ts';
+import { recordedJobHere } from '../../../flows/find-job.ts';
 import {
   keepReasons,
   prune,
@@ -17,8 +18,7 @@ import type { Context } from '../../context.ts';
 import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Job } from '../../../job.ts';
-import { findJob } from '../../../jobs/ref.ts';
-import { noSuchJob, resolveCommand, waitCommand } from '../../../jobs/errors.ts';
+import { resolveCommand, waitCommand } from '../../../jobs/errors.ts';
 import { shownState } from '../../../jobs/reconcile.ts';
 import { readRefs } from '../../input.ts';
 
@@ -119,10 +119,12 @@ function notRemoved(job: Job, obstacle: Obstacle): MgwError {
 
 async function rm(context: Context, refs: string[], options: { force?: boolean }): Promise<Outcome> {
   const ledger = await context.ledger();
+  const { force = false } = options;
   const jobs: Job[] = [];
   for (const ref of await readRefs(refs, context.io))
-    jobs.push((await findJob(ledger, ref)) ?? noSuchJob(ref));
-  const { force = false } = options;
+    jobs.push(
+      await recordedJobHere(context, ref, ({ id }) => ['jobs', 'rm', id, ...(force ? ['--force'] : [])]),
+    );
   for (const job of force ? [] : jobs) {
     const obstacle = await obstacleOf(ledger, job);
     if (obstacle !== undefined) throw notRemoved(job, obstacle);

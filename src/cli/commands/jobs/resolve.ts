@@ -81,7 +81,9 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
     import('../../../flows/resolve.ts'),
     import('../../output/human.ts'),
   ]);
-  const { job, ways } = await findDoubt(context, ref);
+  const { job, ways } = await findDoubt(context, ref).catch((error: unknown) => {
+    throw error instanceof MgwError ? withOutput(error, options) : error;
+  });
   const { possibleHandle } = job.record;
   const globals = globalArguments(context.globals).flat();
   const lines = ways.map(({ command, meaning }, index) => {
