@@ -154,7 +154,15 @@ export type JobEvent =
   | { type: 'reply'; attempt: number; reply: RecordedReply }
   /** The attempt was certainly not handled, so another one may be made. */
   | { type: 'unavailable'; attempt: number; error: JobError }
-  | { type: 'accepted'; handle: string; native_status?: string; warning?: string }
+  /** `adopted`: a person gave the handle. `instead_of` is the adopted handle that it corrects. */
+  | {
+      type: 'accepted';
+      handle: string;
+      native_status?: string;
+      warning?: string;
+      adopted?: true;
+      instead_of?: string;
+    }
   | { type: 'rejected'; attempt?: number; error: JobError }
   /** It is unknown whether the task exists. */
   | { type: 'unknown'; attempt?: number; error: JobError; handle?: string }
@@ -178,8 +186,8 @@ export type JobEvent =
   | { type: 'delivered'; run: string }
   /** The run ended before it achieved its goal. */
   | { type: 'detached'; run: string; exit_code: number }
-  /** The user decided the outcome of an attempt in doubt. */
-  | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit' }
+  /** The user decided the outcome of an attempt in doubt. `instead_of` is the adopted handle that was wrong. */
+  | { type: 'resolved'; attempt?: number; how: 'adopted' | 'not-created' | 'resubmit'; instead_of?: string }
   /** A user's rating of the result. An absent member is removed. */
   | ({ type: 'rated' } & Rating);
 
@@ -229,6 +237,8 @@ export interface JobRecord {
   sentBy?: Owner;
   /** A task id in a response that left the submission in doubt. */
   possibleHandle?: string;
+  /** Whether a person gave the handle, and the gateway has never shown the task. Then it can be resolved again. */
+  isUnconfirmed?: boolean;
   /** A response that was recorded but not read yet. */
   pendingReply?: RecordedReply;
   /** Runs that have not ended. Their processes may be dead. */

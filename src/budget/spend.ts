@@ -144,8 +144,8 @@ function apply(event: RecordedEvent, charges: AttemptCharge[], handles: Set<stri
     const { attempt, at, cost, reservation, budgets } = event;
     charges.push({ attempt, at, fate: 'open', cost, reservation, budgets });
   } else if (event.type === 'accepted') {
-    // Two processes may have recorded the same response.
-    if (!handles.has(event.handle)) accept(charges);
+    // Two processes may have recorded the same response. A corrected handle belongs to the attempt of the wrong one.
+    if (!handles.has(event.handle) && event.instead_of === undefined) accept(charges);
     handles.add(event.handle);
   } else if (event.type === 'unavailable' || event.type === 'rejected') {
     const refused = charges.findLast(({ attempt }) => attempt === (event.attempt ?? attempt));

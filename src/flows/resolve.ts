@@ -68,7 +68,7 @@ export interface Doubt {
 export async function findDoubt(session: Session, ref: string): Promise<Doubt> {
   const job = await recordedJobHere(session, ref, ({ id }) => ['jobs', 'resolve', id]);
   const state = shownState(job);
-  if (state !== 'unknown') {
+  if (state !== 'unknown' && !isOpen(job)) {
     const text = `Job ${job.id} is ${state}; there is nothing to resolve.`;
     throw usageError(text, showCommand(job)).with({ job });
   }
@@ -164,7 +164,7 @@ async function submitAgain(
     const next = ['mgw', 'jobs', 'resolve', job.id, '--not-created'];
     throw error.with({ next, job }, `${error.message} First resolve the job with --not-created.`);
   });
-  if (job.state === 'unknown') await checkRoom(job, order, deps);
+  if (isOpen(job)) await checkRoom(job, order, deps);
   const resolved = await resolveJob(deps.ledger, job, { how: 'resubmit' });
   return payAndDeliver(order, video, wanted, deps, hooks, beginRun(resolved, deps));
 }
@@ -190,34 +190,36 @@ async function checkRoom(
 /** A person's decision about an `unknown` job (design 4). */
 export type Resolution = { how: 'adopted'; handle: string } | { how: 'not-created' } | { how: 'resubmit' };
 
+// Whether a person may decide. An adopted handle may be wrong as long as the gateway has never shown its task.
+function isOpen({ state, record }: Job): boolean {
+  return state === 'unknown' || record.isUnconfirmed === true;
+}
+
 /**
  * Records a person's decision about a submission in doubt: the task's handle, that there is no task, or that it should
- * be sent again. Sends nothing.
+ * be sent again. It replaces an earlier decision for a task that the gateway has never shown. Sends nothing.
  * @throws MgwError('usage') if there is nothing to resolve, MgwError('conflict') if the job has another handle.
  */
 export async function resolveJob(ledger: Ledger, job: Job, resolution: Resolution): Promise<Job> {
   if (resolution.how === 'adopted' && job.handle === resolution.handle) return job;
-  if (job.handle !== undefined) {
-    throw new MgwError(
-      'conflict',
-      `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`,
-    );
+  if (job.handle !== undefined && !isOpen(job)) {
+    const text = `Job ${job.id} was accepted as ${job.handle}; there is nothing to resolve.`;
+    throw new MgwError('conflict', text, { next: showCommand(job), job });
   }
-  if (job.state !== 'unknown')
-    throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
+  if (!isOpen(job)) throw usageError(`Job ${job.id} is ${job.state}; there is nothing to resolve.`);
   if (resolution.how === 'resubmit' && job.record.damaged > 0) {
     throw usageError(
       `The record of ${job.id} is damaged; run its command again with ${newTakeFlag(job)} instead.`,
     );
   }
   // If two people decide at once, the later decision must not undo an attempt that the earlier one began.
-  await ledger.append(job.id, {
-    type: 'resolved',
-    attempt: await lastAttempt(ledger, job),
-    how: resolution.how,
-  });
-  if (resolution.how === 'adopted') {
-    await ledger.append(job.id, { type: 'accepted', handle: resolution.handle });
+  const { how } = resolution;
+  const corrected = job.handle !== undefined && { instead_of: job.handle };
+  const attempt = await lastAttempt(ledger, job);
+  await ledger.append(job.id, { type: 'resolved', attempt, how, ...corrected });
+  if (how === 'adopted') {
+    const { handle } = resolution;
+    await ledger.append(job.id, { type: 'accepted', handle, adopted: true, ...corrected });
   }
   return (await ledger.read(job.id)) ?? job;
 }

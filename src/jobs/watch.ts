@@ -3,6 +3,7 @@ import { MgwError } from '../errors.ts';
 import type { Failure, SpooledMedia } from '../exchange.ts';
 import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
+import { asSentence } from '../http/failures.ts';
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
 import { failedError, fetchCommand, interruptedError, noResult, pendingError, wordsOf } from './errors.ts';
 import type { JobDeps } from './order.ts';
@@ -131,12 +132,14 @@ export function refusedError(failure: Failure, job: Job): MgwError {
 
 /** Returns the error (exit 9) for a task that the gateway does not know, has forgotten, or hides from this key. */
 export function lostTask(failure: Failure, job: Job): MgwError {
+  const { isUnconfirmed = false } = job.record;
   const text = `The gateway does not know the task ${job.handle ?? ''} (expired, mistyped, or submitted with another key): ${failure.message}`;
-  return new MgwError('not_found', text, {
+  const way = ` That handle was adopted, and the gateway has never shown its task. If it is wrong, resolve the job again.`;
+  return new MgwError('not_found', isUnconfirmed ? `${asSentence(text)}${way}` : text, {
     exit: 'incomplete',
-    charged: 'yes',
+    charged: isUnconfirmed ? 'maybe' : 'yes',
     retry: 'never',
-    next: ['mgw', 'jobs', 'show', job.id],
+    next: ['mgw', 'jobs', isUnconfirmed ? 'resolve' : 'show', job.id],
     requestId: failure.requestId,
   });
 }

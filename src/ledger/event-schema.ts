@@ -90,7 +90,13 @@ export const exportedEvents = z
       event('sending', { attempt, owner, ...money }),
       event('reply', { attempt, reply }),
       event('unavailable', { attempt, error }),
-      event('accepted', { handle: text.min(1), native_status: text.optional(), warning: text.optional() }),
+      event('accepted', {
+        handle: text.min(1),
+        native_status: text.optional(),
+        warning: text.optional(),
+        adopted: z.literal(true).optional(),
+        instead_of: text.optional(),
+      }),
       event('rejected', { attempt: attempt.optional(), error }),
       event('unknown', { attempt: attempt.optional(), error, handle: text.optional() }),
       event('observed', { state, native_status: text, progress }),
@@ -107,7 +113,11 @@ export const exportedEvents = z
       event('uploading', { url: text, id: text.optional(), since: z.iso.datetime() }),
       event('delivered', { run: text }),
       event('detached', { run: text, exit_code: z.number() }),
-      event('resolved', { attempt: attempt.optional(), how: z.enum(['adopted', 'not-created', 'resubmit']) }),
+      event('resolved', {
+        attempt: attempt.optional(),
+        how: z.enum(['adopted', 'not-created', 'resubmit']),
+        instead_of: text.optional(),
+      }),
       event('rated', { rating: z.number().int().min(1).max(5).optional(), note: text.optional() }),
     ]),
   )

@@ -38,8 +38,11 @@ function foldFrom(
 ): Job {
   const job = newJob(id, first, askedOnce(lifeOf));
   for (const event of rest) {
-    if (event === undefined) job.record.damaged += 1;
-    else apply(job, event);
+    if (event === undefined) {
+      job.record.damaged += 1;
+      // The lost line may have shown the task.
+      job.record.isUnconfirmed = undefined;
+    } else apply(job, event);
   }
   if (job.handle === undefined && (job.record.damaged > 0 || wasAccepted(job.state))) job.state = 'unknown';
   return job;
@@ -201,18 +204,27 @@ function startSending(job: Job, event: RecordedEvent & { type: 'sending' }): voi
 }
 
 // The first handle counts: if a person chose to send the job again, the second task does not silently replace the
-// first.
+// first. Only a handle that the gateway has never shown can be corrected.
 function accept(job: Job, event: RecordedEvent & { type: 'accepted' }): void {
-  if (job.handle !== undefined) return;
+  if (job.handle !== undefined && !isCorrected(job, event)) return;
   job.handle = event.handle;
+  job.record.isUnconfirmed = event.adopted;
+  if (event.adopted) job.record.possibleHandle = undefined;
   job.native_status = event.native_status;
   job.error = undefined;
   if (!isFinal(job.state) || job.state === 'rejected') job.state = 'queued';
 }
 
-function resolve(job: Job, { how, attempt = 0 }: RecordedEvent & { type: 'resolved' }): void {
+function isCorrected({ handle, record }: Job, event: { instead_of?: string }): boolean {
+  return record.isUnconfirmed === true && event.instead_of === handle;
+}
+
+function resolve(job: Job, event: RecordedEvent & { type: 'resolved' }): void {
+  const { how, attempt = 0 } = event;
   job.record.attempts = Math.max(job.record.attempts, attempt);
-  if (job.handle !== undefined || how === 'adopted') return;
+  if (how === 'adopted' || (job.handle !== undefined && !isCorrected(job, event))) return;
+  job.handle = undefined;
+  job.record.isUnconfirmed = undefined;
   job.state = how === 'not-created' ? 'rejected' : 'prepared';
   job.record.damaged = 0;
 }
@@ -220,6 +232,7 @@ function resolve(job: Job, { how, attempt = 0 }: RecordedEvent & { type: 'resolv
 // A success is never undone (design 6).
 function applyObservation(job: Job, event: RecordedEvent & { type: 'observed' | 'finished' }): void {
   if (job.state === 'succeeded') return;
+  job.record.isUnconfirmed = undefined;
   job.state = event.state;
   job.native_status = event.native_status;
   job.progress = event.progress;

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { findDoubt, resolve, type Resolution } from '../../src/flows/resolve.ts';
 import type { Session } from '../../src/flows/session.ts';
 import type { Delivered } from '../../src/flows/deliver.ts';
+import { chargesOf } from '../../src/budget/spend.ts';
 import { lostProtocol, type JobEvent } from '../../src/job.ts';
 import { MgwError } from '../../src/errors.ts';
 import { storedName, type Store } from '../../src/store/store.ts';
@@ -161,6 +162,60 @@ describe('a video in doubt', () => {
     await expect(decide(session, id, adopted, '/out.mp4')).rejects.toMatchObject({ code: 'usage' });
     expect((await ledger.read(id))?.state).toBe('unknown');
     expect((await decide(session, id, adopted)).job.handle).toBe('task_1');
+  });
+});
+
+describe('an adopted handle', () => {
+  const observed: JobEvent = { type: 'observed', state: 'running', native_status: 'RUNNING' };
+  const corrected: JobEvent = { type: 'accepted', handle: 'task_2', adopted: true, instead_of: 'task_1' };
+  const adoptedJob = async (...events: JobEvent[]): Promise<[Session, string]> => {
+    const session = sessionIn(freshFolder());
+    const ledger = await session.ledger();
+    const { id } = await jobWith(ledger, 'c', sending, { ...unknown, handle: 'task_1' });
+    await decide(session, id, adopted);
+    for (const event of events) await ledger.append(id, event);
+    return [session, id];
+  };
+
+  it('that the gateway has never shown can be corrected, and the attempt counts once', async () => {
+    const [session, id] = await adoptedJob();
+    const { job, ways } = await findDoubt(session, id);
+    expect([job.handle, ways[0]?.command.slice(4)]).toEqual(['task_1', ['--adopt', 'HANDLE']]);
+    await decide(session, id, { how: 'adopted', handle: 'task_2' });
+    const { job: corrected } = await decide(session, id, { how: 'adopted', handle: 'task_11' });
+    expect([corrected.state, corrected.handle]).toEqual(['queued', 'task_11']);
+    expect(chargesOf(await (await session.ledger()).events(id)).map(({ fate }) => fate)).toEqual([
+      'accepted',
+    ]);
+  });
+
+  it('that the gateway has never shown can be replaced by the decision that nothing was created', async () => {
+    const [session, id] = await adoptedJob();
+    const { job } = await decide(session, id, notCreated);
+    expect([job.state, job.handle]).toEqual(['rejected', undefined]);
+  });
+
+  it.each<[string, JobEvent[]]>([
+    ['was shown by the gateway', [observed]],
+    ['was corrected to a task that was shown', [corrected, observed]],
+  ])('that %s stays', async (_, events) => {
+    const [session, id] = await adoptedJob(...events);
+    for (const other of [notCreated, resubmit, { how: 'adopted', handle: 'task_11' } as const])
+      await expect(decide(session, id, other)).rejects.toMatchObject(
+        other.how === 'resubmit' ? { exitCode: 2 } : { code: 'conflict', next: ['mgw', 'jobs', 'show', id] },
+      );
+  });
+
+  it.each<[string, JobEvent]>([
+    ['a task that was shown in the meantime', observed],
+    ['a handle that was corrected in the meantime', corrected],
+  ])('is not replaced by a late decision about %s', async (_, event) => {
+    const [session, id] = await adoptedJob(event);
+    const ledger = await session.ledger();
+    const before = await ledger.read(id);
+    await ledger.append(id, { type: 'resolved', attempt: 1, how: 'not-created', instead_of: 'task_1' });
+    await ledger.append(id, { type: 'accepted', handle: 'task_9', adopted: true, instead_of: 'task_1' });
+    expect(await ledger.read(id)).toMatchObject({ state: before?.state, handle: before?.handle });
   });
 });
 

@@ -39,14 +39,16 @@ describe('a job in doubt', () => {
     const job = await resolveJob(deps.ledger, await make(...lost), { how: 'adopted', handle: 'task_1' });
     expect(job).toMatchObject({ state: 'queued', handle: 'task_1', error: undefined });
     expect((await findJob(deps.ledger, 'task_1'))?.id).toBe(job.id);
-    // Repeating the decision is not an error; making another one is.
+    // Repeating it is not an error; another handle is, once the gateway has shown the task.
     expect(await resolveJob(deps.ledger, job, { how: 'adopted', handle: 'task_1' })).toEqual(job);
+    await deps.ledger.append(job.id, { type: 'observed', state: 'running', native_status: 'RUNNING' });
+    const seen = (await deps.ledger.read(job.id)) ?? job;
     for (const other of [
       { how: 'adopted', handle: 'task_2' },
       { how: 'not-created' },
       { how: 'resubmit' },
     ] as const)
-      await expect(resolveJob(deps.ledger, job, other)).rejects.toMatchObject({
+      await expect(resolveJob(deps.ledger, seen, other)).rejects.toMatchObject({
         code: 'conflict',
         exitCode: 2,
       });

@@ -306,6 +306,17 @@ describe('a task that is not found', () => {
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
     expect(at.server.requests).toHaveLength(1);
   });
+
+  it('and was adopted by a person ends the wait with exit 9, and next resolves the job again', async () => {
+    const at = await sceneOf(c, 'task_77');
+    const { id } = at.job;
+    const job = { ...at.job, record: { ...at.job.record, isUnconfirmed: true } };
+    at.server.answers.push(missing);
+    const error = await failure(waitFor({ ...at, job }, c, { atOnce: true }));
+    const next = ['mgw', 'jobs', 'resolve', id];
+    expect(error).toMatchObject({ exitCode: 9, charged: 'maybe', retry: 'never', next });
+    expect(error.message).toContain('resolve the job again');
+  });
 });
 
 describe('a wait continues after', () => {

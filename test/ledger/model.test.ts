@@ -29,6 +29,8 @@ interface Model {
   isSettled: boolean;
   /** Whether a process claimed the next attempt and died before it sent anything. The next process records that. */
   isClaimed: boolean;
+  /** Whether a person gave the handle, and the gateway has not shown the task since. */
+  isUnconfirmed: boolean;
 }
 
 const goal = { command: 'submit', ask: 'accept' } as const;
@@ -158,7 +160,12 @@ class Submit implements Command {
     expect(world.posts - posts, 'POSTs').toBe(isSent ? 1 : 0);
     if (isBlocked) expect(ran.exit).toBe(exitCodes.unknown);
     else if (!isResumed)
-      Object.assign(model, { state: stateAfter(this.day, model), isSettled: false, isClaimed: false });
+      Object.assign(model, {
+        state: stateAfter(this.day, model),
+        isSettled: false,
+        isClaimed: false,
+        isUnconfirmed: false,
+      });
     if (ran.exit === 0 && this.ends === 'well') {
       await ran.delivered?.();
       model.isSettled = true;
@@ -195,6 +202,7 @@ class DieSubmitting implements Command {
     model.state = stateOf(job);
     model.isSettled = job !== undefined && !isOpenFor(job, goal);
     model.isClaimed = job !== undefined && (await world.isClaimed(job));
+    model.isUnconfirmed = job?.record.isUnconfirmed === true;
     if (sent > 0 && this.day === 'breaks') expect(model.state).toBe('unknown');
     if (world.handles.length > made) expect(model.state).toMatch(/unknown|accepted/);
     await expectSound(world, model);
@@ -234,8 +242,10 @@ class Resolve implements Command {
       this.how === 'adopted' ? { how: 'adopted', handle: lost } : { how: this.how };
     const done = await resolveJob(ledger, job, resolution).catch((error: unknown) => error);
     const isSame = job.handle !== undefined && this.how === 'adopted' && job.handle === lost;
-    expect(done instanceof MgwError).toBe(model.state !== 'unknown' && !isSame);
-    if (model.state === 'unknown') {
+    const isOpen = model.state === 'unknown' || model.isUnconfirmed;
+    expect(done instanceof MgwError).toBe(!isOpen && !isSame);
+    if (isOpen) {
+      model.isUnconfirmed = this.how === 'adopted';
       model.state = ({ adopted: 'accepted', 'not-created': 'rejected', resubmit: 'prepared' } as const)[
         this.how
       ];
@@ -255,6 +265,7 @@ class Poll implements Command {
     world.seen = this.seen;
     await observe(job, c, await world.process());
     expect(world.posts, 'a poll that submits').toBe(posts);
+    if (this.seen !== 'trouble') model.isUnconfirmed = false;
     if (model.state !== 'succeeded' && this.seen !== 'trouble')
       model.state = this.seen === 'completed' ? 'succeeded' : this.seen === 'failed' ? 'failed' : 'accepted';
     await expectSound(world, model);
@@ -289,7 +300,7 @@ const commands: fc.Arbitrary<Command>[] = [
 /** Performs the steps in a new world, and compares it with the model after each. */
 async function walk(key: string | undefined, steps: Iterable<Command>): Promise<void> {
   const world = new World();
-  const model: Model = { key, state: 'none', isSettled: false, isClaimed: false };
+  const model: Model = { key, state: 'none', isSettled: false, isClaimed: false, isUnconfirmed: false };
   try {
     await fc.asyncModelRun(() => ({ model, real: world }), steps);
   } finally {
