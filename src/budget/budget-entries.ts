@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { MgwError } from '../errors.ts';
 import { tryParseJson } from '../json.ts';
 import type { Database } from '../ledger/postgres/database.ts';
-import { formatDecimal, parseDecimal } from '../decimal.ts';
+import { compare, formatDecimal, parseDecimal } from '../decimal.ts';
 import {
   type BudgetEntries,
   decodeBudgetLine,
@@ -35,13 +35,17 @@ export async function writeBudgetFile(path: string, { limit, entries }: BudgetEn
   const log = await openBudgetLog(path);
   try {
     const there = await readBudgetFile(path);
-    const states = new Map(there.entries.map(({ id, state }) => [id, state]));
-    const lines = entries.flatMap(({ id, amount, at, owner, state }) => [
-      ...(states.has(id)
-        ? []
-        : [encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at)]),
-      ...(state === 'kept' && states.get(id) !== 'kept' ? [encodeBudgetEvent({ type: 'keep', id }, at)] : []),
-    ]);
+    const known = new Map(there.entries.map((entry) => [entry.id, entry]));
+    const lines = entries.flatMap(({ id, amount, at, owner, state }) => {
+      const before = known.get(id);
+      const isKept = before?.state === 'kept' && compare(before.amount, amount) === 0;
+      return [
+        ...(before !== undefined
+          ? []
+          : [encodeBudgetEvent({ type: 'reserve', id, amount, owner, limit: { amount: boundless } }, at)]),
+        ...(state === 'kept' && !isKept ? [encodeBudgetEvent({ type: 'keep', id, amount }, at)] : []),
+      ];
+    });
     const now = new Date(0).toISOString();
     if (limit !== undefined && there.limit === undefined)
       lines.push(encodeBudgetEvent({ type: 'limit', ...limit }, now));

@@ -34,8 +34,11 @@ export type ChargeOutcome =
   /** Not known yet: it is being sent, or its response was lost. */
   | 'open';
 
-/** Returns the outcome of a reservation; `none` only if its process can no longer send anything under it. */
-export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome>;
+/**
+ * Returns the outcome of a reservation; `none` only if its process can no longer send anything under it. If it was
+ * accepted and its final amount differs from the reserved one, returns the final amount.
+ */
+export type OutcomeOf = (reservation: Reservation) => Promise<ChargeOutcome | Decimal>;
 
 /** The state of a budget, for the current day or month if its limit is for one. */
 export interface BudgetState {
@@ -60,8 +63,11 @@ export interface Budget {
    * @throws MgwError('local_io') if it cannot be recorded, or the record is damaged. Nothing may be sent then.
    */
   reserve(charge: Charge, limit?: Limit): Promise<Decision>;
-  /** The submission was accepted: the amount stays spent. */
-  keep(id: string): Promise<void>;
+  /**
+   * The submission was accepted: the amount stays spent. A final amount replaces the reserved one, even if that was
+   * kept before; it is durable on return, because the settlement by the ledger cannot repeat it.
+   */
+  keep(id: string, amount?: Decimal): Promise<void>;
   /** The submission was certainly not accepted: the amount becomes available again. */
   release(id: string): Promise<void>;
   /**

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { join, dirname } from 'node:path';
+import type { Decimal } from '../decimal.ts';
 import { MgwError, messageOf } from '../errors.ts';
 import { type BudgetEvent, decodeBudgetLine, encodeBudgetEvent, Reservations } from './reservations.ts';
 import type { Budget, Charge, Decision, Limit, OutcomeOf, BudgetState } from './budget.ts';
@@ -47,11 +48,13 @@ export class FileBudget implements Budget {
     return this.#tryToReserve(charge, limit);
   }
 
-  async keep(id: string): Promise<void> {
-    await this.#append([{ type: 'keep', id }]);
+  // Without a final amount, not synced: if the line is lost, the amount stays reserved until the ledger proves the
+  // outcome.
+  async keep(id: string, amount?: Decimal): Promise<void> {
+    await this.#append([{ type: 'keep', id, amount }], amount !== undefined);
   }
 
-  // Not synced: if the line is lost, the amount stays reserved until the ledger proves the outcome.
+  // Not synced, for the same reason.
   async release(id: string): Promise<void> {
     await this.#append([{ type: 'release', id }]);
   }
@@ -92,7 +95,7 @@ export class FileBudget implements Budget {
     }
   }
 
-  // Returns true if an amount was released. The outcome is recorded first, so that the lines alone decide.
+  // Returns true if an amount was released or replaced. The outcome is recorded first, so that the lines alone decide.
   async #settleOpen(given?: OutcomeOf): Promise<boolean> {
     const outcomeOf = given ?? this.#options.outcomeOf;
     const settled: BudgetEvent[] = [];
@@ -101,9 +104,10 @@ export class FileBudget implements Budget {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') settled.push({ type: 'keep', id });
       if (outcome === 'none') settled.push({ type: 'release', id });
+      if (typeof outcome === 'object') settled.push({ type: 'keep', id, amount: outcome });
     }
     if (settled.length > 0) await this.#append(settled, given !== undefined);
-    return settled.some(({ type }) => type === 'release');
+    return settled.some((event) => event.type === 'release' || 'amount' in event);
   }
 
   #append(events: BudgetEvent[], sync = false): Promise<void> {

@@ -1,4 +1,4 @@
-import { formatDecimal, parseDecimal, subtract } from '../decimal.ts';
+import { type Decimal, formatDecimal, parseDecimal, subtract } from '../decimal.ts';
 import { tryParseJson } from '../json.ts';
 import { isDuplicate, type Database } from '../ledger/postgres/database.ts';
 import { leaseLost } from '../ledger/postgres/lease-keeper.ts';
@@ -48,9 +48,9 @@ export class PostgresBudget implements Budget {
     return this.#tryToReserve(charge, limit);
   }
 
-  async keep(id: string): Promise<void> {
+  async keep(id: string, amount?: Decimal): Promise<void> {
     // Even after a release: an accepted submission is spent, whatever was recorded before.
-    await this.#settleOne(id, 'kept', ['reserved', 'released']);
+    await this.#settleOne(id, 'kept', ['reserved', 'released', 'kept'], amount);
   }
 
   async release(id: string): Promise<void> {
@@ -145,33 +145,40 @@ export class PostgresBudget implements Budget {
     return (await this.#run(text, [id])).length > 0;
   }
 
-  async #settleOne(id: string, to: 'kept' | 'released', from: readonly string[]): Promise<void> {
-    const sign = to === 'kept' ? `CASE WHEN was = 'released' THEN amount ELSE 0 END` : '-amount';
-    const kept = to === 'kept' ? 'amount' : '0';
+  // Changes each sum by the difference to what it contained, so that the statement may be repeated.
+  async #settleOne(
+    id: string,
+    to: 'kept' | 'released',
+    from: readonly string[],
+    amount?: Decimal,
+  ): Promise<void> {
+    const held = `${to === 'kept' ? 'r.amount' : '0'} - CASE WHEN was = 'released' THEN 0 ELSE was_amount END`;
+    const kept = to === 'kept' ? `r.amount - CASE WHEN was = 'kept' THEN was_amount ELSE 0 END` : '0';
     const window = (name: 'day' | 'month'): string => {
       const isIn = `left(changed.at, length(b.${name})) = b.${name}`;
       return `${name}_held = b.${name}_held + CASE WHEN ${isIn} THEN changed.held ELSE 0 END,
         ${name}_kept = b.${name}_kept + CASE WHEN ${isIn} THEN changed.kept ELSE 0 END`;
     };
     await this.#run(
-      `WITH old AS (SELECT id, state AS was FROM ${this.#reservations}
+      `WITH old AS (SELECT id, state AS was, amount AS was_amount FROM ${this.#reservations}
           WHERE kind = $1 AND budget = $2 AND id = $4 AND state = ANY($5) FOR UPDATE),
-        changed AS (UPDATE ${this.#reservations} r SET state = $6 FROM old
-          WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id RETURNING r.at, ${sign} AS held, ${kept} AS kept)
+        changed AS (UPDATE ${this.#reservations} r SET state = $6, amount = coalesce($7::numeric, r.amount) FROM old
+          WHERE r.kind = $1 AND r.budget = $2 AND r.id = old.id RETURNING r.at, ${held} AS held, ${kept} AS kept)
        UPDATE ${this.#budgets} b SET held = b.held + changed.held, kept = b.kept + changed.kept,
          ${window('day')}, ${window('month')} FROM changed WHERE b.kind = $1 AND b.name = $2`,
-      [id, from, to],
+      [id, from, to, amount && formatDecimal(amount)],
     );
   }
 
-  // Returns true if an amount was released.
+  // Returns true if an amount was released or replaced.
   async #settleOpen(outcomeOf = this.#options.outcomeOf): Promise<boolean> {
     let isReleased = false;
     for (const reservation of await this.#open()) {
       const outcome = await outcomeOf(reservation);
       if (outcome === 'accepted') await this.keep(reservation.id);
       if (outcome === 'none') await this.release(reservation.id);
-      isReleased ||= outcome === 'none';
+      if (typeof outcome === 'object') await this.keep(reservation.id, outcome);
+      isReleased ||= outcome === 'none' || typeof outcome === 'object';
     }
     return isReleased;
   }

@@ -13,7 +13,8 @@ export type BudgetEvent =
    * applies.
    */
   | ({ type: 'reserve'; limit?: Limit } & Charge)
-  | { type: 'keep'; id: string }
+  /** A final amount replaces the reserved one. Older versions of mgw ignore it. */
+  | { type: 'keep'; id: string; amount?: Decimal }
   | { type: 'release'; id: string };
 
 type RecordedBudgetEvent = BudgetEvent & { at: string };
@@ -52,7 +53,7 @@ export class Reservations {
       case 'reserve':
         return this.#reserve(event);
       case 'keep':
-        this.#keep(event.id);
+        this.#keep(event.id, event.amount);
         break;
       case 'release':
         this.#release(event.id);
@@ -94,12 +95,14 @@ export class Reservations {
   }
 
   // Even after a release: an accepted submission is spent, whatever was recorded before.
-  #keep(id: string): void {
+  #keep(id: string, amount: Decimal | undefined): void {
     const entry = this.#entries.get(id);
-    if (entry === undefined || entry.state === 'kept') return;
-    if (entry.state === 'released') change(this.#held, entry, add);
-    change(this.#kept, entry, add);
-    entry.state = 'kept';
+    if (entry === undefined) return;
+    if (entry.state !== 'released') change(this.#held, entry, subtract);
+    if (entry.state === 'kept') change(this.#kept, entry, subtract);
+    const kept: Entry = { ...entry, amount: amount ?? entry.amount, state: 'kept' };
+    this.#entries.set(id, kept);
+    for (const sums of [this.#held, this.#kept]) change(sums, kept, add);
   }
 
   #release(id: string): void {
@@ -174,7 +177,12 @@ function eventIn(json: JsonObject): RecordedBudgetEvent | undefined {
       return { at, type: 'reserve', id: text('id'), amount, owner: ownerIn(json['owner']), limit };
     }
     case 'keep':
-      return { at, type: 'keep', id: text('id') };
+      return {
+        at,
+        type: 'keep',
+        id: text('id'),
+        ...('amount' in json && { amount: parseDecimal(text('amount')) }),
+      };
     case 'release':
       return { at, type: 'release', id: text('id') };
     default:

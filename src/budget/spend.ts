@@ -1,5 +1,6 @@
 import {
   add,
+  compare,
   type Decimal,
   decimalOf,
   formatDecimal,
@@ -20,6 +21,8 @@ interface Expense {
   /** The value of `--key`. */
   key?: string;
   budgets: readonly string[];
+  /** The reservation in these budgets. */
+  reservation?: string;
   /** The cost of the attempt; absent if no price was known. */
   amount?: Decimal;
   /** `failed`: the task failed, which some gateways refund. `doubt`: it is unknown whether the task exists. */
@@ -37,6 +40,7 @@ export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined
     model: job.model,
     key: job.key,
     budgets: charge.budgets ?? [],
+    reservation: charge.reservation,
     amount: charge === followed ? settledAmount(job, charge) : amountOf(charge),
     kind: charge.fate !== 'accepted' ? 'doubt' : charge === followed && mayBeFree(job) ? 'failed' : 'spent',
   }));
@@ -50,12 +54,16 @@ function mayBeFree({ protocol, state, error, details }: Job): boolean {
 }
 
 // The gateway charges for speech by its own count of characters, which its response contains.
-function settledAmount({ usage }: Job, charge: AttemptCharge): Decimal | undefined {
+function settledAmount({ usage, state }: Job, charge: AttemptCharge): Decimal | undefined {
   const words = at(usage as Json, 'text_words');
   const rate = charge.cost?.per_10k_characters;
   if (rate === undefined || typeof words !== 'number' || !Number.isSafeInteger(words) || words < 0)
     return amountOf(charge);
-  return shifted(multiply(parseDecimal(rate), decimalOf(words)), 4);
+  const counted = shifted(multiply(parseDecimal(rate), decimalOf(words)), 4);
+  const estimate = amountOf(charge);
+  // The count of speech that broke off may be incomplete.
+  const isIncomplete = state === 'failed' && estimate !== undefined && compare(counted, estimate) < 0;
+  return isIncomplete ? estimate : counted;
 }
 
 function amountOf({ cost }: AttemptCharge): Decimal | undefined {

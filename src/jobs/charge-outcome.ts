@@ -1,34 +1,80 @@
-import { chargesOf } from '../budget/spend.ts';
+import { chargesOf, expensesOf } from '../budget/spend.ts';
 import type { Budget, ChargeOutcome, Reservation } from '../budget/budget.ts';
+import { compare, type Decimal } from '../decimal.ts';
+import { messageOf } from '../errors.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import type { Job, JobEvent } from '../job.ts';
+import type { Job, JobEvent, RecordedEvent } from '../job.ts';
+import type { JobDeps } from './order.ts';
 import { names, readOwner } from '../ledger/names.ts';
 
 /**
  * Returns what the ledger proves about a reservation for a job. `accepted`: an attempt under it was accepted. `none`:
  * no attempt under it was accepted, and none can follow, since its process is dead or the job was accepted under
- * another reservation.
+ * another reservation. A final amount: it was accepted, and its usage shows another cost than was reserved.
  * @throws MgwError('local_io') if the ledger cannot be read.
  * @param isClosed true if the caller has claimed the job's next attempt, so that no process can send it
  */
 export async function chargeOutcome(
   ledger: Ledger,
-  { id, owner }: Reservation,
+  { id, owner, amount }: Reservation,
   isClosed = false,
-): Promise<ChargeOutcome> {
+): Promise<ChargeOutcome | Decimal> {
   const jobId = jobOfReservation(id);
   // Check the process before reading the record, so that its last write is not missed.
   const isOver = (await ledger.lifeOf(owner)) === 'dead';
   const job = await ledger.read(jobId);
   if (job === undefined) return 'open';
-  const charges = chargesOf(await ledger.events(jobId));
+  const events = await ledger.events(jobId);
+  const charges = chargesOf(events);
   const possible = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
-  if (possible.some(({ fate }) => fate === 'accepted')) return 'accepted';
+  if (possible.some(({ fate }) => fate === 'accepted')) {
+    const final = job.usage === undefined ? undefined : amountUnder(id, job, events);
+    return final === undefined || compare(final, amount) === 0 ? 'accepted' : final;
+  }
   if (possible.some(({ fate }) => fate === 'open' || fate === 'doubt')) return 'open';
   if (isClosed) return 'none';
   if (!isOver && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
   return next === 'free' || (isOver && next === 'unsent') ? 'none' : 'open';
+}
+
+function amountUnder(
+  id: string,
+  job: Job,
+  events: readonly (RecordedEvent | undefined)[],
+): Decimal | undefined {
+  return expensesOf(job, events).find(({ reservation }) => reservation === id)?.amount;
+}
+
+/**
+ * Replaces the reserved amount of paid speech by its final cost, which follows the usage that the gateway reported
+ * (specification 8). A failure is only noted, because the speech is paid for.
+ * @param job the job with its usage, in the state in which it ended
+ */
+export async function chargeUsage(
+  job: Job,
+  { ledger, allowances, note }: Pick<JobDeps, 'ledger' | 'allowances' | 'note'>,
+): Promise<void> {
+  if (job.usage === undefined) return;
+  const failed = (error: unknown): void =>
+    note(`The final cost of ${job.id} could not be recorded in its budgets: ${messageOf(error)}`);
+  try {
+    const budgets = await allowances();
+    if (budgets.length === 0) return;
+    const events = withAcceptance(await ledger.events(job.id));
+    const id = chargesOf(events).find(({ fate }) => fate === 'accepted')?.reservation;
+    const amount = id === undefined ? undefined : amountUnder(id, job, events);
+    if (id === undefined || amount === undefined) return;
+    for (const { budget } of budgets) await budget.keep(id, amount).catch(failed);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+// The acceptance may have been impossible to record.
+function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
+  const isRecorded = chargesOf(events).some(({ fate }) => fate === 'accepted');
+  return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];
 }
 
 /**

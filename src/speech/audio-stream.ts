@@ -2,6 +2,7 @@ import type { Deadline } from '../clock.ts';
 import { messageOf } from '../errors.ts';
 import type { StreamedReply } from '../http/client.ts';
 import type { Job, JobError, JobEvent, JobFile } from '../job.ts';
+import { chargeUsage } from '../jobs/charge-outcome.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { bestEffort } from '../jobs/lock-output.ts';
 import { recordOf } from '../jobs/reconcile.ts';
@@ -44,7 +45,7 @@ export interface AudioStream {
   deadline: Deadline;
 }
 
-type StreamEnd = StreamOutcome | { kind: 'unwritable'; error: unknown };
+type StreamEnd = StreamOutcome | { kind: 'unwritable'; error: unknown; usage?: undefined };
 type Broken = Exclude<StreamEnd, { kind: 'whole' }>;
 
 /**
@@ -68,6 +69,7 @@ export async function finishStream(
     details: kept && { kept },
   };
   const trouble = await deps.ledger.append(job.id, event).catch((error: unknown) => ({ error }));
+  await chargeUsage({ ...job, state: 'succeeded', usage: end.usage }, deps);
   const file = kept && (await audio.sink.publish(kept));
   if (file !== undefined && !trouble) await deps.ledger.append(job.id, { type: 'file', file });
   await bestEffort(deps, () => audio.sink.discard());
@@ -76,8 +78,14 @@ export async function finishStream(
 }
 
 /** Saves a stream whose start could not be recorded. Returns the error that reports both. */
-export async function saveUnrecorded(audio: AudioStream, why: unknown, deps: SpeechDeps): Promise<unknown> {
+export async function saveUnrecorded(
+  audio: AudioStream,
+  why: unknown,
+  job: Job,
+  deps: SpeechDeps,
+): Promise<unknown> {
   const { end, kept } = await listen(audio, deps);
+  await chargeUsage({ ...job, state: end.kind === 'whole' ? 'succeeded' : 'failed', usage: end.usage }, deps);
   if (end.kind === 'whole') {
     const file = kept && (await audio.sink.publish(kept));
     await bestEffort(deps, () => audio.sink.discard());
@@ -137,11 +145,13 @@ async function giveUp(
     state: 'failed',
     native_status: error.native_code ?? '',
     error,
+    usage: end.usage,
     details,
   };
   await deps.ledger.append(job.id, event).catch((reason: unknown) => {
     deps.note(`How the speech ended could not be recorded: ${messageOf(reason)}`);
   });
+  await chargeUsage({ ...job, state: 'failed', usage: end.usage }, deps);
   return errorFor(end, job, kept, deps);
 }
 
@@ -157,8 +167,13 @@ function errorFor(end: Broken, job: Job, kept: string | undefined, deps: SpeechD
 }
 
 /** How a stream of speech ended (specification 3.4). */
-type StreamOutcome =
-  | { kind: 'whole'; usage?: JsonObject }
+type StreamOutcome = Ending & {
+  /** The latest usage that arrived, before the end frame or with it (specification 2.6). */
+  usage?: JsonObject;
+};
+
+type Ending =
+  | { kind: 'whole' }
   /** An error frame, possibly after audio. */
   | { kind: 'failed'; failure: Failure }
   /** Any end that does not prove success. The audio may be incomplete. */
@@ -183,49 +198,50 @@ export async function receive(
   limits: StreamLimits,
 ): Promise<StreamOutcome> {
   const splitter = new FrameSplitter(limits.maxFrameBytes, limits.clean);
+  const seen: Pick<StreamOutcome, 'usage'> = {};
   let why: string | undefined;
   try {
-    const ending = await readAudio(withIdleTimeout(body, limits), write, splitter);
-    if (ending !== undefined) return ending;
+    const ending = await readAudio(withIdleTimeout(body, limits), write, splitter, seen);
+    if (ending !== undefined) return { ...ending, ...seen };
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
     why = messageOf(error);
   }
   splitter.end();
-  return { kind: 'cut', why: why ?? splitter.fault ?? 'the stream ended without its end frame' };
+  return { kind: 'cut', why: why ?? splitter.fault ?? 'the stream ended without its end frame', ...seen };
 }
 
 async function readAudio(
   body: AsyncIterable<Uint8Array>,
   write: (audio: Uint8Array) => Promise<void>,
   splitter: FrameSplitter,
-): Promise<StreamOutcome | undefined> {
+  seen: Pick<StreamOutcome, 'usage'>,
+): Promise<Ending | undefined> {
   let hasAudio = false;
-  let usage: JsonObject | undefined;
   for await (const chunk of body) {
-    const { audio, ending, usage: latest = usage } = readFrames(splitter, chunk);
+    const { audio, ending, usage } = readFrames(splitter, chunk);
     releaseBuffer(chunk);
-    usage = latest;
+    if (usage !== undefined) seen.usage = usage;
     if (audio.length > 0) await write(audio);
     hasAudio ||= audio.length > 0;
     if (ending?.kind === 'whole' && !hasAudio)
       return { kind: 'cut', why: 'the stream ended without any audio' };
-    if (ending !== undefined) return ending.kind === 'whole' ? { ...ending, usage } : ending;
+    if (ending !== undefined) return ending;
   }
   return undefined;
 }
 
 interface ChunkContent {
   audio: Buffer;
-  /** The latest usage received, before the end frame or with it (specification 2.6). */
+  /** The latest usage in the chunk. */
   usage?: JsonObject;
-  ending?: StreamOutcome;
+  ending?: Ending;
 }
 
 function readFrames(splitter: FrameSplitter, chunk: Uint8Array): ChunkContent {
   const audio = new Audio();
   let usage: JsonObject | undefined;
-  let ending: StreamOutcome | undefined;
+  let ending: Ending | undefined;
   for (const frame of splitter.push(chunk)) {
     const read = readFrame(frame, audio.room);
     if ('bytes' in read && read.bytes !== undefined) audio.add(read.bytes);
@@ -262,7 +278,7 @@ class Audio {
   }
 }
 
-function endingOf(frame: Frame): StreamOutcome | undefined {
+function endingOf(frame: Frame): Ending | undefined {
   if (frame.kind === 'end') return { kind: 'whole' };
   if (frame.kind === 'error') return { kind: 'failed', failure: frame.failure };
   return frame.kind === 'fault' ? { kind: 'cut', why: frame.why } : undefined;

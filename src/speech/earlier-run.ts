@@ -1,6 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import type { ErrorCode, MgwError } from '../errors.ts';
 import type { Job, JobFile } from '../job.ts';
+import { chargeUsage } from '../jobs/charge-outcome.ts';
 import { isRunning } from '../jobs/liveness.ts';
 import type { JobDeps } from '../jobs/order.ts';
 import { interruptedError, pendingError, rejectedError, showCommand } from '../jobs/errors.ts';
@@ -26,6 +27,8 @@ export async function deliverEarlier(
 ): Promise<JobFile | undefined> {
   const last = await afterOthers(job, run, deadline, deps);
   await lockSink();
+  // The other run may have died before it did this.
+  await chargeUsage(last, deps);
   const part = partOf(last) ?? (await sink.findLeftover());
   if (last.state === 'failed') throw endedError(last, part);
   if (last.state !== 'succeeded') throw await cutOff(last, part, deps);

@@ -117,7 +117,12 @@ async function accept(
     return (await submit(found, submission, deps)).job;
   } catch (error) {
     if (call.stream !== undefined)
-      throw await saveUnrecorded({ reply: call.stream, sink, deadline: submission.deadline }, error, deps);
+      throw await saveUnrecorded(
+        { reply: call.stream, sink, deadline: submission.deadline },
+        error,
+        found,
+        deps,
+      );
     await sink.abandon();
     // The run that this one joined may have sent the call and published the audio while this one waited for the output.
     const last = await deps.ledger.read(found.id);

@@ -57,7 +57,7 @@ export type Frame =
   /** The successful end. Its own audio, if any, precedes it. */
   | { kind: 'end'; bytes?: Buffer; usage?: JsonObject }
   /** The synthesis failed, possibly under HTTP 200. */
-  | { kind: 'error'; failure: Failure }
+  | { kind: 'error'; failure: Failure; usage?: JsonObject }
   /** Not a frame of specification 2.6. Nothing in the response is reliable. */
   | { kind: 'fault'; why: string };
 
@@ -71,7 +71,8 @@ export function readFrame(frame: Uint8Array, room?: Buffer): Frame {
   if (json === undefined) return { kind: 'fault', why: 'a frame is not JSON' };
   const code = at(json, 'code') ?? at(json, 'header.code');
   if (typeof code !== 'number' || !Number.isInteger(code)) return withoutCode(json, code);
-  if (code !== 0 && code !== endOfSynthesis) return { kind: 'error', failure: failureIn(json, String(code)) };
+  if (code !== 0 && code !== endOfSynthesis)
+    return { kind: 'error', failure: failureIn(json, String(code)), usage: usageIn(json) };
   return dataFrame(json, code, data ?? at(json, 'data') ?? '', room);
 }
 

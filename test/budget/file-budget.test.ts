@@ -1,8 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { BudgetLog } from '../../src/budget/file-budget.ts';
-import type { Budget, Charge, ChargeOutcome, Decision, Reservation } from '../../src/budget/budget.ts';
-import { add, compare, decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
+import type {
+  Budget,
+  Charge,
+  ChargeOutcome,
+  Decision,
+  OutcomeOf,
+  Reservation,
+} from '../../src/budget/budget.ts';
+import { add, compare, type Decimal, decimalOf, formatDecimal, zero } from '../../src/decimal.ts';
 import { FileBudget } from '../../src/budget/file-budget.ts';
 import { encodeBudgetEvent } from '../../src/budget/reservations.ts';
 
@@ -255,7 +262,7 @@ describe('a budget shared by processes', () => {
 /** A budget that no other process uses; `outcomes` is what the ledger proves, by id. */
 function alone(
   text = '',
-  outcomes: Record<string, ChargeOutcome> = {},
+  outcomes: Record<string, ChargeOutcome | Decimal> = {},
 ): { budget: Budget; file: { text: string; now: number; ofOther: string; split: number } } {
   // `ofOther` is what another process appends just after this one. Each read returns its first `split` characters alone.
   const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '', split: 0 };
@@ -275,7 +282,7 @@ function alone(
     },
     close: () => Promise.resolve(),
   };
-  const outcomeOf = ({ id }: Reservation): Promise<ChargeOutcome> => Promise.resolve(outcomes[id] ?? 'open');
+  const outcomeOf: OutcomeOf = ({ id }) => Promise.resolve(outcomes[id] ?? 'open');
   return { budget: new FileBudget({ log, now: () => file.now, outcomeOf }), file };
 }
 
@@ -355,6 +362,24 @@ describe('a budget', () => {
     await budget.setLimit({ amount: decimalOf(2) });
     await ask(budget, 'dead', 2);
     expect(await ask(budget, 'a', 2)).toEqual({ fits: true });
+  });
+
+  it('uses the final amounts that the ledger proves', async () => {
+    const { budget } = alone('', { a: decimalOf(5), b: decimalOf(1) });
+    await budget.setLimit({ amount: decimalOf(8) });
+    for (const id of ['a', 'b']) await ask(budget, id, 4);
+    expect(await ask(budget, 'c', 3)).toMatchObject({ fits: false, state: { spent: { digits: 6n } } });
+    expect(await ask(budget, 'c', 2)).toEqual({ fits: true });
+  });
+
+  it('refuses the next amount if a final amount leaves no room', async () => {
+    const { budget, file } = alone();
+    await budget.setLimit({ amount: decimalOf(8) });
+    await ask(budget, 'a', 4);
+    await budget.keep('a');
+    await budget.keep('a', decimalOf(10));
+    expect(await ask(budget, 'b', 0)).toMatchObject({ fits: false, state: { spent: { digits: 10n } } });
+    expect(text((await alone(file.text).budget.state()).spent)).toBe('10');
   });
 
   // Each outcome is a read of the ledger, and there may be thousands of reservations.

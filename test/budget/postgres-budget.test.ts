@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import pg from 'pg';
 import { expect, it } from 'vitest';
-import type { Charge, ChargeOutcome, Limit, Per, Reservation, BudgetState } from '../../src/budget/budget.ts';
+import type { Charge, ChargeOutcome, Limit, OutcomeOf, Per, BudgetState } from '../../src/budget/budget.ts';
 import { openReservations, PostgresBudget } from '../../src/budget/postgres-budget.ts';
 import { Reservations } from '../../src/budget/reservations.ts';
 import { decimalOf, formatDecimal } from '../../src/decimal.ts';
@@ -32,12 +32,27 @@ const step = fc.oneof(
       own: fc.option(limit),
     }),
   },
-  { weight: 4, arbitrary: fc.record({ do: fc.constantFrom('keep', 'release'), which: fc.nat(8) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      do: fc.constantFrom('keep', 'release'),
+      which: fc.nat(8),
+      final: fc.option(fc.nat(9), { nil: undefined }),
+    }),
+  },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('limit'), limit }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('remove') }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('wait'), days: fc.integer({ min: 1, max: 20 }) }) },
 );
-type Step = { do: string; amount?: number; own?: Given | null; which?: number; limit?: Given; days?: number };
+type Step = {
+  do: string;
+  amount?: number;
+  own?: Given | null;
+  which?: number;
+  final?: number | undefined;
+  limit?: Given;
+  days?: number;
+};
 type Given = { amount: number; per: Per | undefined };
 
 function limitOf(given: Given): Limit {
@@ -54,7 +69,7 @@ function waitingIn(place: PostgresPlace, count: number): Promise<void> {
 describePostgres('a budget on PostgreSQL', (newPlace) => {
   let count = 0;
   const budgetIn = async (
-    outcomeOf: (reservation: Reservation) => Promise<ChargeOutcome> = () => Promise.resolve('open'),
+    outcomeOf: OutcomeOf = () => Promise.resolve('open'),
     now?: () => number,
   ): Promise<PostgresBudget> => {
     const { database } = await (await newPlace()).open();
@@ -110,9 +125,14 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
             model.apply({ type: 'removed', at });
             await budget.remove();
           }
-          if (one.do === 'keep' || one.do === 'release') {
-            model.apply({ type: one.do, id, at });
-            await budget[one.do](id);
+          if (one.do === 'keep') {
+            const final = one.final === undefined ? undefined : decimalOf(one.final);
+            model.apply({ type: 'keep', id, amount: final, at });
+            await budget.keep(id, final);
+          }
+          if (one.do === 'release') {
+            model.apply({ type: 'release', id, at });
+            await budget.release(id);
           }
           if (one.do === 'reserve') {
             const charge = chargeOf(`r${index}`, one.amount ?? 0);
@@ -201,6 +221,22 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     },
   );
 
+  it.each(['message', 'answer'] as const)('replaces an amount once if the %s is lost', async (lose) => {
+    const place = await newPlace();
+    const proxy = await CuttingProxy.open(place.server.port);
+    const { database } = await place.open({ port: proxy.port });
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = new PostgresBudget({ database, kind: 'batch', name: 'b', outcomeOf });
+    const most = { amount: decimalOf(10) };
+    await budget.reserve(chargeOf('r', 2), most);
+    await budget.keep('r');
+    const cut = proxy.cutAt({ at: /UPDATE mgw.reservations/, lose });
+    await budget.keep('r', decimalOf(9));
+    await cut;
+    expect(shown(await budget.state())).toMatchObject({ spent: '9', reserved: '0' });
+    expect(await budget.reserve(chargeOf('s', 2), most)).toMatchObject({ fits: false });
+  });
+
   it('keeps exact amounts', async () => {
     const budget = await budgetIn();
     const amount = { digits: 10n ** 40n + 1n, scale: 30 };
@@ -255,6 +291,15 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     statements = 0;
     await budget.reserve(chargeOf('b', 1), most);
     expect(statements).toBe(1);
+  });
+
+  it('uses the final amounts that the ledger proves', async () => {
+    const budget = await budgetIn(({ id }) => Promise.resolve(decimalOf(id === 'a' ? 5 : 1)));
+    const most = { amount: decimalOf(8) };
+    for (const id of ['a', 'b']) await budget.reserve(chargeOf(id, 4), most);
+    expect(await budget.reserve(chargeOf('c', 3), most)).toMatchObject({ fits: false });
+    expect(shown(await budget.state())).toMatchObject({ spent: '6', reserved: '0' });
+    expect(await budget.reserve(chargeOf('c', 2), most)).toEqual({ fits: true });
   });
 
   it('releases the amount of a dead process, although nothing else was settled', async () => {
@@ -341,7 +386,12 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     expect(shown(await budget.state())).toMatchObject({ reserved: '6' });
   });
 
-  it.each<[string, ('keep' | 'release')[], object]>([
+  it.each<[string, ('keep' | 'release' | number)[], object]>([
+    ['kept and corrected', ['keep', 5], { spent: '5', reserved: '0' }],
+    ['corrected and kept', [5, 'keep'], { spent: '5', reserved: '0' }],
+    ['corrected twice', [5, 7], { spent: '7', reserved: '0' }],
+    ['released and corrected', ['release', 5], { spent: '5', reserved: '0' }],
+    ['corrected and released', [5, 'release'], { spent: '5', reserved: '0' }],
     ['kept twice', ['keep', 'keep'], { spent: '1', reserved: '0' }],
     ['released twice', ['release', 'release'], { spent: '0', reserved: '0' }],
     ['released and kept', ['release', 'keep'], { spent: '1', reserved: '0' }],
@@ -359,7 +409,7 @@ describePostgres('a budget on PostgreSQL', (newPlace) => {
     await holder.query('BEGIN; SELECT FROM mgw.budgets FOR UPDATE');
     const settled: Promise<void>[] = [];
     for (const way of ways) {
-      settled.push(budget[way]('r'));
+      settled.push(typeof way === 'number' ? budget.keep('r', decimalOf(way)) : budget[way]('r'));
       await waitingIn(place, settled.length);
     }
     await holder.query('COMMIT');

@@ -31,6 +31,7 @@ describe('a budget line', () => {
     ['a reservation under a limit', { ...reserve, limit: { amount: decimalOf(3), per: 'month' } }],
     ['a reservation of a process without a lease', { ...reserve, owner: { pid: 7, start: '', host: '' } }],
     ['an amount that is spent', { type: 'keep', id: 'a' }],
+    ['a final amount', { type: 'keep', id: 'a', amount }],
     ['an amount that is released', { type: 'release', id: 'a' }],
   ])('is read back as %s', (_, event) => {
     const line = encodeBudgetEvent(event, at);
@@ -85,11 +86,21 @@ describe('budget lines', () => {
     BudgetEvent,
   ];
 
+  const more: BudgetEvent = { type: 'keep', id: 'a', amount: parseDecimal('0.75') };
+  const less: BudgetEvent = { type: 'keep', id: 'a', amount: parseDecimal('0.1') };
+  const other: BudgetEvent = { ...reserve, id: 'b', amount: parseDecimal('0.26') };
+
   it.each<[string, BudgetEvent[], string]>([
     ['reserve', [limit, reserve], '1 0 0.25 a'],
     ['spend once', [limit, reserve, keep, keep], '1 0.25 0'],
     ['release once', [limit, reserve, release, release], '1 0 0'],
     ['spend an amount that was released before', [limit, reserve, release, keep], '1 0.25 0'],
+    ['replace a reserved amount', [limit, reserve, more], '1 0.75 0'],
+    ['replace a spent amount once', [limit, reserve, keep, more, more], '1 0.75 0'],
+    ['replace a spent amount by a lower one', [limit, reserve, keep, less], '1 0.1 0'],
+    ['replace an amount that was released before', [limit, reserve, release, more], '1 0.75 0'],
+    ['do not undo a final amount', [limit, reserve, more, keep, release], '1 0.75 0'],
+    ['refuse what a final amount leaves no room for', [limit, reserve, more, other], '1 0.75 0'],
     ['do not release an amount that was spent', [limit, reserve, keep, release], '1 0.25 0'],
     ['have no effect for an id that was never reserved', [limit, keep, release], '1 0 0'],
     [
@@ -104,7 +115,7 @@ describe('budget lines', () => {
   });
 });
 
-it('a reservation or a limit is durable before it counts; a settlement need not be, since it can be repeated', async () => {
+it('a reservation, a limit or a final amount is durable; another settlement need not be, since it can be repeated', async () => {
   const synced: string[] = [];
   let text = '';
   const log: BudgetLog = {
@@ -127,6 +138,7 @@ it('a reservation or a limit is durable before it counts; a settlement need not 
   await budget.reserve({ id: 'a', amount, owner });
   await budget.keep('a');
   await budget.release('a');
+  await budget.keep('a', amount);
   await budget.reserve({ id: 'b', amount, owner });
   await budget.settle();
   await budget.settle();
@@ -134,7 +146,7 @@ it('a reservation or a limit is durable before it counts; a settlement need not 
   await budget.settle(() => Promise.resolve('none'));
   await budget.remove();
   expect(synced).toEqual([
-    ...['limit', 'reserve', 'keep later', 'release later', 'reserve', 'keep later', 'reserve'],
+    ...['limit', 'reserve', 'keep later', 'release later', 'keep', 'reserve', 'keep later', 'reserve'],
     ...['release', 'removed'],
   ]);
 });
@@ -172,6 +184,17 @@ describe('budget entries', () => {
     expect(await writeBudgetFile(path, { entries: later })).toBe(true);
     const all = [entry('a', 'kept'), entry('b', 'kept'), entry('c', 'reserved')];
     expect(await readBudgetFile(path)).toEqual({ limit, entries: all });
+  });
+
+  it('replace an amount in a file by the final one', async () => {
+    const path = join(freshFolder(), 'budget.jsonl');
+    await writeBudgetFile(path, { entries: [entry('a', 'reserved'), entry('b', 'kept')] });
+    const final = ['a', 'b'].map((id) => ({ ...entry(id, 'kept'), amount: decimalOf(2) }));
+    expect([
+      await writeBudgetFile(path, { entries: final }),
+      await writeBudgetFile(path, { entries: final }),
+    ]).toEqual([true, false]);
+    expect((await readBudgetFile(path)).entries).toEqual(final);
   });
 
   it('are durable once they are added', async () => {

@@ -127,6 +127,16 @@ describe('the cost of a job', () => {
     ['that broke off is spent', { error: { code: 'speech_incomplete', message: '' } }, '0.3 spent'],
     ['that failed after some audio is spent', { error, details: { audio_bytes: 7 } }, '0.3 spent'],
     ['that failed before any audio counts as failed', { error }, '0.3 failed'],
+    [
+      'that broke off costs at least the maximum, since the count may be incomplete',
+      { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 17 } },
+      '0.3 spent',
+    ],
+    [
+      'that broke off follows a higher count of the gateway',
+      { error: { code: 'speech_incomplete', message: '' }, usage: { text_words: 40 } },
+      '0.6 spent',
+    ],
   ])('of speech %s', (_, more, expected) => {
     expect(cost(...spoken, finished('failed', more))).toEqual([expected]);
   });

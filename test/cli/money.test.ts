@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readBill, totalOf } from '../../src/sandbox/bill.ts';
 import { startSandbox } from '../../src/sandbox/server.ts';
+import { end } from '../speech/frames.ts';
+import { speechServer } from '../speech/harness.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import type { User } from '../support/cli.ts';
 import { userHere } from '../support/one-process.ts';
@@ -121,6 +123,32 @@ it('--budget covers all takes of a command, and all pieces of a text', async () 
   expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
   expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);
 }, 60_000);
+
+it.each<[string, string[], number]>([
+  ['text', ['One.'], 0],
+  ['piece', ['One. Two.', '--split', '--piece-length', '5', '--concurrency', '1'], 12],
+])(
+  'a %s uses up a budget by the count of the gateway, and the next one is refused',
+  async (_, words, code) => {
+    const server = await speechServer([Buffer.from('audio'), { ...end, usage: { text_words: 20 } }]);
+    const user = userHere(server.url);
+    await runAll(user, [
+      ['config', 'set', 'prices.tts', '10k_characters=1000'],
+      ['budget', 'set', 'books', '2'],
+    ]);
+    const speech = ['tts', ...words, '--speaker', 'v', '--budget-name', 'books'];
+    expect(
+      await runAll(
+        user,
+        ['a.pcm', 'b.pcm'].map((file) => [...speech, '-o', file]),
+      ),
+    ).toEqual([code, 12]);
+    expect(server.requests).toHaveLength(1);
+    expect((await user.run(['budget', 'ls', '--json'])).json['budgets']).toMatchObject([
+      { spent: '2', left: '0' },
+    ]);
+  },
+);
 
 describe('prices', () => {
   it('are validated when they are set, are listed, and are shown by a dry run', async () => {

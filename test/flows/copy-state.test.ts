@@ -52,7 +52,7 @@ describePostgres('a folder copied into a database and back into another folder',
     const budget = await open(one);
     await budget.setLimit({ amount: decimalOf(9), per: 'month' });
     for (const id of ['a', 'b', 'c']) await budget.reserve({ id, amount: decimalOf(2), owner });
-    await budget.keep('a');
+    await budget.keep('a', decimalOf(3));
     await budget.release('b');
     const [other, ofCommand] = [await open(one, 'standing', 'songs'), await open(one, 'command')];
     await other.setLimit({ amount: decimalOf(5) });
@@ -95,7 +95,7 @@ describePostgres('a folder copied into a database and back into another folder',
       expect((await ledger.read(doubt))?.state).toBe('unknown');
     }
     for (const each of [budget, copied, await open(two)]) {
-      expect(await standing(each)).toEqual(['9', '2', '2', 'month']);
+      expect(await standing(each)).toEqual(['9', '3', '2', 'month']);
       await each.close();
     }
   });

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import type { Budget, ChargeOutcome, OutcomeOf, Reservation } from '../../src/budget/budget.ts';
-import { decimalOf } from '../../src/decimal.ts';
+import { decimalOf, type Decimal, formatDecimal } from '../../src/decimal.ts';
 import type { Job, JobEvent, Life, RecordedEvent } from '../../src/job.ts';
 import {
   abandonClaim,
   attemptClaim,
   chargeOutcome,
+  chargeUsage,
   jobOfReservation,
   nextAttempt,
   settleRemoved,
@@ -119,8 +120,8 @@ describe('the outcome of a reservation', () => {
   });
 
   it('is spent if the job is removed, unless nothing was paid; other jobs keep their outcome', async () => {
-    const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome> => {
-      const outcomes: ChargeOutcome[] = [];
+    const settledBy = async (world: World, jobId = id): Promise<ChargeOutcome | Decimal> => {
+      const outcomes: (ChargeOutcome | Decimal)[] = [];
       const settle = async (outcomeOf?: OutcomeOf): Promise<void> => {
         outcomes.push((await outcomeOf?.(reservation)) ?? 'open');
       };
@@ -135,6 +136,56 @@ describe('the outcome of a reservation', () => {
 
   it('is found by the job id before the dot', () => {
     expect([jobOfReservation('job_1.ab.c'), jobOfReservation('job_1')]).toEqual(['job_1', 'job_1']);
+  });
+});
+
+describe('the usage of speech', () => {
+  const cost = { at_most: '1', per_10k_characters: '1000' };
+  const spoken: JobEvent = { type: 'sending', attempt: 1, owner, reservation: mine, cost };
+  const finished = (words: number): JobEvent => ({
+    ...{ type: 'finished', state: 'succeeded', native_status: '' },
+    usage: { text_words: words },
+  });
+
+  it.each<[string, JobEvent[], string]>([
+    ['unless it is missing', [spoken, accepted], 'accepted'],
+    ['unless it gives the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
+    ['if it gives a higher amount', [spoken, accepted, finished(25)], '2.5'],
+    ['if it gives a lower amount', [spoken, accepted, finished(5)], '0.5'],
+  ])('gives the final amount of an open reservation, %s', async (_, events, expected) => {
+    const outcome = await chargeOutcome(ledgerOf({ events }), reservation);
+    expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
+  });
+
+  /** What the budgets and the user are told if the job ends with 25 characters and these events are recorded. */
+  const told = async (events: JobEvent[], broken = false): Promise<string[]> => {
+    const told: string[] = [];
+    const ledger = ledgerOf({ events });
+    const keep: Budget['keep'] = (reserved, amount) => {
+      told.push(`${reserved} ${amount && formatDecimal(amount)}`);
+      return broken ? Promise.reject(new Error('EIO')) : Promise.resolve();
+    };
+    const own = { name: 'b', label: 'b', budget: { keep } as Partial<Budget> as Budget };
+    const note = (text: string): void => void told.push(text);
+    const job = { ...((await ledger.read(id)) as Job), usage: { text_words: 25 } };
+    await chargeUsage(job, { ledger, allowances: () => Promise.resolve([own, own]), note });
+    return told;
+  };
+
+  it.each<[string, JobEvent[]]>([
+    ['an accepted attempt', [spoken, accepted]],
+    ['an attempt whose acceptance could not be recorded', [spoken]],
+  ])('replaces the amount of %s in every budget', async (_, events) => {
+    expect(await told(events)).toEqual([`${mine} 2.5`, `${mine} 2.5`]);
+  });
+
+  it('changes no budget if nothing was reserved', async () => {
+    expect(await told([sending(1), accepted])).toEqual([]);
+  });
+
+  it('is noted if a budget cannot record it', async () => {
+    const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
+    expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
   });
 });
 

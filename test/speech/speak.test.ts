@@ -2,13 +2,16 @@ import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import type { Budget } from '../../src/budget/budget.ts';
+import { openBudget } from '../../src/budget/file-budget.ts';
 import { deadlineIn } from '../../src/clock.ts';
+import { type Decimal, decimalOf, formatDecimal } from '../../src/decimal.ts';
 import type { Job, JobFile } from '../../src/job.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { speak, type SpeechOrder, type SpeechResult } from '../../src/speech/speak.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
-import { end, frameText, speechBody } from './frames.ts';
+import { end, type Frames, frameText, speechBody } from './frames.ts';
 import { depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
 
 const [one, two] = [Buffer.from('first audio '), Buffer.from('second audio')];
@@ -211,6 +214,69 @@ describe('a stream that proves no success', () => {
       ...incomplete,
       message: expect.stringContaining('deadline passed') as string,
     });
+  });
+});
+
+describe('the budget of speech counts', () => {
+  const priced = { what: 'speech', cost: { at_most: '0.5', per_10k_characters: '1000' } };
+  const early = (words: number): object => ({
+    ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
+  });
+
+  /** A run under a budget of 10; `spent` returns what the budget then counts. */
+  async function underBudget(
+    url: string,
+  ): Promise<Bench & { budget: Budget; spent: (budget?: Budget) => Promise<string> }> {
+    const own = await bench(url);
+    const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+    const budget = await openBudget(join(own.folder, 'state', 'b.jsonl'), { now: () => 0, outcomeOf });
+    onEnd(() => budget.close());
+    const spent = async (used = budget): Promise<string> => {
+      const allowance = { name: 'b', label: 'b', budget: used, limit: { amount: decimalOf(10) } };
+      const allowances = (): Promise<object[]> => Promise.resolve([allowance]);
+      const priceOf = (): Promise<object> => Promise.resolve(priced);
+      await own.run({}, { allowances, priceOf }).catch(() => undefined);
+      return formatDecimal((await budget.state()).spent);
+    };
+    return { ...own, budget, spent };
+  }
+
+  test.each<[string, Frames, string]>([
+    ['the characters that the gateway counted', [one, end], '1'],
+    ['a lower count too', [early(2), { code: 20000000 }], '0.2'],
+    ['the estimate if the gateway did not count', [one, { code: 20000000 }], '0.5'],
+    ['a higher count of a stream that broke off', [early(7)], '0.7'],
+    ['the estimate if the count of a stream that broke off may be incomplete', [early(2)], '0.5'],
+    ['the count of an error frame', [one, { code: 1, usage: { text_words: 8 } }], '0.8'],
+  ])('%s', async (_, frames, expected) => {
+    const { spent } = await underBudget((await speechServer(frames)).url);
+    expect(await spent()).toBe(expected);
+  });
+
+  test.each<[string, Frames, string]>([
+    ['', [one, end], '1'],
+    [' of broken speech', [early(7)], '0.7'],
+  ])('the count%s after a run that died before it corrected the budget', async (_, frames, expected) => {
+    const server = await speechServer(frames);
+    const { spent, budget, deps } = await underBudget(server.url);
+    const dying: Budget = Object.assign(Object.create(budget) as Budget, {
+      reserve: budget.reserve.bind(budget),
+      keep: (id: string, amount?: Decimal) =>
+        amount === undefined ? budget.keep(id) : Promise.reject(new Error('EIO')),
+    });
+    expect(await spent(dying)).toBe('0.5');
+    expect(deps.notes.join()).toContain('could not be recorded in its budgets: EIO');
+    expect(await spent()).toBe(expected);
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('the count if the acceptance could not be recorded', async () => {
+    const server = await speechServer([one, end]);
+    const { spent, deps } = await underBudget(server.url);
+    const append = deps.ledger.append.bind(deps.ledger);
+    deps.ledger.append = (id, event) =>
+      event.type === 'accepted' ? Promise.reject(new Error('EIO')) : append(id, event);
+    expect(await spent()).toBe('1');
   });
 });
 
