@@ -137,7 +137,7 @@ describe('a video in doubt', () => {
     const base_url = 'https://g.example';
     const prepared = { type: 'prepared', protocol: 'c', base_url, fingerprint: 'f', account: '' } as const;
     const id = await ledger.newId(1_795_000_000_000);
-    await ledger.create(id, [prepared, sending, unknown]);
+    await ledger.create(id, [{ ...prepared, request: { prompt: 'a boat' } }, sending, unknown]);
     const elsewhere = ['mgw', '--base-url', base_url, 'jobs', 'resolve', id];
     await expect(decide(sessionIn(state), id, adopted)).rejects.toMatchObject({ code: 'usage' });
     await expect(findDoubt(sessionIn(state), id)).rejects.toMatchObject({ code: 'usage', next: elsewhere });

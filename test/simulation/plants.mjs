@@ -50,7 +50,7 @@ export const plants = {
     ],
   ],
   'resubmit-elsewhere': [
-    ['flows/find-job.ts', 'checkGateway(found, gateway, wordsOf(found));', 'void wordsOf(found);'],
+    ['flows/find-job.ts', 'checkGateway(found, gateway, choice, wordsOf(found));', 'void choice;'],
   ],
   'hook-hidden': [['http/client.ts', 'if (!isRecorded)', 'if (isRecorded === undefined)']],
   'removed-by-reader': [
