@@ -23,9 +23,9 @@ export function deadlineIn(ms: number, clock: Pick<Clock, 'monotonic'>): Deadlin
 }
 
 /** The maximum delay of Node's timers in ms (24.8 days). A longer one fires immediately. */
-export const longestTimer = 2 ** 31 - 1;
+export const maxTimerMs = 2 ** 31 - 1;
 
-/** The clock of this machine. A sleep lasts at most {@link longestTimer}. */
+/** The clock of this machine. A sleep lasts at most {@link maxTimerMs}. */
 export const systemClock: Clock = { now: () => Date.now(), monotonic, sleep };
 
 // Uses `process.hrtime`, because `performance` would load a Node module at every start.
@@ -47,7 +47,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
         signal?.removeEventListener('abort', abort);
         resolve();
       },
-      Math.min(Math.max(0, ms), longestTimer),
+      Math.min(Math.max(0, ms), maxTimerMs),
     );
     signal?.addEventListener('abort', abort, { once: true });
   });

@@ -25,7 +25,7 @@ export function printableLine(text: string, limit: number = defaultLimit): strin
 }
 
 /** The maximum length of a key's encoding in text that arrives in pieces, in UTF-16 code units. */
-const longestSecret = 64 * 1024;
+const maxSecretLength = 64 * 1024;
 
 /**
  * Returns how much of a partial text can be shown without cutting a secret in two: up to the end of its last complete
@@ -36,8 +36,8 @@ export function cutPlace(text: string, redact: (text: string) => string, unit: '
   // Keys contain only visible ASCII, so a space cannot be inside one. A redacted text such as "Authorization: Bearer X"
   // can contain spaces.
   const words = unit === 'word' && redact(text) === text ? lastWordStart(text) : 0;
-  if (Math.max(lines, words) > 0 || text.length < 2 * longestSecret) return Math.max(lines, words);
-  const end = text.length - longestSecret;
+  if (Math.max(lines, words) > 0 || text.length < 2 * maxSecretLength) return Math.max(lines, words);
+  const end = text.length - maxSecretLength;
   return redact(text) === redact(text.slice(0, end)) + redact(text.slice(end)) ? end : 0;
 }
 

@@ -5,7 +5,7 @@ export const redacted = '[redacted]';
  * The minimum length, in UTF-16 code units, of a secret that is replaced inside words too. A shorter secret occurs in
  * many texts by chance, so it is replaced only as a whole word.
  */
-export const shortestSecret = 8;
+export const minSecretLength = 8;
 
 // Does not match the plural `tokens`, as in `X-Control-Require-Usage-Tokens-Return`.
 const secretHeader = /auth|key|token(?!s)|cookie|secret|signature|credential/i;
@@ -140,10 +140,10 @@ function hideValue(value: string): string {
 
 // Returns regular expressions (case-insensitive) for every encoding of a secret. Escapes are decoded before the search.
 function spellings(secret: string): string[] {
-  if (secret.length < shortestSecret) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
+  if (secret.length < minSecretLength) return [`(?<![\\w-])${literal(secret)}(?![\\w-])`];
   const bare = secret.replace(/^sk-/i, '');
   const values = [secret, bare, unescaped(secret), unescaped(bare)].filter(
-    ({ length }) => length >= shortestSecret,
+    ({ length }) => length >= minSecretLength,
   );
   return [...values, ...values.flatMap(encodings)].map(literal);
 }
@@ -155,7 +155,7 @@ function unescaped(secret: string): string {
 }
 
 function encodings(value: string): string[] {
-  const cores = base64Cores(value).filter((core) => core.length >= shortestSecret);
+  const cores = base64Cores(value).filter((core) => core.length >= minSecretLength);
   return [Buffer.from(value).toString('hex'), ...cores];
 }
 

@@ -17,7 +17,7 @@ import { asSentence } from '../http/failures.ts';
 import { requireNode } from '../installation.ts';
 import { nearestName } from '../nearest.ts';
 import { printable } from '../printable.ts';
-import { secretRedactor, shortestSecret } from '../redact.ts';
+import { secretRedactor, minSecretLength } from '../redact.ts';
 
 /**
  * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
@@ -76,7 +76,7 @@ function processStart(): number {
 // Reads the key files only after an error, because most commands succeed.
 async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   const variable = env['MGW_API_KEY'] ?? '';
-  if (error === undefined) return variable.length < shortestSecret ? [] : [variable];
+  if (error === undefined) return variable.length < minSecretLength ? [] : [variable];
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 

@@ -5,7 +5,7 @@ import { linkFault, ownerFault } from '../files/make-folder.ts';
 import { isObject, parseJson, type Json, type JsonObject } from '../json.ts';
 import { printableLine } from '../printable.ts';
 import { hasPassword } from '../state-url.ts';
-import { shortestSecret } from '../redact.ts';
+import { minSecretLength } from '../redact.ts';
 import { keyInPlainFile } from './key.ts';
 import type { Env } from './layers.ts';
 import { configFolder, thisHost, type Host } from './places.ts';
@@ -58,7 +58,7 @@ export function configBytes(file: string): Buffer | undefined {
 /** Returns every configured key that can be read without blocking, for redaction. Never throws. */
 export function keysAtHand(env: Env): string[] {
   const keys = [env['MGW_API_KEY'], keyInPlainFile(env), ...keysOfProfiles(env)];
-  return keys.filter((key) => typeof key === 'string').filter((key) => key.length >= shortestSecret);
+  return keys.filter((key) => typeof key === 'string').filter((key) => key.length >= minSecretLength);
 }
 
 function keysOfProfiles(env: Env): unknown[] {

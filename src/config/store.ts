@@ -65,7 +65,7 @@ async function replace(file: string, content: () => ConfigFile): Promise<void> {
 }
 
 // The age in ms at which a lock counts as left behind by a dead process. A change takes far less time.
-const longestChange = 10_000;
+const maxChangeMs = 10_000;
 
 // Without a lock, two concurrent changes would each replace the whole file, and one would be lost.
 async function locked(file: string): Promise<() => Promise<void>> {
@@ -81,8 +81,8 @@ async function locked(file: string): Promise<() => Promise<void>> {
         ({ mtimeMs }) => Math.abs(Date.now() - mtimeMs),
         () => 0,
       );
-      if (age > longestChange) await rm(lock, { force: true });
-      else if (tries * 50 > 2 * longestChange)
+      if (age > maxChangeMs) await rm(lock, { force: true });
+      else if (tries * 50 > 2 * maxChangeMs)
         throw new Error(`another process holds the lock ${lock}`, { cause: error });
       else await delay(50);
     }

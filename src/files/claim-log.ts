@@ -17,7 +17,7 @@ import { plainFile, removeFile } from './whole-file.ts';
 
 const { O_RDWR, O_CREAT, O_APPEND } = constants;
 const fitsHeader = /^[\x20-\x7e\x80-\xff]+$/;
-const longestLog = 4 * 1024 * 1024;
+const maxLogBytes = 4 * 1024 * 1024;
 
 /** Data about an unfinished output: its result, its temporary files, and how many of its bytes are safe. */
 export interface PartMetadata {
@@ -154,7 +154,7 @@ export function openLog(path: string): LogFile | undefined {
     throw error;
   }
   const status = fstatSync(file);
-  if (status.size < longestLog && isOwnFile(status)) return { path, file, status };
+  if (status.size < maxLogBytes && isOwnFile(status)) return { path, file, status };
   closeSync(file);
   return undefined;
 }

@@ -9,7 +9,7 @@ import type { Database } from '../ledger/postgres/database.ts';
 import type { PostgresLedger } from '../ledger/postgres/postgres-ledger.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { redactor, secretRedactor, shortestSecret } from '../redact.ts';
+import { redactor, secretRedactor, minSecretLength } from '../redact.ts';
 import type { ObjectStore } from '../store/s3-store.ts';
 import type { Store } from '../store/store.ts';
 import { version } from '../installation.ts';
@@ -174,7 +174,7 @@ class Secrets {
 // Most commands need no key, and reading a key file may block if it is a pipe.
 function keyAtHand({ key }: Settings): string {
   const text = key?.readAtHand() ?? '';
-  return text.length < shortestSecret ? '' : text;
+  return text.length < minSecretLength ? '' : text;
 }
 
 async function gatewayOf(settings: Settings, closers: Closer[]): Promise<Gateway> {
@@ -199,7 +199,7 @@ async function clientOf({ baseUrl, key }: Gateway, trace: SessionOptions['trace'
     trace: trace && ((line) => trace(redact(line))),
   });
   // A short key may occur in responses by chance, and removing it would break them.
-  return key.length < shortestSecret ? opened : redactingClient(opened, secretRedactor([key]));
+  return key.length < minSecretLength ? opened : redactingClient(opened, secretRedactor([key]));
 }
 
 async function ledgerOf(settings: Settings, clock: Clock): Promise<Ledger> {

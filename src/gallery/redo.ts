@@ -26,7 +26,7 @@ export function redoRow(job: Job, redact: (text: string) => string): Redo {
   return { row: { id: redoId(job), protocol: job.protocol, ...fields, ...tags } };
 }
 
-const longestName = 96;
+const maxNameLength = 96;
 
 // Replaces the suffix of a row that was itself made again, so that ids do not grow.
 function redoId({ id, key }: Job): string {
@@ -36,7 +36,7 @@ function redoId({ id, key }: Job): string {
 }
 
 function bare(name: string): string {
-  return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, longestName);
+  return name.replace(/-again-[0-9a-z]{8}$/, '').slice(0, maxNameLength);
 }
 
 // Converts the values of a body to flags if the flags give exactly the same values. The rest stays a body.

@@ -1,4 +1,4 @@
-import { longestTimer, type Deadline, type Clock } from '../clock.ts';
+import { maxTimerMs, type Deadline, type Clock } from '../clock.ts';
 import { TransportError } from './transport-error.ts';
 
 // Created once, because the stack of an error is expensive.
@@ -31,7 +31,7 @@ export function startLimit(ms: number, parents: readonly (AbortSignal | undefine
   };
   const restart = (limitMs: number): void => {
     clearTimeout(timer);
-    timer = limitMs === Infinity ? undefined : setTimeout(pass, Math.min(limitMs, longestTimer));
+    timer = limitMs === Infinity ? undefined : setTimeout(pass, Math.min(limitMs, maxTimerMs));
   };
   restart(ms);
   const follow = (event: Event): void => controller.abort((event.target as AbortSignal).reason);
@@ -90,7 +90,7 @@ async function inTime<T>(next: Promise<T>, { idleMs, deadline }: TimeLimits): Pr
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new TransportError('sent', 'timeout', why));
     if (leftMs <= 0) giveUp();
-    else timer = setTimeout(giveUp, Math.min(idleMs, leftMs, longestTimer));
+    else timer = setTimeout(giveUp, Math.min(idleMs, leftMs, maxTimerMs));
   });
   return Promise.race([late, next]).finally(() => clearTimeout(timer));
 }

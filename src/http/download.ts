@@ -56,7 +56,7 @@ export type DownloadOutcome =
   | { kind: 'refused'; failure: Failure; origin: string };
 
 /** The longest pause that a gateway may request, in ms. */
-const longestPauseMs = 300_000;
+const maxPauseMs = 300_000;
 
 /**
  * Downloads a file into the `.part` file of an output. Continues an earlier download by range if a strong validator
@@ -167,7 +167,7 @@ async function pause(failure: Failure, patience: Patience, deps: DownloadDeps): 
   const tries = patience.next();
   const leftMs = deps.deadline.remainingMs();
   if (leftMs <= 0) throw late(failure);
-  if (tries === undefined || floorMs > longestPauseMs) throw givenUp(failure);
+  if (tries === undefined || floorMs > maxPauseMs) throw givenUp(failure);
   const ms = backoffMs(tries, { floorMs });
   deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await deps.clock.sleep(Math.min(ms, leftMs), deps.signal);

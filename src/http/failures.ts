@@ -29,8 +29,8 @@ const requestIdPaths = ['Response.RequestId', 'request_id', 'requestId', 'header
 const requestIdHeaders = ['x-oneapi-request-id', 'x-request-id', 'x-tt-logid'];
 
 // The maximum length of a message in UTF-16 code units. Texts are cut to it before a pattern is applied.
-const longestMessage = 4000;
-const longestId = 200;
+const maxMessageLength = 4000;
+const maxIdLength = 200;
 
 /** Returns the JSON of a body. Unwraps an array of one element, as some Google endpoints send. */
 export function bodyOf(reply: Reply): Json | undefined {
@@ -42,8 +42,8 @@ export function bodyOf(reply: Reply): Json | undefined {
 export function requestIdOf(reply: Reply, body: Json | undefined = bodyOf(reply)): string | undefined {
   const header = requestIdHeaders.map((name) => reply.headers[name]).find((value) => value);
   const member = requestIdPaths.map((path) => textAt(body, path)).find((value) => value);
-  const id = header ?? member ?? idInWords(wholeMessage(body)?.slice(-longestMessage) ?? '');
-  return id?.slice(0, longestId);
+  const id = header ?? member ?? idInWords(wholeMessage(body)?.slice(-maxMessageLength) ?? '');
+  return id?.slice(0, maxIdLength);
 }
 
 function idInWords(words: string): string | undefined {
@@ -57,7 +57,7 @@ function idInWords(words: string): string | undefined {
 export function messageIn(body: Json | undefined): string | undefined {
   const message = wholeMessage(body);
   if (message === undefined) return undefined;
-  return (isMarkup(message) ? markupText(message) : message).slice(0, longestMessage);
+  return (isMarkup(message) ? markupText(message) : message).slice(0, maxMessageLength);
 }
 
 // A message may be the JSON of the upstream's own response.
@@ -80,8 +80,8 @@ export function nativeCodeIn(body: Json | undefined): string | undefined {
 export function readFailure(reply: Reply): Failure {
   const body = bodyOf(reply);
   const message = messageIn(body) ?? fallbackMessage(reply);
-  const nativeCode = nativeCodeIn(body)?.slice(0, longestId);
-  const type = textAt(body, 'error.type')?.slice(0, longestId);
+  const nativeCode = nativeCodeIn(body)?.slice(0, maxIdLength);
+  const type = textAt(body, 'error.type')?.slice(0, maxIdLength);
   const words = `${nativeCode ?? ''} ${type ?? ''} ${message}`;
   return {
     code: classify(words, reply.status < 300 ? (statusIn(body, nativeCode) ?? reply.status) : reply.status),
@@ -133,7 +133,7 @@ const byStatus: Record<number, ErrorCode> = {
  * message.
  */
 export function classify(text: string, status: number): ErrorCode {
-  const words = text.slice(0, longestMessage + 2 * longestId);
+  const words = text.slice(0, maxMessageLength + 2 * maxIdLength);
   if (balance.test(words)) return 'balance';
   if (noModel.test(words)) return 'not_found';
   if (status === 429 || (status < 400 && rateLimited.test(words))) return 'rate_limited';
@@ -147,7 +147,7 @@ export function classify(text: string, status: number): ErrorCode {
 }
 
 // The maximum part of a page that is examined, in UTF-16 code units.
-const longestPage = 64 * 1024;
+const maxPageLength = 64 * 1024;
 
 /** Whether a body is a web page or other markup, as from proxies or for a wrong path. */
 export function isMarkup(text: string): boolean {
@@ -156,7 +156,7 @@ export function isMarkup(text: string): boolean {
 
 /** Returns the text of a page on one line: its title, else its visible text; '' if there is none. */
 export function markupText(page: string): string {
-  const head = page.slice(0, longestPage);
+  const head = page.slice(0, maxPageLength);
   const title = /<title[^<>]*>([^<]*)/i.exec(head)?.[1] ?? '';
   return plain(title) || plain(shownText(head));
 }

@@ -4,7 +4,7 @@ import { TransportError } from './transport-error.ts';
 type Redact = (text: string) => string;
 
 /** The maximum size of a refusal's body that is read, in bytes. */
-export const longestRefusal = 1024 * 1024;
+export const maxRefusalBytes = 1024 * 1024;
 
 /**
  * Returns a client that removes secrets from responses, because gateways quote keys. Removes them before any text is
@@ -40,7 +40,7 @@ async function* cleanBody({ body }: StreamedReply, redact: Redact): AsyncIterabl
     for await (const chunk of body) {
       chunks.push(chunk);
       size += chunk.length;
-      if (size > longestRefusal)
+      if (size > maxRefusalBytes)
         throw new TransportError('sent', 'broken', 'the response is longer than 1 MiB');
     }
   } catch (error) {

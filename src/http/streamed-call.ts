@@ -3,7 +3,7 @@ import type { Exchange, Reply } from '../exchange.ts';
 import type { CallOptions, GatewayClient, StreamedReply } from './client.ts';
 import { withIdleTimeout } from './deadline.ts';
 import { readBounded } from './body.ts';
-import { longestRefusal } from './redacting-client.ts';
+import { maxRefusalBytes } from './redacting-client.ts';
 
 /** A call whose outcome depends only on the head of the response. The body is then read as a stream. */
 export class StreamedCall {
@@ -36,7 +36,7 @@ export class StreamedCall {
       return { status, headers, text: '', complete: false };
     }
     const limits = { idleMs: this.#idleMs, deadline: this.#deadline };
-    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), longestRefusal);
+    const { bytes, complete } = await readBounded(withIdleTimeout(answer.body, limits), maxRefusalBytes);
     answer.close();
     return { status, headers, text: new TextDecoder().decode(bytes), complete };
   }

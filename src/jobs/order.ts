@@ -67,8 +67,8 @@ export interface Order {
 
 // Above this size, long strings in a body (such as an image in Base64) are recorded as hashes, so that the record stays
 // readable.
-const largestRecordedBody = 256 * 1024;
-const longestRecordedText = 16 * 1024;
+const maxRecordedBody = 256 * 1024;
+const maxRecordedText = 16 * 1024;
 
 /** Returns the hash that identifies a submission, regardless of the API key (design 4). */
 export function fingerprintOf(
@@ -124,9 +124,9 @@ export function recordedBody(
   const body = withTexts(given, redact);
   const text = canonicalJson(body);
   if (text !== canonicalJson(given)) return { ...recordedBody(body), elided: true };
-  if (text.length <= largestRecordedBody) return { request: body };
-  const shortened = withTexts(body, (value) => (value.length > longestRecordedText ? named(value) : value));
-  const fits = canonicalJson(shortened).length <= largestRecordedBody;
+  if (text.length <= maxRecordedBody) return { request: body };
+  const shortened = withTexts(body, (value) => (value.length > maxRecordedText ? named(value) : value));
+  const fits = canonicalJson(shortened).length <= maxRecordedBody;
   return { request: fits ? shortened : named(text), elided: true };
 }
 

@@ -96,9 +96,9 @@ type Placeholder = (typeof placeholders)[number];
 
 const defaultTemplate = '{id}.{ext}';
 // Leaves room for the longer names of a `.part` file and its notes.
-const longestName = 200;
+const maxNameBytes = 200;
 // The maximum length of an object's key in S3, bytes.
-const longestPath = 1024;
+const maxPathBytes = 1024;
 
 /** The placeholders that are filled in later: the job's id, and the number of the file. */
 export const openPlaceholders = ['job', 'n'] as const;
@@ -146,8 +146,8 @@ export function outputPath(place: OutputPlace, values: OutputValues, own?: strin
 }
 
 function checkLength(name: string): void {
-  if (Buffer.byteLength(name) > longestPath)
-    throw new Error(`${printableLine(name, 60)} is longer than ${longestPath} bytes`);
+  if (Buffer.byteLength(name) > maxPathBytes)
+    throw new Error(`${printableLine(name, 60)} is longer than ${maxPathBytes} bytes`);
 }
 
 /**
@@ -155,7 +155,7 @@ function checkLength(name: string): void {
  */
 export function fillColumns(template: string, valueOf: (name: string) => string | undefined): string {
   // `outputPath` refuses such a template.
-  if (template.length > longestPath) return template;
+  if (template.length > maxPathBytes) return template;
   return template.replace(token, (text: string, name?: string) => {
     if (name === undefined || placeholders.includes(name as Placeholder)) return text;
     const value = valueOf(name);
@@ -176,10 +176,10 @@ function checkPlaceholders(template: string): void {
 // A value must not lead to another folder or a hidden file.
 function inName(value: string): string {
   const plain = value
-    .slice(0, 4 * longestName)
+    .slice(0, 4 * maxNameBytes)
     .replace(/[/\\\p{Cc}\p{Cf}:*?"<>|]+/gu, '-')
     .replace(/^\.+/, '_');
-  return plain.slice(0, longestName);
+  return plain.slice(0, maxNameBytes);
 }
 
 function inside(place: OutputPlace, name: string): string {
@@ -197,8 +197,8 @@ function inside(place: OutputPlace, name: string): string {
   if (hidden !== undefined)
     throw new Error(`${printableLine(hidden, 60)} starts with a dot: hidden files are not written`);
   checkLinks(place.root ?? folder, dirname(path));
-  const long = parts.find((part) => Buffer.byteLength(part) > longestName);
-  if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${longestName} bytes`);
+  const long = parts.find((part) => Buffer.byteLength(part) > maxNameBytes);
+  if (long !== undefined) throw new Error(`${printableLine(long, 60)} is longer than ${maxNameBytes} bytes`);
   return path;
 }
 

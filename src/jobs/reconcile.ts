@@ -3,7 +3,7 @@ import type { Job, JobError, JobEvent } from '../job.ts';
 import { isObject, type JsonObject } from '../json.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 
-const longestText = 4000;
+const maxTextLength = 4000;
 
 /**
  * Returns a gateway's response in a form that may be recorded and shown. The key is removed, because gateways quote a
@@ -14,7 +14,7 @@ export function redactTexts<T>(said: T, redact: (text: string) => string): T {
 }
 
 function redactAll(said: unknown, redact: (text: string) => string): unknown {
-  if (typeof said === 'string') return redact(said).slice(0, longestText);
+  if (typeof said === 'string') return redact(said).slice(0, maxTextLength);
   if (Array.isArray(said)) return said.map((each: unknown) => redactAll(each, redact));
   if (typeof said !== 'object' || said === null) return said;
   const members = Object.entries(said).map(([name, value]) => [redact(name), redactAll(value, redact)]);

@@ -93,11 +93,11 @@ export function onExisting(job: Job, deps: JobDeps): (began: Began) => Promise<J
  */
 export function beginRun(job: Job, deps: JobDeps): (began: Began) => Promise<Job> {
   return async (began) =>
-    (await continueRun(job, deadlineIn(longestRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
+    (await continueRun(job, deadlineIn(maxRemovalMs, deps.clock), deps, began)) ?? noSuchJob(job.id);
 }
 
 /** How long a run waits for a process that is removing its job and may have been suspended, ms. */
-const longestRemovalMs = 5000;
+const maxRemovalMs = 5000;
 
 /**
  * Begins a run on a job that another run left. Waits while a process that is removing the job decides whether to keep

@@ -50,7 +50,7 @@ export interface Place {
 const maxRefreshes = 3;
 
 /** The minimum size of a video, bytes. No container has a shorter header. */
-const shortestVideo = 8;
+const minVideoBytes = 8;
 
 /**
  * Saves one result of a finished job under `path`, measures it and records it. Requests a new address if one has
@@ -181,7 +181,7 @@ function inlineFile(index: number, { watched, options }: Work): Outcome {
   const kind = kindOf(file.path);
   if (kind.flaw !== undefined) return broken(kind.flaw);
   // A word that is sent in place of a video may be valid Base64.
-  if (file.bytes < shortestVideo) return broken(`no video: ${file.bytes} bytes`);
+  if (file.bytes < minVideoBytes) return broken(`no video: ${file.bytes} bytes`);
   return { kind: 'done', file, mime: kind.mime };
 }
 

@@ -16,7 +16,7 @@ import { isRunElsewhere } from './liveness.ts';
 import { withoutSignatures } from '../redact.ts';
 import { eventOf, redactTexts, reconcile } from './reconcile.ts';
 
-const longestRecordedReply = 64 * 1024;
+const maxRecordedReply = 64 * 1024;
 
 /** A job that was accepted. */
 export interface SubmittedJob {
@@ -213,8 +213,8 @@ class Attempts implements PaymentRecord {
     return {
       status: reply.status,
       headers: Object.fromEntries(headers) as Record<string, string>,
-      text: text.slice(0, longestRecordedReply),
-      complete: reply.complete && text.length <= longestRecordedReply,
+      text: text.slice(0, maxRecordedReply),
+      complete: reply.complete && text.length <= maxRecordedReply,
     };
   }
 }

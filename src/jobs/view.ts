@@ -51,7 +51,7 @@ function shownDetails({ details, files }: Job): unknown {
 }
 
 /** The maximum length of a note, in UTF-16 code units. */
-export const longestNote = 4000;
+export const maxNoteLength = 4000;
 
 /**
  * Records a person's rating of a job's result in place of the earlier one; nothing if they are the same.
@@ -59,7 +59,7 @@ export const longestNote = 4000;
  */
 export async function rateJob(ledger: Ledger, id: string, { rating, note }: Rating): Promise<Job> {
   const job = (await ledger.read(id)) ?? noSuchJob(id);
-  const kept = note === undefined || note.trim() === '' ? undefined : note.trim().slice(0, longestNote);
+  const kept = note === undefined || note.trim() === '' ? undefined : note.trim().slice(0, maxNoteLength);
   if (job.rating === rating && job.note === kept) return job;
   await ledger.append(id, { type: 'rated', rating, note: kept });
   return (await ledger.read(id)) ?? job;

@@ -14,10 +14,10 @@ import type { Signals } from '../payment/pay-once.ts';
 import { agentText, type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
 
 /** The maximum time that a call waits for jobs and results, ms. */
-const longestWaitMs = 50_000;
+const maxWaitMs = 50_000;
 
 /** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
-export const longestCallMs = 53_000;
+export const maxCallMs = 53_000;
 
 /**
  * After this time, ms, the client is assumed to have read the answer to a call, unless it has cancelled the call or
@@ -68,7 +68,7 @@ export class Calls {
   }
 
   /**
-   * Runs the work of a tool, and answers within {@link longestCallMs}. Never throws.
+   * Runs the work of a tool, and answers within {@link maxCallMs}. Never throws.
    * @param late the answer if the work takes longer; the work goes on
    */
   async run(
@@ -89,7 +89,7 @@ export class Calls {
     const call = {
       context,
       signals: { soft: soft.signal, hard: hard.signal },
-      deadline: deadlineIn(longestWaitMs, this.#session.clock),
+      deadline: deadlineIn(maxWaitMs, this.#session.clock),
       tell: (text: string) => void (told.text = text),
       whenTold: (record: (isTold: boolean) => Promise<void>) =>
         this.background(async (signals) => {
@@ -194,7 +194,7 @@ export class Calls {
   }
 
   async #late(answer: Answer, signal: AbortSignal): Promise<Answer> {
-    await this.#session.clock.sleep(longestCallMs, signal).catch(() => undefined);
+    await this.#session.clock.sleep(maxCallMs, signal).catch(() => undefined);
     return answer;
   }
 

@@ -162,10 +162,10 @@ export const well = { ok: true, charged: 'no', retry: 'safe' } as const;
 /** The description of a REF, for the schemas. */
 export const refText = 'a job id or a unique part of one, @key, @last, or a handle of the gateway';
 
-const longestText = 4000;
+const maxTextLength = 4000;
 
 function shown(value: unknown, redact: (text: string) => string): unknown {
-  if (typeof value === 'string') return withoutQueries(printable(redact(value), longestText));
+  if (typeof value === 'string') return withoutQueries(printable(redact(value), maxTextLength));
   if (Array.isArray(value)) return value.map((each) => shown(each, redact));
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);

@@ -20,7 +20,7 @@ import { agentText, type Outcome, well } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
 // How long a refused submission is retried, ms. The call is answered before that.
-const longestSubmissionMs = 10 * 60_000;
+const maxSubmissionMs = 10 * 60_000;
 
 /** Carries out the tool `submit_video`. */
 export async function submitted(
@@ -38,7 +38,7 @@ export async function submitted(
     sidecar: false,
     key,
     blockedByAnyDoubt: call.deadline,
-    deadline: deadlineIn(longestSubmissionMs, tools.session.clock),
+    deadline: deadlineIn(maxSubmissionMs, tools.session.clock),
   } as const;
   const asked: PaymentRequest = {
     tool: 'submit_video',

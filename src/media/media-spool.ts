@@ -153,7 +153,7 @@ export class MediaSpool {
 }
 
 const [quote, backslash, colon] = [0x22, 0x5c, 0x3a];
-const longestName = 256;
+const maxNameLength = 256;
 
 /**
  * Follows JSON byte by byte, only to find where the string value of a watched member begins, at any depth. It does not
@@ -161,7 +161,7 @@ const longestName = 256;
  */
 export class MemberWatch {
   readonly #members: ReadonlySet<string>;
-  readonly #string = Buffer.alloc(longestName + 1);
+  readonly #string = Buffer.alloc(maxNameLength + 1);
   #length = 0;
   #inString = false;
   #escaped = false;
@@ -204,11 +204,11 @@ export class MemberWatch {
       this.#last = 'string';
       return;
     }
-    if (this.#length <= longestName) this.#string[this.#length++] = byte;
+    if (this.#length <= maxNameLength) this.#string[this.#length++] = byte;
   }
 
   #name(): string {
-    if (this.#length > longestName) return '';
+    if (this.#length > maxNameLength) return '';
     const raw = this.#string.toString('utf8', 0, this.#length);
     return raw.includes('\\') ? unescapeName(raw) : raw;
   }

@@ -1,8 +1,8 @@
 import { fstatSync, readSync } from 'node:fs';
 
 const windowBytes = 4096;
-const shortestHeader = 8;
-const longestHeader = 16;
+const minHeaderBytes = 8;
+const maxHeaderBytes = 16;
 // No video has more boxes, or entries in their tables; walking them would take too long. A clip has a few hundred
 // boxes, and at most one entry per frame.
 const maxBoxes = 1_000_000;
@@ -56,12 +56,12 @@ interface Box {
  * valid.
  */
 function boxAt(header: Buffer, left: number): Box | string {
-  if (header.length < shortestHeader) return 'a box header is cut';
+  if (header.length < minHeaderBytes) return 'a box header is cut';
   const type = header.toString('latin1', 4, 8);
   // Four printable characters; the copyright sign is QuickTime's.
   if (!/^[\x20-\x7e\xa9]{4}$/.test(type)) return 'there is no box';
   const stated = header.readUInt32BE(0);
-  const headerSize = stated === 1 ? longestHeader : shortestHeader;
+  const headerSize = stated === 1 ? maxHeaderBytes : minHeaderBytes;
   if (header.length < headerSize) return 'a box header is cut';
   if (stated === 0) return { type, size: left, headerSize };
   const size = stated === 1 ? Number(header.readBigUInt64BE(8)) : stated;
@@ -86,7 +86,7 @@ export class HeaderReader {
    * Returns up to `length` bytes (at most 4096) at a position, fewer at the end of the file. They are valid until the
    * next call.
    */
-  at(position: number, length = longestHeader): Buffer {
+  at(position: number, length = maxHeaderBytes): Buffer {
     const isInside = position >= this.#start && position + length <= this.#start + this.#length;
     if (!isInside) this.#fill(position, length);
     return window.subarray(position - this.#start, Math.min(position - this.#start + length, this.#length));

@@ -246,11 +246,11 @@ function textsIn(body: Json | undefined): { texts: string[]; values: Json[] } {
 }
 
 // A shorter id may be a number in a prompt by coincidence.
-const shortestQuote = 8;
+const minQuoteLength = 8;
 
 // Whether a text contains an id as a word of its own.
 function quotes(text: string, id: string): boolean {
-  if (id.length < shortestQuote) return false;
+  if (id.length < minQuoteLength) return false;
   for (let start = text.indexOf(id); start >= 0; start = text.indexOf(id, start + id.length))
     if (!/[\w-]/.test(text.charAt(start - 1) + text.charAt(start + id.length))) return true;
   return false;

@@ -167,7 +167,7 @@ async function readEvents(
  * The maximum length of an event, and of the text of all deltas, in UTF-16 code units: the last event holds the whole
  * response.
  */
-const largestEvent = 16 * 1024 * 1024;
+const maxEventBytes = 16 * 1024 * 1024;
 
 /**
  * Reads the server-sent events of a response, in chunks that may be cut anywhere. Passes on each piece of text as it
@@ -187,7 +187,7 @@ export class ResponseStream {
     onError: ({ type }) => {
       if (type === 'max-buffer-size-exceeded') this.end ??= { kind: 'cut', why: 'an event is too large' };
     },
-    maxBufferSize: largestEvent,
+    maxBufferSize: maxEventBytes,
   });
 
   /** @param onText called with each piece of the response's text, in order */
@@ -217,7 +217,7 @@ export class ResponseStream {
   // Limits the memory: places and refusals are kept until the end, and with --json the command keeps the text too.
   #fits(text: string): boolean {
     this.#length += text.length;
-    if (this.#length <= largestEvent) return true;
+    if (this.#length <= maxEventBytes) return true;
     this.end = { kind: 'cut', why: 'the response is too large' };
     return false;
   }

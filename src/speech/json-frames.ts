@@ -1,7 +1,7 @@
 import { ByteBuffer } from '../media/buffers.ts';
 
 /** The default limit of a frame in bytes: over an hour of speech. */
-export const largestFrame = 16 * 1024 * 1024;
+export const maxFrameBytes = 16 * 1024 * 1024;
 
 const [quote, backslash, open, close, lineFeed, carriageReturn] = [0x22, 0x5c, 0x7b, 0x7d, 0x0a, 0x0d];
 
@@ -13,7 +13,7 @@ const byteOrderMark = '\xef\xbb\xbf';
 const beforeFrame = /^(data:\s*)?$/;
 const fieldLine = /^(:|(event|id|retry):)/;
 const emptyLine = /^(data:\s*(\[DONE\]\s*)?)?$/;
-const longestLine = 8 * 1024;
+const maxLineLength = 8 * 1024;
 
 /**
  * Splits a stream of bytes into JSON frames (specification 4.4). Frames may be adjacent, separated by newlines or other
@@ -41,7 +41,7 @@ export class FrameSplitter {
    * @param limit the maximum size of a frame in bytes
    * @param clean removes secrets from a line that is shown because it is not a frame
    */
-  constructor(limit: number = largestFrame, clean = (text: string): string => text) {
+  constructor(limit: number = maxFrameBytes, clean = (text: string): string => text) {
     this.#limit = limit;
     this.#clean = clean;
     this.#begun = new ByteBuffer(limit);
@@ -84,7 +84,7 @@ export class FrameSplitter {
       }
       if (byte === lineFeed || byte === carriageReturn) this.#endLine();
       else this.#extendLine(String.fromCharCode(byte));
-      if (this.#line.length > longestLine) this.#failOnLine();
+      if (this.#line.length > maxLineLength) this.#failOnLine();
       if (this.fault !== undefined) return bytes.length;
     }
     return bytes.length;

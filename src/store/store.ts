@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
-import { type Clock, type Deadline, longestTimer } from '../clock.ts';
+import { type Clock, type Deadline, maxTimerMs } from '../clock.ts';
 import { MgwError, usageError } from '../errors.ts';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -108,7 +108,7 @@ export function openCommandStore(
       stdio: ['pipe', 'pipe', 'inherit'],
       signal: AbortSignal.any([
         signal,
-        AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), longestTimer)),
+        AbortSignal.timeout(Math.min(Math.ceil(deadline.remainingMs()), maxTimerMs)),
       ]),
     });
     // If the program exits without reading its input, its exit code gives the reason.

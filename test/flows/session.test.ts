@@ -6,7 +6,7 @@ import { resolveSettings } from '../../src/config/resolve.ts';
 import { bearer } from '../../src/exchange.ts';
 import type { Session } from '../../src/flows/session.ts';
 import { configuredGateway } from '../../src/flows/settings.ts';
-import { shortestSecret } from '../../src/redact.ts';
+import { minSecretLength } from '../../src/redact.ts';
 import { freshFolder, httpServer } from '../support/servers.ts';
 import { sessionIn } from './flow-deps.ts';
 
@@ -51,7 +51,7 @@ it('a session that is closed ends its calls', async () => {
 });
 
 it('a key is hidden if it is too long to occur in a text by chance', async () => {
-  const [key, short] = ['k'.repeat(shortestSecret), 's'.repeat(shortestSecret - 1)];
+  const [key, short] = ['k'.repeat(minSecretLength), 's'.repeat(minSecretLength - 1)];
   const shownBy = async (text: string): Promise<string> => {
     const session = sessionIn(freshFolder(), { MGW_API_KEY: text });
     await session.settings();
@@ -64,7 +64,7 @@ it.each([
   ['by a command that prints records', {}, (session: Session) => session.hideKey()],
   ['in the sandbox', { MGW_SANDBOX: '1' }, (session: Session) => session.gateway()],
 ])('a key that only a pipe gives is hidden %s', async (_, env, open) => {
-  const [pipe, key] = [join(freshFolder(), 'pipe'), 'k'.repeat(shortestSecret)];
+  const [pipe, key] = [join(freshFolder(), 'pipe'), 'k'.repeat(minSecretLength)];
   execFileSync('mkfifo', [pipe]);
   const session = sessionIn(freshFolder(), { ...env, MGW_API_KEY: undefined, MGW_API_KEY_FILE: pipe });
   await session.settings();

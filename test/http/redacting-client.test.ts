@@ -4,7 +4,7 @@ import { afterEach, expect, it } from 'vitest';
 import { bearer, type Exchange } from '../../src/exchange.ts';
 import { readBounded } from '../../src/http/body.ts';
 import { createClient, type GatewayClient } from '../../src/http/client.ts';
-import { longestRefusal, redactingClient } from '../../src/http/redacting-client.ts';
+import { maxRefusalBytes, redactingClient } from '../../src/http/redacting-client.ts';
 import { secretRedactor } from '../../src/redact.ts';
 
 const key = 'sk-canary-5d41402abc4b2a76b9719d911017c592';
@@ -64,8 +64,8 @@ it('a streamed refusal that is too long counts as cut, even if it is short once 
   const server = createServer((_, response) => void response.writeHead(503).end(key.repeat(100_000)));
   const client = await clientOf(server);
   const { body } = await client.stream(get, call);
-  const { bytes, complete } = await readBounded(body, longestRefusal);
-  expect([bytes.length < longestRefusal, complete]).toEqual([true, false]);
+  const { bytes, complete } = await readBounded(body, maxRefusalBytes);
+  expect([bytes.length < maxRefusalBytes, complete]).toEqual([true, false]);
 });
 
 it('a successful stream is unchanged, and has a function that redacts text made from it', async () => {

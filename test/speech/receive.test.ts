@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { deadlineIn, longestTimer, systemClock } from '../../src/clock.ts';
+import { deadlineIn, maxTimerMs, systemClock } from '../../src/clock.ts';
 import { filledBuffer, releaseBuffer, acquireBuffer } from '../../src/media/buffers.ts';
 import { receive } from '../../src/speech/audio-stream.ts';
 
 // Neither limit is reached, however slow the machine is.
-const limits = { idleMs: longestTimer, deadline: deadlineIn(longestTimer, systemClock) };
+const limits = { idleMs: maxTimerMs, deadline: deadlineIn(maxTimerMs, systemClock) };
 
 /** A stream whose chunks end at the given offsets. Each is read into memory that is used again for the next. */
 function* read(stream: Buffer, cuts: readonly number[]): Generator<Uint8Array> {

@@ -26,9 +26,9 @@ export const pages: Screens = { out: page, err: page };
 type Entry = [term: string, description: string];
 
 // A description starts below its term if fewer than `minText` columns are left, or the term is longer than
-// `longestTerm`. The commands are labelled with their groups if there are at least `labelled` columns.
+// `maxTermWidth`. The commands are labelled with their groups if there are at least `labelled` columns.
 const minText = 24;
-const longestTerm = 30;
+const maxTermWidth = 30;
 const labelled = 72;
 
 /** How much help shows: only the commands, the most used flags, or everything (`--help-all`). */
@@ -180,7 +180,7 @@ function listed(groups: Group[], screen: Screen): string[] {
 // Returns the column at which descriptions begin.
 function columnOf(groups: Group[]): number {
   const lengths = groups.flatMap(([, entries]) => entries.map(([term]) => term.length));
-  return Math.max(0, ...lengths.filter((length) => length <= longestTerm)) + 4;
+  return Math.max(0, ...lengths.filter((length) => length <= maxTermWidth)) + 4;
 }
 
 function item([term, description]: Entry, column: number, { width, paint }: Screen): string {

@@ -4,11 +4,11 @@ import { printableLine } from '../../printable.ts';
 /** The gap between two columns. */
 const gap = 2;
 /** The maximum number of characters of a cell. */
-const longestCell = 200;
+const maxCellWidth = 200;
 /** The text of an empty cell. */
 const empty = '-';
 /** A word longer than this may be broken. */
-const longestWord = 24;
+const maxWordWidth = 24;
 
 /**
  * Formats a table with a header: makes cells printable, pads columns, and uses no colour. If the table is wider than
@@ -16,7 +16,7 @@ const longestWord = 24;
  * each row as a record: the first cell, and below it the other cells with their headers.
  */
 export function table(head: string[], rows: string[][], width = Number.POSITIVE_INFINITY): string {
-  const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, longestCell)));
+  const cells = [head, ...rows].map((row) => row.map((cell) => printableLine(cell, maxCellWidth)));
   // Not spread into Math.max: a list may have more entries than a call accepts arguments.
   const widths = head.map((_, column) =>
     cells.reduce((widest, row) => Math.max(widest, widthOf(row[column] ?? '')), 0),
@@ -37,7 +37,7 @@ function narrow(widths: number[], cells: readonly string[][], room: number): boo
   const least = widths.map((_, column) =>
     cells
       .flatMap((row) => row[column]?.split(/[ /]/) ?? [])
-      .reduce((widest, word) => Math.max(widest, Math.min(longestWord, widthOf(word))), 1),
+      .reduce((widest, word) => Math.max(widest, Math.min(maxWordWidth, widthOf(word))), 1),
   );
   while (excess() > 0) {
     const open = widths.map((width, column) => (width > (least[column] ?? 0) ? width : 0));
@@ -127,7 +127,7 @@ export function fittedTable<Row>(
 }
 
 function measured<Row>({ head, cell, least, rank }: Column<Row>, rows: readonly Row[]): Measured {
-  const cells = rows.map((row) => printableLine(cell(row) || empty, longestCell));
+  const cells = rows.map((row) => printableLine(cell(row) || empty, maxCellWidth));
   const width = cells.reduce((widest, text) => Math.max(widest, widthOf(text)), widthOf(head));
   return { head, cells, width, least, rank, isEmpty: cells.every((text) => text === empty) };
 }

@@ -1,6 +1,6 @@
 import { MgwError } from '../../errors.ts';
 import { type AuthScheme, isLoopbackHost } from '../../exchange.ts';
-import { secretRedactor, shortestSecret } from '../../redact.ts';
+import { secretRedactor, minSecretLength } from '../../redact.ts';
 import type { GatewayClient } from '../client.ts';
 import { type WireResponse, sendRequest } from '../send-request.ts';
 import { printableLine } from '../../printable.ts';
@@ -57,7 +57,7 @@ export async function follow(
 ): Promise<MediaReply> {
   const { gateway, headers, onHead } = options;
   // A short key is not replaced, because it may occur in text and addresses by chance.
-  const clean = gateway.key.length < shortestSecret ? (text: string) => text : secretRedactor([gateway.key]);
+  const clean = gateway.key.length < minSecretLength ? (text: string) => text : secretRedactor([gateway.key]);
   let url = await checkTarget(source.url, gateway);
   for (let redirects = 0; ; redirects += 1) {
     const keyed = source.key === 'own-site' && gateway.key !== '' && (await mayGetKey(url, gateway));

@@ -3,7 +3,7 @@ import { type Flag, isStoredName } from '../protocol.ts';
 import { isBase64 } from '../../media/spooled-string.ts';
 import type { Json } from '../../json.ts';
 
-const largest = 20 * 1024 * 1024;
+const maxImageBytes = 20 * 1024 * 1024;
 const text = (from: number, value: string) => (head: Buffer) =>
   head.toString('latin1', from, from + value.length) === value;
 const brand =
@@ -37,7 +37,7 @@ export function imageType(head: Uint8Array): string | undefined {
  */
 export function imageFromFile(bytes: Uint8Array): Json {
   const mimeType = imageType(bytes);
-  if (mimeType === undefined || bytes.length > largest)
+  if (mimeType === undefined || bytes.length > maxImageBytes)
     throw new Error(`an image (${types.map(shortName).join(', ')}) of at most 20 MiB`);
   const content = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return { bytesBase64Encoded: content.toString('base64'), mimeType };
@@ -72,14 +72,14 @@ function shortName(mime: string): string {
 
 // Longer names are invalid, and would not fit into a request line. A name must not lead outside the path or end it, so
 // it has no query, fragment, drive, host, or unprintable character.
-const longestName = 2048;
+const maxNameLength = 2048;
 const unsafe = /[?#\\\s\p{Cc}\p{Cf}\p{Cs}]/u;
 
 /** Whether the name of a model or of an operation can be put into the path of a request (specification 4.1). */
 export function isRelativePath(name: string): boolean {
   const segments = name.split('/');
   return (
-    name.length <= longestName &&
+    name.length <= maxNameLength &&
     !unsafe.test(name) &&
     !segments.some((segment) => ['', '.', '..'].includes(segment))
   );

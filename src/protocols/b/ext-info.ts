@@ -4,7 +4,7 @@ import { violation } from '../compose.ts';
 import type { Violation } from '../protocol.ts';
 import { flags } from './flags.ts';
 
-const longestShown = 300;
+const maxShownLength = 300;
 
 /**
  * Returns `ExtInfo` with `ReturnUsage` set, serialized at both levels (specification 2.3): the text of an object whose
@@ -71,7 +71,7 @@ function rightForm(meant: Json | undefined): string {
   const parameters = ext['ExtVideoParameters'];
   const inner = isObject(parameters) ? { ExtVideoParameters: JSON.stringify(parameters) } : {};
   const shown = JSON.stringify(JSON.stringify({ ...ext, ...inner }));
-  if (shown.length > longestShown) return rightForm(undefined);
+  if (shown.length > maxShownLength) return rightForm(undefined);
   return `an object as JSON text, in which ExtVideoParameters is JSON text too: "ExtInfo":${shown} (--return-usage writes this)`;
 }
 

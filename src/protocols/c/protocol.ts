@@ -163,13 +163,13 @@ function contentPath(handle: string): string | undefined {
   return step && `/v1/videos/${step}/content`;
 }
 
-const longestHandle = 2048;
+const maxHandleLength = 2048;
 
 // A handle comes from the gateway. One that could change the path is not sent.
 function pathStep(handle: string): string | undefined {
   // Most handles are plain. This check saves compiling the Unicode classes below.
   if (/^[\w-]{1,64}$/.test(handle)) return handle;
-  if (handle.length > longestHandle || handle.trim() === '' || handle === '.') return undefined;
+  if (handle.length > maxHandleLength || handle.trim() === '' || handle === '.') return undefined;
   return /[\p{Cc}\p{Cs}?#]|\.\.|:\/\//u.test(handle) ? undefined : encodeURIComponent(handle);
 }
 

@@ -12,7 +12,7 @@ import { readFailure, withRetryDelay } from '../../../http/failures.ts';
 import { readWithRetries } from '../../../http/retry.ts';
 import { notAccepted } from '../../../payment/errors.ts';
 import { payOnce, noRecord, type PayDeps } from '../../../payment/pay-once.ts';
-import { longestRefusal } from '../../../http/redacting-client.ts';
+import { maxRefusalBytes } from '../../../http/redacting-client.ts';
 import { StreamedCall } from '../../../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../../../protocols/verdicts.ts';
 
@@ -174,10 +174,10 @@ async function apiGet(
       stream = answer;
       return { status, headers, text: '', complete: true };
     }
-    const { bytes, complete } = await readBounded(answer.body, longestRefusal);
+    const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
     answer.close();
     // A refusal that is longer than the limit counts as complete, because a retry would not make it shorter.
-    const isRead = complete || bytes.length === longestRefusal;
+    const isRead = complete || bytes.length === maxRefusalBytes;
     return { status, headers, text: new TextDecoder().decode(bytes), complete: isRead };
   };
   const reply = await readWithRetries(once, { ...deps, deadline, signal: deps.signals.soft });

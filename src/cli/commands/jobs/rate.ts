@@ -6,7 +6,7 @@ import { single } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import type { Job, Rating } from '../../../job.ts';
-import { longestNote, rateJob, jobView, readRatings } from '../../../jobs/view.ts';
+import { maxNoteLength, rateJob, jobView, readRatings } from '../../../jobs/view.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 import { printableLine } from '../../../printable.ts';
 
@@ -37,8 +37,8 @@ export function registerRate(command: Command, run: Run): void {
 }
 
 function noteText(text: string): string {
-  if (text.length <= longestNote) return text;
-  throw new Error(`text of at most ${longestNote} characters`);
+  if (text.length <= maxNoteLength) return text;
+  throw new Error(`text of at most ${maxNoteLength} characters`);
 }
 
 async function rate(
