@@ -83,7 +83,7 @@ export interface Owner {
 export type Life = 'alive' | 'dead' | 'unknown';
 
 /** What a run must achieve before it is done. */
-export type Ask = 'accept' | 'finish' | 'file';
+export type Milestone = 'accept' | 'finish' | 'file';
 
 /**
  * The goal of a command. Two commands with the same submission and the same goal count as one command that was repeated
@@ -92,7 +92,7 @@ export type Ask = 'accept' | 'finish' | 'file';
 export interface Goal {
   /** The kind of command; `submit` for the command that pays, `rm` for one that removes the job. */
   command: 'submit' | 'wait' | 'fetch' | 'rm';
-  ask: Ask;
+  ask: Milestone;
   /** The output: an absolute path, or `-` for standard output. */
   output?: string;
 }

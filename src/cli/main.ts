@@ -62,7 +62,7 @@ export async function main(argv: string[], given: Io = process): Promise<number>
       ...outcome,
       error: outcome.error && withGlobals(outcome.error, globals),
     });
-    const { runAtEnd } = await import('./afterwards.ts');
+    const { runOnDone: runAtEnd } = await import('./end-actions.ts');
     await runAtEnd(globals.onDone, redact(document), io);
   }
   return exitCode;
@@ -85,7 +85,7 @@ async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
   const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
   if (globals.notify || globals.open || (outcome.isRun && isTold))
-    await (await import('./afterwards.ts')).runAfterwards(outcome, context);
+    await (await import('./end-actions.ts')).runEndActions(outcome, context);
 }
 
 async function outcomeOf(

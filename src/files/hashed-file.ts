@@ -5,7 +5,7 @@ import { Worker } from 'node:worker_threads';
 import { syncFile } from './make-folder.ts';
 import { localError } from '../errors.ts';
 import { releaseBuffer } from '../media/buffers.ts';
-import { hashOf, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
+import { hashFile, littleBytes, versionOf, type SealedFile } from './whole-file.ts';
 
 const maxPending = 4 * 1024 * 1024;
 
@@ -115,7 +115,7 @@ export class HashedFile {
   async #digest(): Promise<string> {
     // If the thread has failed, for example for lack of memory, the file is hashed here.
     const threads = await this.#thread?.digest(this.#length).catch(() => undefined);
-    return threads ?? (this.#hash ?? (await hashOf(this.#file))).digest('hex');
+    return threads ?? (this.#hash ?? (await hashFile(this.#file))).digest('hex');
   }
 
   async #forget(): Promise<void> {

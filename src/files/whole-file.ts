@@ -34,7 +34,7 @@ export function versionOf(file: number): FileVersion {
 }
 
 /** Returns the SHA-256 hash object of a whole open file. The caller calls `digest`. */
-export async function hashOf(file: number): Promise<Hash> {
+export async function hashFile(file: number): Promise<Hash> {
   const hash = createHash('sha256');
   const { size } = fstatSync(file);
   const piece = Buffer.allocUnsafe(Math.min(size + 1, 1024 * 1024));
@@ -74,7 +74,7 @@ async function versionIfIntact(
     const status = fstatSync(file);
     if (!status.isFile() || status.size !== content.bytes) return undefined;
     const version = versionOf(file);
-    const isWhole = (await hashOf(file)).digest('hex') === content.sha256;
+    const isWhole = (await hashFile(file)).digest('hex') === content.sha256;
     return isWhole && isSameVersion(versionOf(file), version) ? version : undefined;
   } finally {
     closeSync(file);

@@ -1,7 +1,7 @@
 import type { Deadline } from '../clock.ts';
 import { exitCodes, MgwError } from '../errors.ts';
 import type { DownloadProgress } from '../http/download.ts';
-import type { Ask, Job, JobFile } from '../job.ts';
+import type { Milestone, Job, JobFile } from '../job.ts';
 import { failedError, interruptedError, showCommand } from '../jobs/errors.ts';
 import { fetchResults } from '../jobs/fetch.ts';
 import { removeJobLeftovers } from '../jobs/lock-output.ts';
@@ -14,7 +14,7 @@ import { nextForOutput } from './next.ts';
 
 /** How much of a job is delivered, and the paths of its files. */
 export interface DeliveryOptions {
-  ask: Ask;
+  ask: Milestone;
   /** Where the result is saved; absent if it is not saved. */
   target?: Target | undefined;
   /** Overwrites files at the target. */

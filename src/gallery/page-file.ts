@@ -128,8 +128,8 @@ ${generator}
 function policy(): string {
   return [
     "default-src 'none'",
-    `script-src ${hashOf(script)}`,
-    `style-src ${hashOf(style)}`,
+    `script-src ${cspHashOf(script)}`,
+    `style-src ${cspHashOf(style)}`,
     "media-src 'self' blob:",
     "connect-src 'self'",
     "base-uri 'none'",
@@ -137,7 +137,7 @@ function policy(): string {
   ].join('; ');
 }
 
-function hashOf(text: string): string {
+function cspHashOf(text: string): string {
   return `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 }
 

@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { messageOf, systemCode, usageError } from '../errors.ts';
-import { type FileVersion, hashOf, isSameVersion, versionOf } from '../files/whole-file.ts';
+import { type FileVersion, hashFile, isSameVersion, versionOf } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import { tryParseJson } from '../json.ts';
 import {
@@ -187,7 +187,7 @@ async function isRecorded(
   if (!fstatSync(file).isFile() || version.size !== BigInt(bytes)) return false;
   const known = hashed.get(sha256);
   if (known !== undefined && isSameVersion(known, version)) return true;
-  const isSame = (await hashOf(file)).digest('hex') === sha256 && isSameVersion(versionOf(file), version);
+  const isSame = (await hashFile(file)).digest('hex') === sha256 && isSameVersion(versionOf(file), version);
   if (isSame) hashed.set(sha256, version);
   return isSame;
 }

@@ -3,7 +3,7 @@ import { escapeFrom, realPlace } from '../files/make-folder.ts';
 import { hasUnsafe, printableLine } from '../printable.ts';
 import { absoluteOutput, isObjectUrl, parseObjectUrl } from '../store-url.ts';
 import { lstatSync } from 'node:fs';
-import type { Ask, Goal, Job } from '../job.ts';
+import type { Milestone, Goal, Job } from '../job.ts';
 
 /** Where a result goes: a file or an object (`s3://BUCKET/KEY`), or standard output. */
 export type Target = { kind: 'file'; path: string } | { kind: 'stdout' };
@@ -29,7 +29,7 @@ export function pathsAt(path: string, count: number, asked = count): string[] {
 }
 
 /** Builds the goal of a command: its ask and its target. */
-export function goalOf(command: Goal['command'], ask: Ask, target: Target | undefined): Goal {
+export function goalOf(command: Goal['command'], ask: Milestone, target: Target | undefined): Goal {
   if (target === undefined) return { command, ask };
   return { command, ask, output: target.kind === 'stdout' ? '-' : absoluteOutput(target.path) };
 }

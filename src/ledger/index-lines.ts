@@ -37,12 +37,12 @@ const maxSearches = 16;
 
 /** Encodes an entry as a line. */
 export function indexLine({ kind, id, value }: IndexEntry): string {
-  const line = Buffer.from(`    ${marks[kind]}${id.slice(prefix.length)}${hashOf(value)}\n`, 'latin1');
+  const line = Buffer.from(`    ${marks[kind]}${id.slice(prefix.length)}${shortHash(value)}\n`, 'latin1');
   new DataView(line.buffer, line.byteOffset).setInt32(0, sumOf(viewOf(line), 0), true);
   return line.toString('latin1');
 }
 
-function hashOf(value: string): string {
+function shortHash(value: string): string {
   return hash('sha256', value, 'base64url').slice(0, newlineAt - hashAt);
 }
 
@@ -155,7 +155,7 @@ export class IndexLines {
   /** Finds the ids of the jobs with a value, in the order of their lines. */
   find(kind: IndexKind, value: string): string[] {
     const mark = marks[kind].charCodeAt(0);
-    const wantedHash = hashOf(value);
+    const wantedHash = shortHash(value);
     this.#searches += 1;
     const found = this.#searches > maxSearches ? this.#lookUp(wantedHash) : this.#search(wantedHash);
     return found.filter((start) => this.#buffer[start + kindAt] === mark).map((start) => this.#idAt(start));

@@ -5,7 +5,7 @@ import { otherKeyError, resolveCommand } from '../jobs/errors.ts';
 import { printableLine } from '../printable.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import type { Call } from './calls.ts';
-import { type Answer, errorAnswer, type Outcome, pendingAnswer, well } from './result.ts';
+import { type Answer, errorAnswer, type ToolOutcome, pendingAnswer, freeSuccess } from './result.ts';
 import {
   type BatchRequest,
   type CheckedBatch,
@@ -44,8 +44,13 @@ export const batchTools = [
       const doubt = inDoubt(checked);
       if (doubt !== undefined) return { ...doubt, ...view };
       const others = othersThatPay(checked, tools);
-      if (others.length > 0) return { ...well, next: statusOf(asked, others), paid_by: others, ...view };
-      return { ...well, next: isOpen ? { tool: 'batch_run', arguments: { ...asked } } : null, ...view };
+      if (others.length > 0)
+        return { ...freeSuccess, next: statusOf(asked, others), paid_by: others, ...view };
+      return {
+        ...freeSuccess,
+        next: isOpen ? { tool: 'batch_run', arguments: { ...asked } } : null,
+        ...view,
+      };
     },
   }),
   tool({
@@ -87,11 +92,16 @@ export const batchTools = [
   }),
 ];
 
-async function started(asked: BatchRequest, isRepeated: boolean, call: Call, tools: Tools): Promise<Outcome> {
+async function started(
+  asked: BatchRequest,
+  isRepeated: boolean,
+  call: Call,
+  tools: Tools,
+): Promise<ToolOutcome> {
   const checked = await tools.checkBatch(asked, tools, 'plan');
   const { name, view, refusal, isOpen } = checked;
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
-  if (!isOpen) return { ...well, next: null, ...view };
+  if (!isOpen) return { ...freeSuccess, next: null, ...view };
   const doubt = inDoubt(checked);
   if (doubt !== undefined) return { ...doubt, ...view };
   const twice = (): Answer | undefined => (isRepeated ? undefined : paidTwice(asked, checked, tools));
@@ -187,12 +197,17 @@ async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Pro
   });
   if (run !== undefined && (run.isRunning || running.has(run))) {
     const again = next('batch_status', isStrict ? { strict: true } : {});
-    return { ...well, pending: true, next: again, running: true, ...view };
+    return { ...freeSuccess, pending: true, next: again, running: true, ...view };
   }
   if (run?.error !== undefined) return { ...errorAnswer(run.error, 'no'), running: false, ...view };
   if (isStrict && differing !== undefined)
     return { ...errorAnswer(differing, 'no'), running: false, ...view };
-  return { ...well, next: isOpen && run === undefined ? next('batch_run') : null, running: false, ...view };
+  return {
+    ...freeSuccess,
+    next: isOpen && run === undefined ? next('batch_run') : null,
+    running: false,
+    ...view,
+  };
 }
 
 // Returns the answer in place of a run above the amount of `--confirm-over`; undefined if it may start.
@@ -200,7 +215,7 @@ async function unconfirmed(
   { name, atMost, request, typed, manifest }: CheckedBatch,
   { context }: Call,
   { confirmation, authority }: Tools,
-): Promise<Outcome | undefined> {
+): Promise<ToolOutcome | undefined> {
   if (confirmation === undefined) return undefined;
   const { over } = confirmation;
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;

@@ -11,7 +11,7 @@ import type { FlowDeps } from '../flows/settings.ts';
 import type { Session } from '../flows/session.ts';
 import { interrupted } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
-import { agentText, type Answer, errorAnswer, type Outcome, toolResult } from './result.ts';
+import { agentText, type Answer, errorAnswer, type ToolOutcome, toolResult } from './result.ts';
 
 /** The maximum time that a call waits for jobs and results, ms. */
 const maxWaitMs = 50_000;
@@ -74,7 +74,7 @@ export class Calls {
   async run(
     context: ServerContext,
     late: Answer,
-    work: (call: Call) => Promise<Outcome>,
+    work: (call: Call) => Promise<ToolOutcome>,
   ): Promise<CallToolResult | InputRequiredResult> {
     const soft = new AbortController();
     const hard = new AbortController();
@@ -168,8 +168,8 @@ export class Calls {
 
   async #work(
     given: Omit<Call, 'deps' | 'notes' | 'paying'>,
-    work: (call: Call) => Promise<Outcome>,
-  ): Promise<Outcome> {
+    work: (call: Call) => Promise<ToolOutcome>,
+  ): Promise<ToolOutcome> {
     const { signals } = given;
     const notes: string[] = [];
     let isPaying = false;

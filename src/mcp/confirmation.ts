@@ -15,7 +15,7 @@ import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
 /** The payment that a person is asked about. The answer applies to this payment only. */
-export interface Asking {
+export interface PaymentQuestion {
   tool: string;
   key: string;
   /** A hash of the request. */
@@ -71,13 +71,13 @@ export class Confirmation {
    * @param command the command line for a person to make the payment
    */
   async ask(
-    asking: Asking,
+    question: PaymentQuestion,
     message: string,
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
     // In protocol revisions without requests from servers, clients describe themselves in each request.
-    if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(asking, message, command, context);
+    if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(question, message, command, context);
     const params = { message: `${message} Pay for it?`, requestedSchema: form };
     try {
       const answer = await context.mcpReq.send(
@@ -93,7 +93,7 @@ export class Confirmation {
 
   // The client asks its user, and repeats the call with the answer.
   async #askAndReturn(
-    asking: Asking,
+    question: PaymentQuestion,
     message: string,
     command: string[],
     context: ServerContext,
@@ -104,7 +104,7 @@ export class Confirmation {
     if (
       answer.kind === 'elicit' &&
       state.success &&
-      isAbout(state.data, asking) &&
+      isAbout(state.data, question) &&
       !this.#used.has(state.data.id)
     ) {
       this.#used.add(state.data.id);
@@ -113,7 +113,7 @@ export class Confirmation {
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
     if (!capabilities.success) return this.#refusal(command, `${message} ${cannotAsk}`);
-    const requestState = await this.#codec.mint({ id: randomUUID(), ...asking }, context);
+    const requestState = await this.#codec.mint({ id: randomUUID(), ...question }, context);
     return inputRequired({
       inputRequests: {
         confirm: inputRequired.elicit({ message: `${message} Pay for it?`, requestedSchema: form }),
@@ -143,11 +143,11 @@ function whyNoAnswer(error: unknown): string {
     : 'The client could not ask the person.';
 }
 
-function isAbout(state: Asking, asking: Asking): boolean {
+function isAbout(state: PaymentQuestion, question: PaymentQuestion): boolean {
   return (
-    state.tool === asking.tool &&
-    state.key === asking.key &&
-    state.request === asking.request &&
-    state.amount === asking.amount
+    state.tool === question.tool &&
+    state.key === question.key &&
+    state.request === question.request &&
+    state.amount === question.amount
   );
 }

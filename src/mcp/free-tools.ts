@@ -5,7 +5,15 @@ import { type Job, jobStates } from '../job.ts';
 import { jobView } from '../jobs/view.ts';
 import { protocolNames } from '../protocols/registry.ts';
 import type { Call } from './calls.ts';
-import { agentView, type Answer, errorAnswer, nextForJob, pendingAnswer, refText, well } from './result.ts';
+import {
+  agentView,
+  type Answer,
+  errorAnswer,
+  nextForJob,
+  pendingAnswer,
+  refText,
+  freeSuccess,
+} from './result.ts';
 import { tool, type Tools } from './tool.ts';
 
 /** The tools that cannot pay: they list models and jobs, show money, wait for jobs, and save results. */
@@ -30,7 +38,7 @@ export const freeTools = [
     run: async ({ ref }, _call, { session }) => {
       const { recordedJob } = await import('../jobs/ref.ts');
       const job = await recordedJob(await session.ledger(), ref);
-      return { ...well, next: nextForJob(job), job: jobView(job) };
+      return { ...freeSuccess, next: nextForJob(job), job: jobView(job) };
     },
   }),
   tool({
@@ -52,7 +60,7 @@ export const freeTools = [
     run: async ({ limit = 20, ...choice }, _call, { session }) => {
       const { newestJobs } = await import('../jobs/newest.ts');
       const { shown, more } = await newestJobs(await session.ledger(), choice, limit);
-      return { ...well, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
+      return { ...freeSuccess, next: null, jobs: shown.map(agentView), ...(more > 0 && { older: more }) };
     },
   }),
   tool({
@@ -64,7 +72,7 @@ export const freeTools = [
     fields: () => ({ by: z.optional(z.enum(spendGroups).describe('default model')) }),
     run: async ({ by = 'model' }, _call, { session }) => {
       const { spendBy } = await import('../flows/spend.ts');
-      return { ...well, next: null, spend: await spendBy(await session.ledger(), by, '') };
+      return { ...freeSuccess, next: null, spend: await spendBy(await session.ledger(), by, '') };
     },
   }),
   tool({
@@ -75,7 +83,7 @@ export const freeTools = [
     isLocal: true,
     fields: () => ({}),
     run: async (_given, _call, { authority, confirmation }) => ({
-      ...well,
+      ...freeSuccess,
       next: null,
       budgets: await authority.view(),
       ...(confirmation && { confirm_over: confirmation.over }),
@@ -143,7 +151,7 @@ async function models(
         protocols.map((name) => [name, priceSetting(name, id, settings)?.value ?? 'unknown']),
       ),
     }));
-  return { ...well, next: null, models: shown };
+  return { ...freeSuccess, next: null, models: shown };
 }
 
 async function wait(all: readonly string[], call: Call): Promise<Answer> {
@@ -191,7 +199,7 @@ function endOf(ends: readonly Ended[]): Answer {
   const [first] = failed;
   if (first?.error !== undefined) return { ...errorAnswer(first.error, 'no'), jobs };
   const [end] = ends;
-  return { ...well, next: end?.job === undefined ? null : nextForJob(end.job), jobs };
+  return { ...freeSuccess, next: end?.job === undefined ? null : nextForJob(end.job), jobs };
 }
 
 interface FetchArguments {
@@ -220,7 +228,7 @@ async function fetched(
     const wishes = { force: false, deadline: call.deadline, strict, mark };
     const { job, files, delivered } = await fetchResult(planned, wishes, deps, { onUpdate, onProgress });
     await delivered();
-    return { ...well, next: null, job: agentView(job), files };
+    return { ...freeSuccess, next: null, job: agentView(job), files };
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;

@@ -10,7 +10,7 @@ import { shownState } from '../jobs/reconcile.ts';
 import { canonicalJson, type Json } from '../json.ts';
 import { checkKeyName, isKeyName } from '../jobs/ref.ts';
 import type { Call } from './calls.ts';
-import { agentView, type Answer, errorAnswer, type NextCall, type Outcome } from './result.ts';
+import { agentView, type Answer, errorAnswer, type NextCall, type ToolOutcome } from './result.ts';
 import type { Tools } from './tool.ts';
 
 /** The arguments of a call. */
@@ -33,7 +33,7 @@ export interface PaymentRequest {
 }
 
 /** Pays once for the request of a tool call, or finds the job of its key. Asks the person first if needed. */
-export async function pay(asked: PaymentRequest, call: Call, tools: Tools): Promise<Outcome> {
+export async function pay(asked: PaymentRequest, call: Call, tools: Tools): Promise<ToolOutcome> {
   checkKeyName(asked.key, false);
   const deps = await payingDeps(tools, call);
   const instead = await unconfirmed(asked, deps, call, tools);
@@ -87,7 +87,7 @@ async function unconfirmed(
   deps: FlowDeps,
   { context }: Call,
   { confirmation, session, authority }: Tools,
-): Promise<Outcome | undefined> {
+): Promise<ToolOutcome | undefined> {
   if (confirmation === undefined || (await isPaid(key, deps))) return undefined;
   const { over } = confirmation;
   const { cost, what } = priceOf(order, await session.settings());

@@ -29,7 +29,7 @@ export interface Answer {
 }
 
 /** A tool's result: its answer, or a question to the person. */
-export type Outcome = Answer | InputRequiredResult;
+export type ToolOutcome = Answer | InputRequiredResult;
 
 /** The schema of every answer. It accepts unknown members, so that an answer about money is never rejected. */
 export const answerSchema = z.looseObject({
@@ -157,7 +157,7 @@ export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
 }
 
 /** The members of a successful answer without a charge. */
-export const well = { ok: true, charged: 'no', retry: 'safe' } as const;
+export const freeSuccess = { ok: true, charged: 'no', retry: 'safe' } as const;
 
 /** The description of a REF, for the schemas. */
 export const refText = 'a job id or a unique part of one, @key, @last, or a handle of the gateway';

@@ -7,7 +7,7 @@ import type { Job } from '../job.ts';
 import type { Authority } from './authority.ts';
 import type { Call, Calls } from './calls.ts';
 import type { Confirmation } from './confirmation.ts';
-import { answerSchema, type Outcome, pendingAnswer } from './result.ts';
+import { answerSchema, type ToolOutcome, pendingAnswer } from './result.ts';
 import { realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { printableLine } from '../printable.ts';
@@ -38,7 +38,7 @@ export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   isLocal?: true;
   /** Called when first needed: a server answers `initialize` sooner without the schemas of its tools. */
   fields: () => Fields;
-  run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<Outcome>;
+  run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
 }
 
 /** The part that every description of a paying tool contains. */

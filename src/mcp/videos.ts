@@ -16,7 +16,7 @@ import { speechModel } from '../speech/wire.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { Call } from './calls.ts';
 import { type PaymentRequest, type Given, pay } from './paying.ts';
-import { agentText, type Outcome, well } from './result.ts';
+import { agentText, type ToolOutcome, freeSuccess } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
 // How long a refused submission is retried, ms. The call is answered before that.
@@ -27,7 +27,7 @@ export async function submitted(
   { key, ...given }: Given & { key: string },
   call: Call,
   tools: Tools,
-): Promise<Outcome> {
+): Promise<ToolOutcome> {
   const { video, advice, defaults } = await composedVideo(tools, given);
   call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
   const { protocol, body } = video;
@@ -53,7 +53,7 @@ export async function submitted(
 }
 
 /** Carries out the tool `price`. */
-export async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<Outcome> {
+export async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<ToolOutcome> {
   const settings = await tools.session.settings();
   let asked: PriceQuery;
   if (typeof text === 'string') {
@@ -66,7 +66,7 @@ export async function priced({ text, ...given }: Given, call: Call, tools: Tools
     asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
   const { cost, what } = priceOf(asked, settings);
-  return { ...well, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
+  return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }
 
 /** Returns a video composed from the arguments. @throws MgwError('usage') naming everything that is wrong. */

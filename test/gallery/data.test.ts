@@ -6,7 +6,7 @@ import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
 import { Links, stateBySize, Peaks } from '../../src/gallery/files.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
-import { chosen, hashOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
+import { chosen, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
@@ -180,8 +180,8 @@ describe('a row that makes a job again', () => {
 
 it('the address of a gallery page contains its view', () => {
   const view = { ...plainView, text: 'a boat & #?', rating: '4', open: id };
-  expect(viewOf(`#${hashOf(view)}`)).toEqual(view);
-  expect(hashOf(plainView)).toBe('');
+  expect(viewOf(`#${fragmentOf(view)}`)).toEqual(view);
+  expect(fragmentOf(plainView)).toBe('');
 });
 
 it('a gallery view contains the items that match all of its filters, in its order', () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import {
   lostFingerprint,
   lostProtocol,
-  type Ask,
+  type Milestone,
   type Job,
   type JobEvent,
   type JobState,
@@ -47,7 +47,7 @@ const ended = (type: 'unavailable' | 'rejected' | 'unknown', attempt: number): J
 
 const attempt = fc.integer({ min: 1, max: 4 });
 const states = fc.constantFrom<JobState[]>('queued', 'running', 'succeeded', 'failed');
-const asks = fc.constantFrom<Ask[]>('accept', 'finish', 'file');
+const asks = fc.constantFrom<Milestone[]>('accept', 'finish', 'file');
 const runs = fc.constantFrom('r1', 'r2', 'r3');
 
 /** Any event in any order, because a process that was considered dead may still write. */

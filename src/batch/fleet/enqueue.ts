@@ -10,7 +10,7 @@ import {
   needsUrls,
   type SpeechWork,
 } from '../planned-row.ts';
-import type { Ask } from './fleet-state.ts';
+import type { Query } from './fleet-state.ts';
 import type { QueuedHead, QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
@@ -48,16 +48,16 @@ export async function enqueue(
   batch: Batch,
   head: QueuedHead,
   deps: EnqueueDeps,
-  ask: Ask,
+  query: Query,
 ): Promise<Enqueued> {
-  await addBatch(ask, { name: batch.name, head });
+  await addBatch(query, { name: batch.name, head });
   const chunk: NewRow[] = [];
   let bytes = 0;
   const result = { added: 0, changed: [] as string[] };
   const flush = async (): Promise<void> => {
     bytes = 0;
     if (chunk.length === 0) return;
-    const { added, changed } = await addRows(ask, batch.name, chunk.splice(0));
+    const { added, changed } = await addRows(query, batch.name, chunk.splice(0));
     result.added += added;
     result.changed.push(...changed);
   };

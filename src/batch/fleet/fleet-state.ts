@@ -16,7 +16,7 @@ interface Database {
  * Runs a statement in which `{name}` is the full name of a table, and returns its rows. The statement may run twice.
  * @throws MgwError('unreachable') if the database does not respond.
  */
-export type Ask = <T extends Record<string, unknown>>(
+export type Query = <T extends Record<string, unknown>>(
   text: string,
   values?: readonly unknown[],
   commit?: 'soon',
@@ -24,9 +24,9 @@ export type Ask = <T extends Record<string, unknown>>(
 
 /** The state that machines share to carry out a batch together. */
 export interface FleetState {
-  ask: Ask;
+  query: Query;
   /** Combines calls into one statement: `Database.combine`. */
-  combine: <K, V>(ask: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
+  combine: <K, V>(query: (keys: K[]) => Promise<Map<K, V>>) => (key: K) => Promise<V | undefined>;
   /**
    * Returns the id of this process's lease, under which it holds rows and slots. When the lease ends, they become free.
    * @throws MgwError('unreachable') if no lease can be taken.
@@ -41,13 +41,13 @@ export function fleetStateOf(ledger: Ledger & { database?: Database }): FleetSta
   const { database } = ledger;
   if (database === undefined) return undefined;
   return {
-    ask: (text, values, commit) =>
+    query: (text, values, commit) =>
       database.query(
         text.replace(/\{(\w+)\}/g, (_, name: string) => database.table(name)),
         values,
         commit,
       ),
-    combine: (ask) => database.combine(ask),
+    combine: (query) => database.combine(query),
     flush: () => ledger.flush(),
     lease: async () => {
       const { owner } = await ledger.lease();

@@ -7,7 +7,7 @@ import { printableLine } from '../../printable.ts';
 import { findProtocol, protocolNames } from '../../protocols/registry.ts';
 import type { Row } from '../manifest/row.ts';
 import type { Item, IsLeftOut, Manifest } from '../manifest/manifest.ts';
-import type { Ask } from './fleet-state.ts';
+import type { Query } from './fleet-state.ts';
 
 const headSchema = z.strictObject({
   /** The `base_url` of the records: a worker takes only rows for its own gateway. */
@@ -96,8 +96,8 @@ export interface QueueCounts {
 const page = 500;
 
 /** Reads the manifest of an enqueued batch from the queue; undefined if there is no batch of that name. */
-export async function queuedManifest(ask: Ask, name: string): Promise<Manifest | undefined> {
-  const [found] = await ask<{ head: string }>('select head from {batches} where name = $1', [name]);
+export async function queuedManifest(query: Query, name: string): Promise<Manifest | undefined> {
+  const [found] = await query<{ head: string }>('select head from {batches} where name = $1', [name]);
   if (found === undefined) return undefined;
   const { concurrency, budget } = parseHead(name, found.head);
   const head = {
@@ -109,7 +109,7 @@ export async function queuedManifest(ask: Ask, name: string): Promise<Manifest |
     let after = '0';
     let index = 0;
     for (;;) {
-      const rows = await ask<{ id: string; content: string; place: string }>(
+      const rows = await query<{ id: string; content: string; place: string }>(
         `select id, content, position::text as place from {batch_rows} where batch = $1 and position > $2::bigint order by position limit ${page}`,
         [name, after],
       );
@@ -137,22 +137,22 @@ function itemOf(id: string, content: string, index: number): Item {
 }
 
 /** Returns the names of the uploaded files that rows in the queue need: the rows that have not ended. */
-export async function queuedUploads(ask: Ask): Promise<string[]> {
-  const found = await ask<{ name: string }>(
+export async function queuedUploads(query: Query): Promise<string[]> {
+  const found = await query<{ name: string }>(
     `select distinct (regexp_matches(content, 'sha256:[0-9a-f]+(?:[.][a-z0-9]+)?', 'g'))[1] as name from {batch_rows} where state <> 'ended'`,
   );
   return found.map(({ name }) => name);
 }
 
 /** Counts the rows of a batch by their state in the queue; undefined if it was never enqueued. */
-export async function queueCounts(ask: Ask, name: string): Promise<QueueCounts | undefined> {
-  const counts = await ask<{ state: string; count: number }>(
+export async function queueCounts(query: Query, name: string): Promise<QueueCounts | undefined> {
+  const counts = await query<{ state: string; count: number }>(
     'select state, count(*)::int as count from {batch_rows} where batch = $1 group by state',
     [name],
   );
   if (counts.length === 0) return undefined;
   const count = (state: string): number => counts.find((each) => each.state === state)?.count ?? 0;
-  const quarantined = await ask<QueueCounts['quarantined'][number]>(
+  const quarantined = await query<QueueCounts['quarantined'][number]>(
     `select id, why from {batch_rows} where batch = $1 and state = 'quarantined' order by position limit 1000`,
     [name],
   );

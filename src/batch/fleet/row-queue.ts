@@ -1,5 +1,5 @@
 import { exitCodes, messageOf, MgwError } from '../../errors.ts';
-import { isLive, type Ask, type FleetState } from './fleet-state.ts';
+import { isLive, type Query, type FleetState } from './fleet-state.ts';
 import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 
 /** A batch in the queue. */
@@ -70,7 +70,7 @@ export class RowQueue {
     const own = [...this.#taken];
     const lease = await this.#fleet.lease();
     const values = [gateway, lease, own.map(({ batch }) => batch), own.map(({ id }) => id)];
-    const found = await this.#fleet.ask<{ name: string; head: string }>(waiting, values);
+    const found = await this.#fleet.query<{ name: string; head: string }>(waiting, values);
     return found.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
   }
 
@@ -91,7 +91,7 @@ export class RowQueue {
     const known = [...this.#taken].filter((row) => row.batch === batch).map(({ id }) => id);
     // If a crash of the server undoes this, another worker takes the row too, which is safe.
     const values = [batch, lease, known, max];
-    const found = await this.#fleet.ask<{ id: string; content: string }>(take, values, 'soon');
+    const found = await this.#fleet.query<{ id: string; content: string }>(take, values, 'soon');
     const taken = found.map(({ id, content }) => ({ batch, id, lease, content }));
     for (const row of taken) this.#taken.add(row);
     return taken;
@@ -100,7 +100,7 @@ export class RowQueue {
   /** Takes rows back from leases that have ended. Returns those that it quarantines. */
   async recover(): Promise<{ batch: string; id: string }[]> {
     await this.#fleet.flush();
-    const found = await this.#fleet.ask<{ batch: string; id: string; state: string }>(recover);
+    const found = await this.#fleet.query<{ batch: string; id: string; state: string }>(recover);
     return found.filter(({ state }) => state === 'quarantined');
   }
 
@@ -115,7 +115,7 @@ export class RowQueue {
   }
 
   async #releaseAll(released: Released[]): Promise<Map<Released, undefined>> {
-    await this.#fleet.ask(release, [
+    await this.#fleet.query(release, [
       released.map(({ row }) => row.batch),
       released.map(({ row }) => row.id),
       released.map(({ row }) => row.lease),
@@ -137,8 +137,8 @@ export class RowQueue {
  * Puts a batch into the queue, or changes its options.
  * @throws MgwError('usage') if a batch of that name is enqueued for another gateway.
  */
-export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<void> {
-  const [kept] = await ask<{ gateway: string }>(addBatchText, [name, head.gateway, JSON.stringify(head)]);
+export async function addBatch(query: Query, { name, head }: QueuedBatch): Promise<void> {
+  const [kept] = await query<{ gateway: string }>(addBatchText, [name, head.gateway, JSON.stringify(head)]);
   if (kept?.gateway === head.gateway) return;
   throw new MgwError(
     'usage',
@@ -150,17 +150,17 @@ export async function addBatch(ask: Ask, { name, head }: QueuedBatch): Promise<v
  * Puts rows into the queue, in their order. Existing rows stay as they are; those that were in doubt are handed out
  * again, since the ledger may know their handle by now.
  */
-export async function addRows(ask: Ask, batch: string, rows: readonly NewRow[]): Promise<Added> {
+export async function addRows(query: Query, batch: string, rows: readonly NewRow[]): Promise<Added> {
   const contents = rows.map(({ row }) => JSON.stringify(row));
   const values = [batch, rows.map(({ id }) => id), rows.map(({ hash }) => hash), contents];
-  const before = await ask<{ id: string; is_same: boolean }>(addRowsText, values);
+  const before = await query<{ id: string; is_same: boolean }>(addRowsText, values);
   const changed = before.filter(({ is_same: isSame }) => !isSame).map(({ id }) => id);
   return { added: rows.length - before.length, changed };
 }
 
 /** Hands out the quarantined rows of a batch again. Returns their number. */
-export async function handOutAgain(ask: Ask, batch: string): Promise<number> {
-  const found = await ask<{ id: string }>(
+export async function handOutAgain(query: Query, batch: string): Promise<number> {
+  const found = await query<{ id: string }>(
     `update {batch_rows} set state = 'waiting', lost = 0 where batch = $1 and state = 'quarantined' returning id`,
     [batch],
   );

@@ -8,7 +8,7 @@ import {
   type PaceOptions,
   type SendWindow,
 } from '../pace.ts';
-import { isLive, type Ask } from './fleet-state.ts';
+import { isLive, type Query } from './fleet-state.ts';
 import { SharedSlots, type SharedSlotsOptions } from './shared-slots.ts';
 
 /** Options of the pace that several machines share. */
@@ -28,7 +28,7 @@ const [minLookMs, maxLookMs] = [100, 1000];
 export class SharedPace implements Pace {
   readonly isShared = true;
   readonly #options: SharedPaceOptions;
-  readonly #ask: Ask;
+  readonly #query: Query;
   readonly #polls: RateLimiter;
   readonly #slots: SharedSlots;
   readonly #look: () => Promise<Turned | undefined>;
@@ -40,12 +40,12 @@ export class SharedPace implements Pace {
 
   private constructor(options: SharedPaceOptions) {
     this.#options = options;
-    this.#ask = options.fleet.ask;
+    this.#query = options.fleet.query;
     this.#limit = options.concurrency;
     this.#slots = new SharedSlots(options);
     this.#polls = pollLimiter(options);
     const looked = options.fleet.combine(async () => {
-      const [seen] = await this.#ask<Turned>(look, [options.batch]);
+      const [seen] = await this.#query<Turned>(look, [options.batch]);
       return new Map(seen && [[undefined, seen]]);
     });
     this.#look = () => looked(undefined);
@@ -54,9 +54,9 @@ export class SharedPace implements Pace {
   /** Opens the pace of a batch. @throws MgwError('unreachable'). */
   static async open(options: SharedPaceOptions): Promise<SharedPace> {
     const { batch, concurrency } = options;
-    const { ask } = options.fleet;
-    await ask(begin, [batch, concurrency]);
-    await ask(
+    const { query } = options.fleet;
+    await query(begin, [batch, concurrency]);
+    await query(
       `insert into {places} (batch, number) select $1, n from generate_series(1, $2::int) n on conflict do nothing`,
       [batch, concurrency],
     );
@@ -109,13 +109,13 @@ export class SharedPace implements Pace {
   accepted(): void {
     const { concurrency, batch } = this.#options;
     if (this.#limit >= concurrency) return;
-    this.#write(() => this.#ask(grow, [batch, concurrency]));
+    this.#write(() => this.#query(grow, [batch, concurrency]));
   }
 
   limited({ epoch }: SendWindow, retryAfterMs = 0): void {
     const { clock, batch } = this.#options;
     this.#heldUntil = Math.max(this.#heldUntil, clock.monotonic() + retryAfterMs);
-    this.#write(() => this.#ask(shrink, [batch, epoch, retryAfterMs]));
+    this.#write(() => this.#query(shrink, [batch, epoch, retryAfterMs]));
   }
 
   holdPolls(ms: number): void {
@@ -130,7 +130,7 @@ export class SharedPace implements Pace {
   async #turn(isTaken: boolean): Promise<Turned> {
     const { batch, perMinute } = this.#options;
     const gapMs = isTaken ? gapOf(perMinute) : 0;
-    const turn = gapMs > 0 ? (await this.#ask<Turned>(nextTurn, [batch, gapMs]))[0] : await this.#look();
+    const turn = gapMs > 0 ? (await this.#query<Turned>(nextTurn, [batch, gapMs]))[0] : await this.#look();
     const { wait = 0, held = 0, epoch = 0, most = this.#limit } = turn ?? {};
     if (held > 0) this.#heldUntil = this.#options.clock.monotonic() + held;
     this.#noteLimit(most);

@@ -68,7 +68,7 @@ export class SharedSlots {
       concurrency,
       requests.reduce((sum, { max }) => sum + max, 0),
     );
-    const [found] = await fleet.ask<{ numbers: number[]; most: number }>(exchange, [
+    const [found] = await fleet.query<{ numbers: number[]; most: number }>(exchange, [
       ...[batch, await fleet.lease(), own, concurrency, wanted],
     ]);
     const { numbers = [], most = concurrency } = found ?? {};

@@ -85,7 +85,7 @@ async function pruneFiles(
   const fleet = fleetStateOf(ledger);
   const options = {
     before: context.clock.now() - olderThan,
-    queued: () => (fleet === undefined ? Promise.resolve([]) : queuedUploads(fleet.ask)),
+    queued: () => (fleet === undefined ? Promise.resolve([]) : queuedUploads(fleet.query)),
   };
   const isDry =
     dryRun || (!yes && !(await isConfirmed(context, olderThan, await removableInputs(context, options))));

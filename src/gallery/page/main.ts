@@ -5,7 +5,7 @@ import { make, onKeys, ratingKeys } from './dom.ts';
 import { Grid } from './grid.ts';
 import { Marks } from './marks.ts';
 import { Posters } from './posters.ts';
-import { chosen, hashOf, relatives, type View, viewOf, nameOf, ratingsText, redoRows } from './select.ts';
+import { chosen, fragmentOf, relatives, type View, viewOf, nameOf, ratingsText, redoRows } from './select.ts';
 import { SoundPlayer } from './sound.ts';
 import { Toolbar } from './toolbar.ts';
 
@@ -127,7 +127,7 @@ function idsOf(list: readonly GalleryItem[]): string {
 // Adds an entry to the browser's history when a view opens, but not when a filter changes.
 function go(change: Partial<View>): void {
   const next = { ...view, ...change };
-  const hash = `#${hashOf(next)}`;
+  const hash = `#${fragmentOf(next)}`;
   const isOpening = (change.open ?? '') !== '' || (change.compare ?? '') !== '';
   if (isOpening && view.open === '' && view.compare === '') {
     location.hash = hash;
@@ -209,7 +209,7 @@ marks.onTrouble = (text) => {
   trouble.textContent = text;
 };
 addEventListener('hashchange', () => {
-  if (location.hash.slice(1) !== hashOf(view)) show(viewOf(location.hash));
+  if (location.hash.slice(1) !== fragmentOf(view)) show(viewOf(location.hash));
 });
 document.body.append(
   toolbar.element,

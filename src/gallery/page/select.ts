@@ -46,7 +46,7 @@ export function viewOf(hash: string): View {
 }
 
 /** Returns the URL fragment of a view: its differences from {@link plainView}. */
-export function hashOf(view: View): string {
+export function fragmentOf(view: View): string {
   const members = Object.entries(view).filter(([name, value]) => value !== plainView[name as keyof View]);
   return String(new URLSearchParams(members as [string, string][]));
 }

@@ -102,7 +102,7 @@ function begun(call: Call, headers: Record<string, string>): Reply {
   if (end.kind !== 'error' || end.percent > 0) bill(call, { task, body, text, characters });
   const reply = { status: 200, headers: streamHeaders, body: speechStream(options, end, usage) };
   const counted = countStream(call, reply);
-  return end.kind === 'well' ? recordSent(call, task, counted) : recordFailure(call, task, text, counted);
+  return end.kind === 'complete' ? recordSent(call, task, counted) : recordFailure(call, task, text, counted);
 }
 
 function countStream({ gateway: { streams } }: Call, reply: Reply): Reply {
@@ -137,7 +137,7 @@ function endOf({ gateway }: Call, text: string): SpeechEnd {
   const cut = gateway.take('tts-cut');
   if (cut) return { kind: 'cut', percent: cut.percent };
   const reset = gateway.take('tts-reset');
-  return reset ? { kind: 'reset', percent: reset.percent } : { kind: 'well' };
+  return reset ? { kind: 'reset', percent: reset.percent } : { kind: 'complete' };
 }
 
 function bill(call: Call, speech: { task: string; body: unknown; text: string; characters: number }): void {
@@ -164,7 +164,7 @@ function logId(call: Call): string {
 
 /** How a stream of speech ends. `percent` is the share of the audio that is sent before. */
 type SpeechEnd =
-  | { kind: 'well' }
+  | { kind: 'complete' }
   /** An error frame replaces the remaining frames. */
   | { kind: 'error'; percent: number }
   /** The remaining frames are missing, but the body ends regularly. */
@@ -198,7 +198,7 @@ function* frames(options: SpeechOptions, end: SpeechEnd, usage: number | undefin
   yield* audioFrames(options, end);
   if (end.kind === 'error')
     yield frameText({ code: 55_000_000, message: 'the synthesis broke off: "server error" {1}' });
-  if (end.kind !== 'well' && end.kind !== 'silent') return;
+  if (end.kind !== 'complete' && end.kind !== 'silent') return;
   const counted = usage === undefined ? {} : { usage: { text_words: usage } };
   yield frameText({ code: 20_000_000, message: 'ok', data: null, ...counted });
 }

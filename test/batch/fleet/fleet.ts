@@ -196,9 +196,9 @@ export class Fleet {
     const left: string[] = [];
     for (const { id, state } of rows.filter((row) => ['new', 'running', 'blocked'].includes(row.state))) {
       const jobs = `select job from mgw.events where line like '%clips/${id}"%'`;
-      const ask = (statement: string): Promise<string> => this.#server.query(statement, this.#database);
-      this.#trial.say?.(await ask(`select line from mgw.events where job in (${jobs}) order by job, n`));
-      const queued = await ask(`select state, outcome, lost, why from mgw.batch_rows where id = '${id}'`);
+      const query = (statement: string): Promise<string> => this.#server.query(statement, this.#database);
+      this.#trial.say?.(await query(`select line from mgw.events where job in (${jobs}) order by job, n`));
+      const queued = await query(`select state, outcome, lost, why from mgw.batch_rows where id = '${id}'`);
       left.push(`${id} ${state}, in the queue: ${queued.replaceAll('\t', ' ')}`);
     }
     return left;

@@ -21,23 +21,23 @@ export interface TestProcess extends FleetState {
 
 /** Returns a process that has taken its lease in a database. */
 export async function processIn(database: Database): Promise<TestProcess> {
-  const ask: FleetState['ask'] = (text, values) =>
+  const query: FleetState['query'] = (text, values) =>
     database.query(
       text.replace(/\{(\w+)\}/g, (_, name: string) => database.table(name)),
       values,
     );
-  const [row] = await ask<{ id: string }>(
+  const [row] = await query<{ id: string }>(
     `insert into {leases} (instance, host, pid, until) values ('test', 'test', 1, clock_timestamp() + interval '1 hour') returning id::text`,
   );
   const id = row?.id ?? '';
   return {
-    ask,
+    query,
     combine: (all) => database.combine(all),
     id,
     lease: () => Promise.resolve(id),
     flush: () => Promise.resolve(),
     die: async () => {
-      await ask(`update {leases} set until = clock_timestamp() where id = $1`, [id]);
+      await query(`update {leases} set until = clock_timestamp() where id = $1`, [id]);
     },
   };
 }

@@ -31,16 +31,16 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   });
 
   async function enqueue(...ids: string[]): Promise<void> {
-    await addBatch(one.ask, { name: 'clips', head });
-    await addRows(one.ask, 'clips', rows(...ids));
+    await addBatch(one.query, { name: 'clips', head });
+    await addRows(one.query, 'clips', rows(...ids));
   }
 
   it('are added once, however often they are enqueued; a changed row is reported and stays unchanged', async () => {
-    await addBatch(one.ask, { name: 'clips', head });
-    expect(await addRows(one.ask, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
+    await addBatch(one.query, { name: 'clips', head });
+    expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
     const changed = { ...b, hash: 'another' } as NewRow;
-    expect(await addRows(one.ask, 'clips', [a as NewRow, changed, ...rows('c')])).toEqual({
+    expect(await addRows(one.query, 'clips', [a as NewRow, changed, ...rows('c')])).toEqual({
       added: 1,
       changed: ['b'],
     });
@@ -52,7 +52,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('for another gateway are refused under an existing batch name, and a worker for another gateway is offered none', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
-    await expect(addBatch(one.ask, other)).rejects.toMatchObject({ code: 'usage' });
+    await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
     expect(await new RowQueue(one).waiting('http://there')).toEqual([]);
     expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
@@ -77,7 +77,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
 
   async function queuedRows(): Promise<{ id: string | undefined }[]> {
     const found: { id: string | undefined }[] = [];
-    const manifest = await queuedManifest(one.ask, 'clips');
+    const manifest = await queuedManifest(one.query, 'clips');
     for await (const item of manifest?.items() ?? []) if ('row' in item) found.push({ id: item.row.id });
     return found;
   }
@@ -127,12 +127,12 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const own = new RowQueue(one);
     expect((await own.take('clips', 1))[0]?.id).toBe('b');
     expect(await own.take('clips', 1)).toEqual([]);
-    expect(await queueCounts(one.ask, 'clips')).toEqual({
+    expect(await queueCounts(one.query, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],
     });
-    expect(await handOutAgain(one.ask, 'clips')).toBe(1);
+    expect(await handOutAgain(one.query, 'clips')).toBe(1);
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
   });
 

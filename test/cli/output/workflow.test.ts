@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { notification, openerOf, openFile } from '../../../src/cli/afterwards.ts';
+import { notification, openerOf, openFile } from '../../../src/cli/end-actions.ts';
 import { commandFilter } from '../../../src/cli/io.ts';
 import { annotation, tellWorkflow } from '../../../src/cli/output/github.ts';
 import { MgwError } from '../../../src/errors.ts';

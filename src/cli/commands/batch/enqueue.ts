@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Enqueued } from '../../../batch/fleet/enqueue.ts';
-import { type Ask, type FleetState, fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
+import { type Query, type FleetState, fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
@@ -66,12 +66,12 @@ export function registerEnqueue(command: Command, run: Run): void {
 }
 
 async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
-  const { ask } = await fleetOf(context);
+  const { query } = await fleetOf(context);
   if (options.output !== undefined)
     throw usageError('Each worker saves to its own -o: leave out --output here.');
   const named = await openNamed(context, given, options);
   const { file, batch, isQueued } = named;
-  if (options.again) return handOutAgain(context, ask, batch.name);
+  if (options.again) return handOutAgain(context, query, batch.name);
   if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, give its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
@@ -82,7 +82,7 @@ async function enqueueBatch(context: Context, given: string, options: EnqueueOpt
   if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
   await remember(context, batch, named.options);
   const head = await headOf(context, options, named);
-  const done = await enqueue(batch, head, deps, ask);
+  const done = await enqueue(batch, head, deps, query);
   tellChanged(context, file, batch, done);
   return outcomeOf(context, batch, head, done);
 }
@@ -112,9 +112,9 @@ function outcomeOf(
   };
 }
 
-async function handOutAgain(context: Context, ask: Ask, name: string): Promise<Outcome> {
+async function handOutAgain(context: Context, query: Query, name: string): Promise<Outcome> {
   const queue = await import('../../../batch/fleet/row-queue.ts');
-  const again = await queue.handOutAgain(ask, name);
+  const again = await queue.handOutAgain(query, name);
   context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
   return { json: { batch: { name }, again } };
 }

@@ -34,7 +34,7 @@ export async function openNamed<T extends BatchOptions>(
   const fleet = isPath(given) ? undefined : fleetStateOf(await context.ledger());
   if (fleet !== undefined) {
     const { queuedManifest } = await import('../../../batch/fleet/queued-row.ts');
-    const manifest = await queuedManifest(fleet.ask, given);
+    const manifest = await queuedManifest(fleet.query, given);
     if (manifest !== undefined) {
       const batch = batchOf(manifest, given, asked);
       return { file: given, options: asked, batch, isQueued: true };

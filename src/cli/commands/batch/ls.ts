@@ -40,7 +40,7 @@ async function ls(context: Context): Promise<Outcome> {
   const ledger = await context.ledger();
   const settings = await context.settings();
   const files = new Map((await knownBatches(ledgerFolder(settings))).map(({ name, file }) => [name, file]));
-  const queued = (await fleetStateOf(ledger)?.ask<{ name: string }>('select name from {batches}')) ?? [];
+  const queued = (await fleetStateOf(ledger)?.query<{ name: string }>('select name from {batches}')) ?? [];
   const names = new Set([...files.keys(), ...queued.map(({ name }) => name)]);
   const latest = names.size === 0 ? new Map<string, Map<string, Job>>() : await latestJobs(context, names);
   const { groups } = await addUp(ledger, 'batch', '');

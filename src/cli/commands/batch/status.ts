@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { fleetStateOf, type Ask } from '../../../batch/fleet/fleet-state.ts';
+import { fleetStateOf, type Query } from '../../../batch/fleet/fleet-state.ts';
 import type { QueueCounts } from '../../../batch/fleet/queued-row.ts';
 import { planBatch } from '../../../batch/plan.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
@@ -52,7 +52,7 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   undone.sort((one, other) => one.row.line - other.row.line);
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
-  const queue = fleet && (await queueOf(fleet.ask, batch.name));
+  const queue = fleet && (await queueOf(fleet.query, batch.name));
   const text = [
     statesText(plan, undone, context.globals),
     ...(queue === undefined ? [] : [queueText(batch.name, queue)]),
@@ -60,9 +60,9 @@ async function status(context: Context, given: string, asked: BatchOptions): Pro
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
 }
 
-async function queueOf(ask: Ask, name: string): Promise<QueueCounts | undefined> {
+async function queueOf(query: Query, name: string): Promise<QueueCounts | undefined> {
   const { queueCounts } = await import('../../../batch/fleet/queued-row.ts');
-  return queueCounts(ask, name);
+  return queueCounts(query, name);
 }
 
 function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): string {

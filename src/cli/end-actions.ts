@@ -10,7 +10,7 @@ import { printableLine } from '../printable.ts';
  * Does what remains after the outcome of a command is printed: reports to a workflow, notifies the user, opens the
  * file. Never throws, and does not change the outcome.
  */
-export async function runAfterwards(outcome: Outcome, context: Context): Promise<void> {
+export async function runEndActions(outcome: Outcome, context: Context): Promise<void> {
   const { io, globals, progress } = context;
   const deps = {
     env: io.env,
@@ -34,7 +34,7 @@ export async function runAfterwards(outcome: Outcome, context: Context): Promise
  * to stderr, because stdout is for data. Never throws. A failure is reported on stderr and does not change the exit
  * code.
  */
-export async function runAtEnd(command: string, document: string, { stderr, env }: Io): Promise<void> {
+export async function runOnDone(command: string, document: string, { stderr, env }: Io): Promise<void> {
   const failure = await new Promise<string | undefined>((resolve) => {
     const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
     child.once('error', (error) => resolve(error.message));
