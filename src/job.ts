@@ -142,6 +142,8 @@ export type JobEvent =
       account: string;
       model?: string;
       key?: string;
+      /** Distinguishes jobs with the same body: see `Order.variant`. */
+      variant?: string;
       /** The tags that a batch's row gave its job. */
       tags?: string[];
       request?: unknown;
@@ -227,6 +229,7 @@ export interface Job {
 /** The internal data of a job, which users do not see. */
 export interface JobRecord {
   fingerprint: string;
+  variant?: string | undefined;
   account: string;
   elided: boolean;
   /** The number of attempts to send, including one that was claimed but never began. */

@@ -133,10 +133,10 @@ export function isThere({ path, bytes }: Pick<JobFile, 'path' | 'bytes'>): boole
 
 // A record that has lost its beginning does not hold the request. The row is in doubt, not changed.
 function changesOf(job: Job, work: Work, deps: RowStatusDeps): string[] | undefined {
-  const { fingerprint } = job.record;
+  const { fingerprint, variant } = job.record;
   const submission = submissionOf(work);
-  if (fingerprint === lostFingerprint || fingerprint === fingerprintOf(submission, deps.gateway))
-    return undefined;
+  const isSame = fingerprint === fingerprintOf(submission, deps.gateway) && variant === submission.variant;
+  if (fingerprint === lostFingerprint || isSame) return undefined;
   const all = differences(job.request as Json, recordedBody(submission.body).request, work.isFromFile);
   const changes = all.slice(0, 8);
   return changes.length > 0 ? changes : ['the gateway, the protocol or the format differs'];

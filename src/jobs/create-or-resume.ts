@@ -145,6 +145,7 @@ async function create(
     account,
     model: order.model && deps.redact(order.model),
     key: order.key,
+    variant: order.variant,
     ...(order.tags?.length && { tags: order.tags.map(deps.redact) }),
     ...recordedBody(order.body, deps.redact),
   };
@@ -185,11 +186,12 @@ export async function findEarlier(
     const about = doubtAbout(job, order);
     if (about !== undefined) return { doubt: { job, about }, place, before };
     // Different keys mean different jobs, even with the same output.
-    const isNew = order.key === undefined && isDelivered(job) && !before.has(job.id);
+    const isSameVariant = job.record.variant === order.variant;
+    const isNew = isSameVariant && order.key === undefined && isDelivered(job) && !before.has(job.id);
     if (!order.fresh && (isNew || continuesWith(job, order, isNewest))) return { job, place, before };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
     if (uncertain !== undefined) return { uncertain, place, before };
-    if (job.handle !== undefined || isRunning(job)) secondTakeOf ??= job;
+    if (isSameVariant && (job.handle !== undefined || isRunning(job))) secondTakeOf ??= job;
   }
   return { secondTakeOf, place: named?.place ?? place, before };
 }
@@ -263,7 +265,8 @@ async function placeAt(
   }
   if (job === undefined) return { place };
   // A removed job may have been imported again, with another body.
-  const recorded = job.record.fingerprint === lostFingerprint ? holder.fingerprint : job.record.fingerprint;
-  if (recorded !== fingerprint) throw keyConflict(key, job, order.body);
+  const isLost = job.record.fingerprint === lostFingerprint;
+  const recorded = isLost ? holder.fingerprint : job.record.fingerprint;
+  if (recorded !== fingerprint || (!isLost && job.record.variant !== order.variant)) throw keyConflict(key, job, order.body);
   return { job, place };
 }

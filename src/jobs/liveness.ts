@@ -12,7 +12,7 @@ export interface UncertainRuns {
   owners: Owner[];
 }
 
-type Wanted = Pick<Order, 'key' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
+type Wanted = Pick<Order, 'key' | 'variant' | 'goal' | 'isOneShot' | 'blockedByAnyDoubt'>;
 
 /** The interval at which a lease is read while waiting for it, ms. */
 const lookMs = 500;
@@ -59,7 +59,7 @@ function runsOf({ record: { runs, lifeOf } }: Job): Job['record']['runs'] {
  */
 export function continuesWith(
   job: Job,
-  { key, goal, isOneShot, blockedByAnyDoubt }: Wanted,
+  { key, variant, goal, isOneShot, blockedByAnyDoubt }: Wanted,
   isNewest: boolean,
 ): boolean {
   const isUnknown = shownState(job) === 'unknown';
@@ -67,6 +67,7 @@ export function continuesWith(
   if (job.key !== key && key !== undefined)
     return isUnknown && (job.key === undefined || (blockedByAnyDoubt !== undefined && !isOfBatch(job, key)));
   if (isUnknown) return true;
+  if (job.record.variant !== variant) return false;
   if (isRunning(job)) return isRunningFor(job, goal);
   // The job was paid for. It is neither resumed nor paid for again unless the user requests that (design 8).
   if (isOneShot && job.handle !== undefined && job.state !== 'succeeded') return isNewest;

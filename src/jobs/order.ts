@@ -30,8 +30,11 @@ export interface Order {
    * The fingerprint of the job whose recorded body is sent again, because the record does not have the body as given.
    */
   fingerprint?: string;
-  /** Distinguishes jobs with the same body, such as the pieces of a long text. */
-  variant?: string;
+  /**
+   * Distinguishes jobs with the same body, such as the pieces of a long text: none of them continues another one. It is
+   * not part of the fingerprint, because a job in doubt blocks every submission of its body.
+   */
+  variant?: string | undefined;
   exchange: Exchange;
   /** Uploads the files that the body names, and returns the exchange with their URLs. The URLs are never recorded. */
   upload?: (() => Promise<Exchange>) | undefined;
@@ -72,21 +75,10 @@ const maxRecordedText = 16 * 1024;
 
 /** Returns the hash that identifies a submission, regardless of the API key (design 4). */
 export function fingerprintOf(
-  {
-    protocol,
-    body,
-    asked = body,
-    variant,
-    fingerprint,
-  }: Pick<Order, 'protocol' | 'body' | 'asked' | 'variant' | 'fingerprint'>,
+  { protocol, body, asked = body, fingerprint }: Pick<Order, 'protocol' | 'body' | 'asked' | 'fingerprint'>,
   gateway: string,
 ): string {
-  const parts = [
-    gatewayName(gateway),
-    protocol,
-    canonicalJson(asked),
-    ...(variant === undefined ? [] : [variant]),
-  ];
+  const parts = [gatewayName(gateway), protocol, canonicalJson(asked)];
   return fingerprint ?? createHash('sha256').update(parts.join('\n')).digest('hex');
 }
 

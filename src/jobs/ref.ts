@@ -99,7 +99,7 @@ export function lostClaim(name: string, key?: string): MgwError {
 /** Returns the error (exit 2) for a key that names a job with another body. It lists the differences. */
 export function keyConflict(key: string, job: Job, body: Json): MgwError {
   const changes = differences(job.request as Json, recordedBody(body).request).slice(0, 8);
-  const what = changes.length > 0 ? changes.join('; ') : 'the gateway or the protocol';
+  const what = changes.length > 0 ? changes.join('; ') : 'the gateway, the protocol or the file format';
   const text = `The key ${key} names job ${job.id}, which was submitted with other contents: ${what}. A key names one submission permanently. Choose another key.`;
   return new MgwError('conflict', text, { next: showCommand(job), job });
 }

@@ -82,6 +82,7 @@ export const exportedEvents = z
         account: text,
         model: text.optional(),
         key: text.optional(),
+        variant: text.optional(),
         tags: z.array(text).max(32).optional(),
         request: z.unknown().optional(),
         elided: z.boolean().optional(),

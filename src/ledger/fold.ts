@@ -82,6 +82,7 @@ function newJob(id: string, first: RecordedEvent & { type: 'prepared' }, lifeOf:
     request: first.request,
     record: {
       fingerprint: first.fingerprint,
+      variant: first.variant,
       account: first.account,
       elided: first.elided ?? false,
       attempts: 0,

@@ -178,8 +178,11 @@ export class ResponseStream {
   end: ResponseEnd | undefined;
   readonly #onText: (text: string) => void;
   readonly #decoder = new TextDecoder();
-  readonly #places = new Set<string>();
-  #hasText = false;
+  // The text of each part, by its place.
+  readonly #parts = new Map<string, { text: string; isDone: boolean }>();
+  #text = '';
+  // The first half of a character whose second half is in the next delta.
+  #half = '';
   #refusal = '';
   #length = 0;
   readonly #parser = createParser({
@@ -209,12 +212,26 @@ export class ResponseStream {
   #take(event: ResponseEvent): void {
     if (this.end !== undefined) return;
     if (event.kind === 'text') this.#say(event.delta, event.place);
-    if (event.kind === 'part' && !this.#places.has(event.place)) this.#say(event.text, event.place);
+    if (event.kind === 'part') this.#completePart(event.text, event.place);
     if (event.kind === 'refusal' && this.#fits(event.delta)) this.#refusal += event.delta;
     if (event.kind === 'end') this.end = this.#ended(event.end);
   }
 
-  // Limits the memory: places and refusals are kept until the end, and with --json the command keeps the text too.
+  // Passes on what the deltas of a part lacked. Relays may change the place of a part between its events.
+  #completePart(whole: string, place: string): void {
+    const part = this.#parts.get(place);
+    if (part?.isDone) return;
+    const open = [...this.#parts.values()].filter(({ isDone }) => !isDone);
+    const openText = open.map(({ text }) => text).join('');
+    const isOwn = part !== undefined && whole.startsWith(part.text);
+    if (!isOwn && !whole.startsWith(openText)) return;
+    this.#say(whole.slice(isOwn ? part.text.length : openText.length), place);
+    for (const each of isOwn ? [part] : open) each.isDone = true;
+    const ended = this.#parts.get(place);
+    if (ended !== undefined) ended.isDone = true;
+  }
+
+  // Limits the memory: texts, places and refusals are kept until the end.
   #fits(text: string): boolean {
     this.#length += text.length;
     if (this.#length <= maxEventBytes) return true;
@@ -222,19 +239,35 @@ export class ResponseStream {
     return false;
   }
 
-  #say(text: string, place: string): void {
-    if (!this.#places.has(place) && this.#fits(place)) this.#places.add(place);
-    if (text === '' || this.end !== undefined || !this.#fits(text)) return;
-    this.#hasText = true;
-    this.#onText(text);
+  #say(delta: string, place: string): void {
+    if (!this.#parts.has(place) && this.#fits(place)) this.#parts.set(place, { text: '', isDone: false });
+    const part = this.#parts.get(place);
+    if (delta === '' || part === undefined || this.end !== undefined || !this.#fits(delta)) return;
+    part.text += delta;
+    this.#text += delta;
+    const text = this.#half + delta;
+    const end = /[\ud800-\udbff]$/.test(text) ? text.length - 1 : text.length;
+    this.#half = text.slice(end);
+    if (end > 0) this.#onText(text.slice(0, end));
   }
 
-  // The deltas make up the text. Without any, the last event contains the whole text.
+  // The last event contains the whole text, unless the gateway leaves it out.
   #ended(end: ResponseEnd): ResponseEnd {
     if (end.kind !== 'completed' && end.kind !== 'incomplete') return end;
-    if (!this.#hasText) this.#say(end.text, '');
-    if (end.kind === 'completed' && !this.#hasText && this.#refusal !== '')
-      return refused(this.#refusal, end.response);
+    const { text, response } = end;
+    if (text.startsWith(this.#text)) this.#say(text.slice(this.#text.length), 'end');
+    else if (text !== '' && !this.#isSameText(text)) {
+      this.#say(`\n${text}`, 'end');
+      return { kind: 'cut', why: 'some of its events were damaged; its whole text follows them', response };
+    }
+    if (end.kind === 'completed' && this.#text === '' && this.#refusal !== '')
+      return refused(this.#refusal, response);
     return end;
+  }
+
+  // Ignores white space, which relays may trim, and the order of parts that arrived interleaved.
+  #isSameText(text: string): boolean {
+    const parts = [...this.#parts.values()].map((part) => part.text).join('');
+    return [this.#text, parts].some((arrived) => arrived.replace(/\s/g, '') === text.replace(/\s/g, ''));
   }
 }

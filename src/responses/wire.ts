@@ -12,7 +12,7 @@ export type ResponseEnd =
   /** Accepted, and processed in the background. */
   | { kind: 'pending'; status: string; response: JsonObject }
   /** Nothing proves that the response is complete. */
-  | { kind: 'cut'; why: string };
+  | { kind: 'cut'; why: string; response?: JsonObject };
 
 /** Returns the request for a body. */
 export function responsesExchange(body: JsonObject): Exchange {
@@ -118,13 +118,19 @@ function isError(error: Json | undefined): boolean {
   return (isObject(error) && Object.keys(error).length > 0) || (typeof error === 'string' && error !== '');
 }
 
-// `output_text` at the top level is added by client libraries; gateways do not send it.
+// Relays may send a string in place of a list. `output_text` at the top level is an addition of client libraries, which
+// some relays send.
 function spoken(response: JsonObject | undefined): { text: string; refusal: string } {
   const items = listAt(response, 'output').filter((item) => at(item, 'type') === 'message');
-  const parts = items.flatMap((item) => listAt(item, 'content'));
+  const parts = items.flatMap((item): Json[] => {
+    const text = textAt(item, 'content');
+    return text === undefined ? listAt(item, 'content') : [{ type: 'output_text', text }];
+  });
   const join = (type: string, member: string): string =>
     parts.map((part) => (at(part, 'type') === type ? (textAt(part, member) ?? '') : '')).join('');
-  return { text: join('output_text', 'text'), refusal: join('refusal', 'refusal') };
+  const text =
+    join('output_text', 'text') || (textAt(response, 'output') ?? textAt(response, 'output_text') ?? '');
+  return { text, refusal: join('refusal', 'refusal') };
 }
 
 function listAt(value: Json | undefined, path: string): Json[] {

@@ -2,7 +2,7 @@ import { extname } from 'node:path';
 import * as z from 'zod/mini';
 import type { Settings } from '../config/resolve.ts';
 import { usageError } from '../errors.ts';
-import { at, isObject, type JsonObject } from '../json.ts';
+import { at, isObject, textAt, type JsonObject } from '../json.ts';
 import {
   type BodySchema,
   checkShape,
@@ -40,8 +40,11 @@ export function composeSpeech(
   fields: SpeechFields,
   settings: Settings,
 ): { body: JsonObject; format: SpeechFormat; sampleRate: number } {
-  const format = formatFor(fields.format, target, settings.ttsFormat.value);
-  const body = bodyOf(text, format, fields, settings);
+  const chosen = formatFor(fields.format, target, settings.ttsFormat.value);
+  const body = bodyOf(text, chosen, fields, settings);
+  // --set takes precedence over --format.
+  const wire = textAt(body, 'req_params.audio_params.format') ?? chosen.wire;
+  const format = wire === chosen.wire ? chosen : speechFormat(wire);
   const shown = (violation: Violation): Violation =>
     fields.isFromFile && violation.field === 'req_params.text' && violation.value !== ''
       ? { ...violation, value: valueInFile }

@@ -76,6 +76,8 @@ async function responses(
   const deadline = await context.deadline();
   try {
     const end = await respond(body, deps, (text) => printer.take(text), deadline);
+    if (end.kind === 'completed' && printer.isEmpty && context.globals.json !== true)
+      progress.note(`The response has no text: ${printable(JSON.stringify(end.response ?? {}), 10_000)}`);
     return outcomeOf(end, context.globals.json ? printer.held : '');
   } finally {
     await printer.finish();
@@ -139,7 +141,10 @@ async function inputOf(
 /** Returns the outcome of a call: its JSON, its text for `--json`, and its error. */
 function outcomeOf(end: ResponseEnd, text: string): Outcome {
   const response = 'response' in end ? end.response : undefined;
-  const json = { ...(response && { response }), ...(text !== '' && { text }) };
+  const json = {
+    ...(response && { response }),
+    ...(text !== '' && { text: ('text' in end && end.text) || text }),
+  };
   const error = errorOf(end);
   return { json, error, paid: error?.charged ?? 'yes' };
 }
@@ -181,6 +186,8 @@ class Printer {
   held = '';
   readonly #context: Context;
   readonly #atOnce: boolean;
+  /** Whether the response had no text so far. */
+  isEmpty = true;
   #isLineOpen = false;
   #writing: Promise<void> = Promise.resolve();
 
@@ -191,6 +198,7 @@ class Printer {
 
   take(text: string): void {
     this.held += text;
+    this.isEmpty &&= text === '';
     if (this.#atOnce) this.#put(cutPlace(this.held, (piece) => this.#context.redact(piece), 'word'));
   }
 
