@@ -113,6 +113,8 @@ export interface ErrorDetails {
   handle?: string;
   /** The budget that would be exceeded. */
   budget?: BudgetShortfall;
+  /** The parts that the command pays for one by one; absent if it makes one submission. */
+  parts?: 'pieces' | 'rows';
   /** The path that could not be written or read. */
   path?: string;
   /** The video protocols that accept the command. */
@@ -134,6 +136,7 @@ export class MgwError extends Error {
   readonly job: Job | undefined;
   readonly handle: string | undefined;
   readonly budget: BudgetShortfall | undefined;
+  readonly parts: ErrorDetails['parts'];
   readonly path: string | undefined;
   readonly protocols: readonly string[] | undefined;
   readonly lacks: readonly string[] | undefined;
@@ -149,6 +152,7 @@ export class MgwError extends Error {
     this.job = details.job;
     this.handle = details.handle;
     this.budget = details.budget;
+    this.parts = details.parts;
     this.path = details.path;
     this.protocols = details.protocols;
     this.lacks = details.lacks;
@@ -157,9 +161,10 @@ export class MgwError extends Error {
   /** Returns a copy of the error with other details and, if `message` is given, another message. */
   with(details: ErrorDetails, message: string = this.message): MgwError {
     const exit = exitNames.find((name) => exitCodes[name] === this.exitCode);
-    const { charged, retry, next, requestId, job, handle, budget, path, protocols, lacks, cause } = this;
-    const own = { exit, charged, retry, next, requestId, job, handle, budget, path, protocols, lacks, cause };
-    return new MgwError(this.code, message, { ...own, ...details });
+    const { charged, retry, next, requestId, job, handle, budget, parts, path, protocols, lacks, cause } =
+      this;
+    const own = { exit, charged, retry, next, requestId, job, handle, budget, parts, path, protocols };
+    return new MgwError(this.code, message, { ...own, lacks, cause, ...details });
   }
 }
 

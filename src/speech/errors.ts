@@ -1,3 +1,4 @@
+import { add, formatDecimal, parseDecimal, subtract, type Decimal } from '../decimal.ts';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
@@ -106,6 +107,8 @@ interface PiecesState {
   whole: number;
   count: number;
   folder: string;
+  /** The maximum cost of the missing pieces, as far as their prices are known. */
+  missingCost: Decimal;
   /** Whether this run paid for a complete piece. */
   paid: boolean;
   jobs: Job[];
@@ -125,6 +128,7 @@ export class PiecesError extends MgwError {
       next: error.next,
       requestId: error.requestId,
       budget: error.budget,
+      parts: 'pieces',
       cause: error.cause ?? error,
     });
     this.jobs = state.jobs;
@@ -142,15 +146,26 @@ export function piecesError(state: PiecesState): unknown {
   const [worst] = [...failures].sort(
     (one, other) => rank(one.error) - rank(other.error) || (one.index ?? -1) - (other.index ?? -1),
   );
-  const error = worst === undefined ? interrupted(signal) : asMgwError(worst.error);
+  const error = worst === undefined ? interrupted(signal) : withWholeCost(asMgwError(worst.error), state);
   const others = failures.length > 1 ? ` (and ${failures.length - 1} more)` : '';
   const where = worst?.index === undefined ? '' : `Piece ${worst.index + 1} of ${count}${others}: `;
-  const again = inDoubt.has(exitNameOf(error)) ? 'running it again with --new' : 'running it again';
-  const kept =
-    whole === 0
-      ? ''
-      : ` ${whole} of ${count} pieces are complete and kept in ${folder}: ${again} pays for the others only.`;
+  const again = inDoubt.has(exitNameOf(error)) ? '; --new pays for the others only' : '';
+  const kept = whole === 0 ? '' : ` ${whole} of ${count} pieces are complete and kept in ${folder}${again}.`;
   return new PiecesError(error, `${where}${asSentence(error.message)}${kept}`, state);
+}
+
+// A budget that allows the next piece only would stop each rerun at another piece.
+function withWholeCost(error: MgwError, { missingCost }: PiecesState): MgwError {
+  const { limit, exceeded_by: excess, cost_at_most: cost } = error.budget ?? {};
+  if (error.budget === undefined || limit === undefined || excess === undefined || cost === undefined)
+    return error;
+  const wholeExcess = add(parseDecimal(excess), subtract(missingCost, parseDecimal(cost)));
+  const [one, all] = [parseDecimal(excess), wholeExcess].map((each) =>
+    formatDecimal(add(parseDecimal(limit), each)),
+  );
+  const next = error.next?.map((word) => (word === one ? (all ?? word) : word));
+  const budget = { ...error.budget, exceeded_by: formatDecimal(wholeExcess) };
+  return error.with({ budget, next }, `${error.message} All missing pieces need ${all}.`);
 }
 
 // The exits of pieces that may have been billed, which are sent again only with --new.

@@ -1,6 +1,7 @@
 import { readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
+import { add, parseDecimal, zero } from '../decimal.ts';
 import { MgwError, localError, systemCode } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -17,6 +18,7 @@ import { piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
+import { speechModel } from './wire.ts';
 
 /** A long text, to be spoken in pieces that make one output. */
 export interface PiecesOrder {
@@ -95,7 +97,8 @@ class Pieces {
   readonly #files: Promise<JobFile>[];
   readonly #settle: { resolve: (file: JobFile) => void; reject: (error: Error) => void }[] = [];
   #next = 0;
-  #whole = 0;
+  /** The indexes of the complete pieces. */
+  readonly #complete = new Set<number>();
   #reused = 0;
   #stopped = false;
 
@@ -126,9 +129,9 @@ class Pieces {
     const written = await writing;
     if (this.#failures.length === 0 && written !== undefined && written.error !== notBegun)
       this.#failures.push({ index: undefined, error: written.error });
-    if (this.#failures.length > 0 || this.#whole < this.#files.length) {
+    if (this.#failures.length > 0 || this.#complete.size < this.#files.length) {
       await bestEffort(this.#deps, () => this.#folder.leave());
-      throw this.#error();
+      throw await this.#error();
     }
     return { jobs: this.#known(), file: await this.#publish(), reused: this.#reused };
   }
@@ -173,8 +176,8 @@ class Pieces {
       try {
         isOld = await this.#isInDoubt(index);
         this.#settle[index]?.resolve(await this.#one(index));
-        this.#whole += 1;
-        onPiece?.(this.#whole);
+        this.#complete.add(index);
+        onPiece?.(this.#complete.size);
       } catch (error) {
         this.#jobs[index] = error instanceof MgwError ? error.job : undefined;
         this.#failures.push({ index, error });
@@ -243,10 +246,14 @@ class Pieces {
     return this.#jobs.filter((job) => job !== undefined);
   }
 
-  #error(): unknown {
+  async #error(): Promise<unknown> {
     const { folder, bodies } = this.#order;
-    const paid = this.#whole > this.#reused;
-    const state = { failures: this.#failures, whole: this.#whole, jobs: this.#known() };
+    const paid = this.#complete.size > this.#reused;
+    const missing = bodies.filter((_, index) => !this.#complete.has(index));
+    const prices = missing.map((body) => this.#deps.priceOf({ protocol: 'tts', model: speechModel, body }));
+    const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
+    const missingCost = costs.reduce((sum, cost) => add(sum, cost), zero);
+    const state = { failures: this.#failures, whole: this.#complete.size, missingCost, jobs: this.#known() };
     return piecesError({ ...state, count: bodies.length, folder, paid, signal: this.#deps.signals.soft });
   }
 }

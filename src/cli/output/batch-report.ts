@@ -210,7 +210,7 @@ export class BatchReport {
     if (this.#paidRows === 0) return hasDoubt ? stopped.with({ charged: 'maybe' }) : stopped;
     const rows = counted(this.#paidRows, 'row');
     const text = `${stopped.message} This run paid for ${rows} before that; running it again does not pay for them again.`;
-    return stopped.with({ charged: 'yes' }, text);
+    return stopped.with({ charged: 'yes', parts: 'rows' }, text);
   }
 
   #pay(cost: string | undefined): void {

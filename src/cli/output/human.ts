@@ -25,19 +25,21 @@ export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): st
 }
 
 function costOf(error: MgwError): string {
+  const { parts } = error;
   const charged = {
     no: 'Nothing was charged.',
     maybe: 'It may have been charged.',
-    yes: 'The submission was charged.',
+    yes: parts === undefined ? 'The submission was charged.' : `The accepted ${parts} were charged.`,
   }[error.charged];
   const retry = {
     safe: ' Running it again is safe.',
-    resume: ' Running it again resumes; it does not submit again.',
+    resume:
+      parts === undefined
+        ? ' Running it again resumes; it does not submit again.'
+        : ` Running it again pays only for the other ${parts}.`,
     never: '',
   }[error.retry];
   if (error.exitCode === exitCodes.usage) return 'Nothing was sent.';
-  // In a batch, the refused row itself cost nothing.
-  if (error.code === 'budget' && error.charged === 'yes') return `The rows before it were charged.${retry}`;
   return `${charged}${retry}`;
 }
 
