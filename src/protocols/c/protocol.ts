@@ -82,8 +82,9 @@ function quantityOf(body: JsonObject): Quantity {
   const given = [body['duration'], body['seconds']].filter((value) => value !== undefined);
   const asked = given.filter((value) => value !== null);
   const seconds = longestOf(asked.length > 0 ? asked : [whole['duration']]);
-  // A price may depend on the duration. With two of them, the highest price counts.
-  const duration = asked.length > 1 ? null : (asked[0] ?? whole['duration']);
+  // A price may depend on the duration. If it is not certain, the highest price counts.
+  const usual = familyOf(body) === selfHosted ? null : whole['duration'];
+  const duration = asked.length > 1 ? null : (asked[0] ?? usual);
   return {
     videos: 1,
     isLengthOpen: given.length === 0,
