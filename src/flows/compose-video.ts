@@ -5,7 +5,7 @@ import { compose, longName, type ComposeInput, dottedPath } from '../protocols/c
 import type { Settings } from '../config/resolve.ts';
 import { findProtocol, protocolNames } from '../protocols/registry.ts';
 import type { Checks, Flag, ListingUse, Protocol, Violation } from '../protocols/protocol.ts';
-import { valueInFile, violationMessage } from '../protocols/violations.ts';
+import { shownValue, valueInFile, violationMessage } from '../protocols/violations.ts';
 import { listedModels, type Listing, recallModels } from './models.ts';
 import { isKnownToServe, refuseOtherProtocol } from './model-protocol.ts';
 import { configured } from './settings.ts';
@@ -75,14 +75,15 @@ export async function composeVideo(
   const judge = (violations: Violation[], judged: JsonObject): void =>
     refuse(protocol, violations, isFromFile, isModelQuoted ? protocol.modelOf(judged) : undefined);
   if (isChecked) judge(faultsOfItsOwn(checks, composed, mayFill), composed);
-  const body = await completed(session, protocol, composed, parts, listing, isModelQuoted);
+  const unlisted: string[] = [];
+  const body = await completed(session, protocol, composed, parts, listing, isModelQuoted, unlisted);
   if (isChecked && (mayFill || body !== composed)) judge(checks.check(body), body);
   const exchange = protocol.submission(body, { endpoint });
   const upload = uploadFor(session, protocol, body, files, { endpoint, checkAssets: parts.checkAssets });
   const video = { protocol, body, asked, exchange, upload, isFromFile };
   return {
     video,
-    advice: checks.advise(body),
+    advice: [...unlisted, ...checks.advise(body)],
     defaults: defaultsNote(protocol, body, checks.unsetFlags(body)),
   };
 }
@@ -141,7 +142,8 @@ function faultsOfItsOwn(checks: Checks, body: JsonObject, mayFill: boolean): Vio
   return checks.check(body).filter(({ field }) => !mayFill || at(body, field) !== undefined);
 }
 
-// A dry run and --no-check fetch the listing only if the body lacks something.
+// A dry run and --no-check fetch the listing only if the body lacks something. `unlisted` receives advice about a model
+// that the listing does not have, if the protocol does not refuse it.
 async function completed(
   session: Session,
   protocol: Protocol,
@@ -149,6 +151,7 @@ async function completed(
   { check = true, dryRun = false }: BodyParts,
   listing: Listing,
   isModelQuoted: boolean,
+  unlisted: string[],
 ): Promise<JsonObject> {
   const model = protocol.modelOf(body);
   const use = await listingUse(session, protocol, body);
@@ -157,6 +160,14 @@ async function completed(
   if (check && model !== undefined)
     refuseOtherProtocol(protocol, model, models ?? recallModels(await session.settings()), isModelQuoted);
   if (models === undefined) return body;
+  if (
+    check &&
+    protocol.complete === undefined &&
+    !models.some(({ id }) => id.replace(/^models\//, '') === model)
+  )
+    unlisted.push(
+      `--model: ${isModelQuoted ? shownValue(model) : valueInFile} is not in the gateway's model list.`,
+    );
   try {
     return protocol.complete?.(body, models) ?? body;
   } catch (error) {
