@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseStateUrl, shownUrl, hasPassword } from '../src/state-url.ts';
+import { parseStateUrl, maskPassword, hasPassword } from '../src/state-url.ts';
 
 const secret = 'hunter2secret';
 
@@ -30,9 +30,9 @@ describe('the address of a shared ledger', () => {
     `postgres://mgw:${secret}@db:notaport/jobs`,
     `postgres://mgw:${secret}@/jobs/x y`,
   ])('never shows its password: %s', (text) => {
-    expect(shownUrl(text)).not.toContain(secret);
+    expect(maskPassword(text)).not.toContain(secret);
     try {
-      expect(parseStateUrl(text).shown).not.toContain(secret);
+      expect(parseStateUrl(text).displayUrl).not.toContain(secret);
     } catch (error) {
       expect(String(error)).not.toContain(secret);
     }

@@ -153,7 +153,7 @@ export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): 
 // Whether a request depends on the gateway's model listing, which may change between runs.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
-  const { protocol, asked, body } = work;
+  const { protocol, userBody: asked, body } = work;
   return [asked, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 

@@ -122,7 +122,7 @@ describe('the video of an earlier job', () => {
     expect(await saved(2)).toBe(at('own-2.mp4'));
     rmSync(at('own-2.mp4'));
     expect(await saved(2)).toBeUndefined();
-    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, shown: '' }).length);
+    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, label: '' }).length);
     expect(parts).toEqual([2, 2]);
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
   });

@@ -38,7 +38,7 @@ async function payer(
   const budget = await budgetIn(state, bare.ledger);
   const deps: JobDeps = {
     ...bare,
-    priceOf: () => Promise.resolve({ what: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
+    priceOf: () => Promise.resolve({ subject: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
     allowances: () => Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, limit }]),
   };
   return { deps, budget };
