@@ -152,7 +152,7 @@ it.each<[string, JobEvent, string[]]>([
 });
 
 it('an attempt whose record is lost has the time of the first record, or no time', () => {
-  const charge = { attempt: 0, fate: 'open', isLost: true };
+  const charge = { attempt: 0, outcome: 'open', isLost: true };
   expect(chargesOf([undefined, { ...prepared(), at }])).toEqual([{ ...charge, at }]);
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
 });
