@@ -41,9 +41,9 @@ export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'use
 
 /** The hash of a request, independent of the row's name. */
 export function hashOf(work: Work): string {
-  const { protocol, body, userBody: asked = body, variant = '' } = submissionOf(work);
+  const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
-    .update([protocol, canonicalJson(asked), variant].join('\n'))
+    .update([protocol, canonicalJson(userBody), variant].join('\n'))
     .digest('hex');
 }
 

@@ -31,9 +31,9 @@ interface Expense {
 
 /** Returns the cost of each attempt of a job. Excludes refused attempts, which cost nothing. */
 export function expensesOf(job: Job, events: readonly (RecordedEvent | undefined)[]): Expense[] {
-  const charges = chargesOf(events).filter(({ outcome: fate }) => fate !== 'none');
+  const charges = chargesOf(events).filter(({ outcome }) => outcome !== 'none');
   // The job follows the first task that was accepted.
-  const followedCharge = charges.find(({ outcome: fate }) => fate === 'accepted');
+  const followedCharge = charges.find(({ outcome }) => outcome === 'accepted');
   return charges.map((charge) => ({
     at: charge.at,
     job: job.id,
@@ -154,7 +154,7 @@ export function chargesOf(events: readonly (RecordedEvent | undefined)[]): Attem
   const at = events.find((event) => event !== undefined)?.at ?? '';
   if (
     events.includes(undefined) &&
-    !charges.some(({ outcome: fate }) => fate === 'accepted' || fate === 'open')
+    !charges.some(({ outcome }) => outcome === 'accepted' || outcome === 'open')
   )
     charges.push({ attempt: 0, at, outcome: handles.size > 0 ? 'accepted' : 'open', isLost: true });
   return charges;
@@ -182,11 +182,11 @@ function applyEvent(event: RecordedEvent, charges: AttemptCharge[], handles: Set
 // Marks the newest attempt that may have been accepted: an open one, or else one that seemed to be refused.
 function markAccepted(charges: AttemptCharge[]): void {
   const acceptedCharge =
-    charges.findLast(({ outcome: fate }) => fate === 'open') ??
-    charges.findLast(({ outcome: fate }) => fate !== 'accepted');
+    charges.findLast(({ outcome }) => outcome === 'open') ??
+    charges.findLast(({ outcome }) => outcome !== 'accepted');
   if (acceptedCharge !== undefined) acceptedCharge.outcome = 'accepted';
 }
 
-function settle(charges: AttemptCharge[], fate: AttemptCharge['outcome']): void {
-  for (const charge of charges) if (charge.outcome === 'open') charge.outcome = fate;
+function settle(charges: AttemptCharge[], outcome: AttemptCharge['outcome']): void {
+  for (const charge of charges) if (charge.outcome === 'open') charge.outcome = outcome;
 }

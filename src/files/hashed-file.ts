@@ -292,13 +292,13 @@ function runThread(): void {
   const hash = createHash('sha256');
   const chunk = Buffer.allocUnsafeSlow(256 * 1024);
   let at = 0;
-  parentPort?.on('message', ({ length, isComplete: isWhole }: WriteProgress) => {
+  parentPort?.on('message', ({ length, isComplete }: WriteProgress) => {
     while (at < length) {
       const read = readSync(fd, chunk, 0, Math.min(chunk.length, length - at), at);
       if (read === 0) throw new Error('the file is shorter than what was written to it');
       hash.update(chunk.subarray(0, read));
       at += read;
     }
-    if (isWhole) parentPort.postMessage(hash.digest('hex'));
+    if (isComplete) parentPort.postMessage(hash.digest('hex'));
   });
 }

@@ -28,11 +28,11 @@ export async function chargeOutcome(
   const events = await ledger.events(jobId);
   const charges = chargesOf(events);
   const matchingCharges = charges.filter(({ reservation, isLost }) => isLost || reservation === id);
-  if (matchingCharges.some(({ outcome: fate }) => fate === 'accepted')) {
+  if (matchingCharges.some(({ outcome }) => outcome === 'accepted')) {
     const finalAmount = job.usage === undefined ? undefined : amountUnder(id, job, events);
     return finalAmount === undefined || compare(finalAmount, amount) === 0 ? 'accepted' : finalAmount;
   }
-  if (matchingCharges.some(({ outcome: fate }) => fate === 'open' || fate === 'doubt')) return 'open';
+  if (matchingCharges.some(({ outcome }) => outcome === 'open' || outcome === 'doubt')) return 'open';
   if (isClosed) return 'none';
   if (!isDead && job.handle === undefined) return 'open';
   const next = await nextAttempt(ledger, job);
@@ -63,7 +63,7 @@ export async function chargeUsage(
     const budgets = await allowances();
     if (budgets.length === 0) return;
     const events = withAcceptance(await ledger.events(job.id));
-    const id = chargesOf(events).find(({ outcome: fate }) => fate === 'accepted')?.reservation;
+    const id = chargesOf(events).find(({ outcome }) => outcome === 'accepted')?.reservation;
     const amount = id === undefined ? undefined : amountUnder(id, job, events);
     if (id === undefined || amount === undefined) return;
     for (const { budget } of budgets) await budget.keep(id, amount).catch(noteFailure);
@@ -74,7 +74,7 @@ export async function chargeUsage(
 
 // The acceptance may have been impossible to record.
 function withAcceptance(events: (RecordedEvent | undefined)[]): (RecordedEvent | undefined)[] {
-  const isRecorded = chargesOf(events).some(({ outcome: fate }) => fate === 'accepted');
+  const isRecorded = chargesOf(events).some(({ outcome }) => outcome === 'accepted');
   return isRecorded ? events : [...events, { type: 'accepted', handle: '', at: '' }];
 }
 

@@ -78,14 +78,14 @@ export interface AppendOptions {
 export async function appendFile(
   path: string,
   text: string,
-  { tornEnd = '\n', isDurable = true, isComplete: isWhole, creates = false }: AppendOptions = {},
+  { tornEnd = '\n', isDurable = true, isComplete, creates = false }: AppendOptions = {},
 ): Promise<{ before: Stats; after: Stats }> {
   if (step !== undefined) await step('append', path);
   const file = openSync(path, O_RDWR | O_APPEND | regularFileFlags | (creates ? O_CREAT : 0), 0o600);
   try {
     const before = fstatSync(file);
     if (!before.isFile()) throw Object.assign(new Error(`${path} is not a regular file`), { code: 'EINVAL' });
-    const isTorn = isWhole?.(before) !== true && endsInsideLine(file, before.size);
+    const isTorn = isComplete?.(before) !== true && endsInsideLine(file, before.size);
     writeAll(file, isTorn ? tornEnd + text : text);
     const after = fstatSync(file);
     if (isDurable) await syncFile(file);

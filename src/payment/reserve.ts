@@ -91,7 +91,7 @@ export async function reserve(
 }
 
 async function unpricedError(
-  { subject: what, currency = 'credits', priceCommand }: Purchase,
+  { subject, currency = 'credits', priceCommand }: Purchase,
   allowance: Allowance,
 ): Promise<MgwError> {
   const { label } = allowance;
@@ -101,7 +101,7 @@ async function unpricedError(
     priceCommand === undefined
       ? 'This request can only be paid for without a budget.'
       : 'Set the price, or run the command without the budget.';
-  const text = `No price is known for ${what}, so mgw cannot tell whether it fits within ${label} (${budget.left} ${currency} left). Nothing was sent. ${advice}`;
+  const text = `No price is known for ${subject}, so mgw cannot tell whether it fits within ${label} (${budget.left} ${currency} left). Nothing was sent. ${advice}`;
   return new MgwError('budget', text, { retry: 'safe', next: priceCommand, budget });
 }
 
@@ -110,13 +110,17 @@ function exceededError(
   { cost: price, currency = 'credits' }: Purchase,
   state: BudgetState,
 ): MgwError {
-  const { label, raiseCommand: raise } = allowance;
+  const { label, raiseCommand } = allowance;
   const amount = parseDecimal(price?.at_most ?? '0');
   const budget = shortfallOf(allowance, amount, state);
   const { limit, per, left, spent, reserved, cost_at_most: cost = '' } = budget;
   if (limit === undefined) {
     const text = `${capitalize(label)} no longer has a limit. Nothing was sent.`;
-    return new MgwError('budget', text, { retry: 'safe', next: raise && [...raise, cost], budget });
+    return new MgwError('budget', text, {
+      retry: 'safe',
+      next: raiseCommand && [...raiseCommand, cost],
+      budget,
+    });
   }
   const requiredLimit = formatDecimal(add(add(state.spent, state.reserved), amount));
   const limitText = per === undefined ? limit : `${limit} a ${per}`;
@@ -125,15 +129,18 @@ function exceededError(
     ? ''
     : `, and ${left} is left (${spent} spent, ${reserved} reserved for payments in progress or unknown)`;
   const text =
-    `${raise === undefined ? `--budget ${limit}` : `${capitalize(label)} of ${limitText}`} is too low: this may cost up to ` +
+    `${raiseCommand === undefined ? `--budget ${limit}` : `${capitalize(label)} of ${limitText}`} is too low: this may cost up to ` +
     `${cost} ${currency}${usageText}. Nothing was sent. ` +
-    (raise === undefined
+    (raiseCommand === undefined
       ? `--budget ${requiredLimit} would allow it.`
       : 'Raise the limit, or skip this request.');
   const period = per === undefined ? [] : ['--per', per];
   return new MgwError('budget', text, {
     retry: 'safe',
-    next: raise === undefined ? ['mgw', 'spend', '--by', 'budget'] : [...raise, requiredLimit, ...period],
+    next:
+      raiseCommand === undefined
+        ? ['mgw', 'spend', '--by', 'budget']
+        : [...raiseCommand, requiredLimit, ...period],
     budget,
   });
 }

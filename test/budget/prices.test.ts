@@ -244,7 +244,7 @@ describe('a price', () => {
     ['default_seconds=5', /has no unit/],
     ['second=1 default_seconds=0', /default_seconds="0": must be a whole number above 0/],
     ['second=1 default_seconds=5 default_seconds=6', /default_seconds is specified twice/],
-    ['reference_image=0.2', /is a part of a price; allowed: with second or video/],
+    ['reference_image=0.2', /must be combined with second or video/],
     ['second=1 free_reference_images=5', /allowed only with reference_image/],
     ['second=1 reference_image=1 free_reference_images=x', /must be a whole number above 0/],
     ['second=1 minimum=-1', /minimum="-1".*a decimal number/],

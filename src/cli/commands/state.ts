@@ -78,8 +78,8 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
 
 async function makeState(context: Context): Promise<Outcome> {
   const url = await requireShared(context);
-  const { createLedger: makeLedger } = await import('../../ledger/postgres/examine.ts');
-  const { version } = await makeLedger(url, (text) => context.progress.note(text));
+  const { createLedger } = await import('../../ledger/postgres/examine.ts');
+  const { version } = await createLedger(url, (text) => context.progress.note(text));
   context.progress.note(`The ledger in ${url.displayUrl} is ready.`);
   return { json: { state: { url: url.displayUrl, schema: url.schema, version } } };
 }
