@@ -10,17 +10,17 @@ describe('the address of a shared ledger', () => {
     );
     expect(url).toEqual({
       href: 'postgresql://mgw@db:6432/jobs',
-      shown: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
+      displayUrl: 'postgresql://mgw@db:6432/jobs?schema=team&lease=45s&connect_timeout=3&sslmode=require',
       password: '',
       schema: 'team',
       leaseMs: 45_000,
-      patienceMs: 3000,
+      responseTimeoutMs: 3000,
       tls: { mode: 'verify' },
     });
     expect(parseStateUrl('postgres://h/d')).toMatchObject({
       schema: 'mgw',
       leaseMs: 30_000,
-      patienceMs: 10_000,
+      responseTimeoutMs: 10_000,
     });
   });
 

@@ -156,8 +156,8 @@ export class Chains {
       own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
     );
     const change = (value: string): string => paid.get(value) ?? value;
-    const { protocol, body, userBody: asked } = work;
-    const as = { body: withAssets(protocol, body, change), asked: withAssets(protocol, asked, change) };
+    const { protocol, body, userBody } = work;
+    const as = { body: withAssets(protocol, body, change), userBody: withAssets(protocol, userBody, change) };
     return { work: { ...work, ...as, upload: undefined }, names: new Set(paid.values()) };
   }
 }
