@@ -198,6 +198,6 @@ describe('a file that becomes an object', () => {
     store.faults.push(on('PUT', path, status(501, '<Error><Code>NotImplemented</Code></Error>')));
     await put();
     expect(store.objects.get(path)).toEqual(content);
-    expect(notes.join()).toMatch(/no conditional writes/);
+    expect(notes.join()).toMatch(/does not support conditional writes/);
   });
 });
