@@ -177,7 +177,7 @@ describe('a payment under a budget', () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
-      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raise }]);
+      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raiseCommand: raise }]);
     expect(await buy({ ...deps, allowances })).toMatchObject({
       exit: 12,
       error: {
