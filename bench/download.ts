@@ -56,8 +56,8 @@ async function get(url: string, path: string): Promise<void> {
     assertLease: () => undefined,
     lifeOf: () => Promise.resolve('dead' as const),
   };
-  const late = (): Error => new Error('it is locked');
-  const lock = { claimant, clock: systemClock, deadline, late, charged: 'no' as const };
+  const lateError = (): Error => new Error('it is locked');
+  const lock = { claimant, clock: systemClock, deadline, lateError, charged: 'no' as const };
   const output = await acquireOutputLock(path, url, lock);
   const outcome = await download({ url, key: 'never' }, output, {
     gateway: { baseUrl: new URL(url), key: '', auth: bearer, trustedOrigins: [] },

@@ -101,7 +101,7 @@ export class Chains {
     const isWhole = given.length === inputs.length;
     const [missing] = inputs.filter((_, index) => assets[index]?.length === 0);
     if (missing !== undefined && this.#sources.get(missing.id)?.state === 'done')
-      throw usageError(`${missing.part.shown}: ${missing.id} has no saved video.`);
+      throw usageError(`${missing.part.label}: ${missing.id} has no saved video.`);
     const work = isWhole ? await deps.workOf(found.row, new Map(given)) : found.work;
     const own = { ...found, waitsFor, work };
     const status = await rowStatusOf(own, deps);
@@ -135,9 +135,9 @@ export class Chains {
 
   #assetsOf({ id, part }: Input, { assetsOf }: ChainDeps): EarlierAsset[] {
     const source = this.#sources.get(id);
-    if (source?.isSpeech) throw usageError(`${part.shown}: ${id} is speech, not a video.`);
+    if (source?.isSpeech) throw usageError(`${part.label}: ${id} is speech, not a video.`);
     if (source !== undefined && (part.index < 1 || part.index > source.count))
-      throw usageError(`${part.shown}: ${id} makes only ${counted(source.count, 'video')}.`);
+      throw usageError(`${part.label}: ${id} makes only ${counted(source.count, 'video')}.`);
     return source?.job === undefined ? [] : assetsOf(source.job, part);
   }
 
@@ -156,8 +156,8 @@ export class Chains {
       own.flatMap((name, index) => (placeholders.has(name) ? [[name, names[index] ?? '']] : [])),
     );
     const change = (value: string): string => paid.get(value) ?? value;
-    const { protocol, body, asked } = work;
-    const as = { body: withAssets(protocol, body, change), asked: withAssets(protocol, asked, change) };
+    const { protocol, body, userBody } = work;
+    const as = { body: withAssets(protocol, body, change), userBody: withAssets(protocol, userBody, change) };
     return { work: { ...work, ...as, upload: undefined }, names: new Set(paid.values()) };
   }
 }

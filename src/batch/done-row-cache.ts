@@ -153,8 +153,8 @@ export async function isStillDone(known: DoneRow, key: string, ledger: Ledger): 
 // Whether a request depends on the gateway's model listing, which may change between runs.
 function needsListing(work: Work): boolean {
   if (isSpeech(work)) return false;
-  const { protocol, asked, body } = work;
-  return [asked, body].some((each) => protocol.needsListing?.(each) !== undefined);
+  const { protocol, userBody, body } = work;
+  return [userBody, body].some((each) => protocol.needsListing?.(each) !== undefined);
 }
 
 /** Whether rows with these defaults can be cached: none of them names a file. */

@@ -33,17 +33,17 @@ export function kindOf(work: Work): JobKind {
 }
 
 /** The values that identify the job of a request, and detect changes. */
-export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'asked' | 'variant'> {
+export function submissionOf(work: Work): Pick<Order, 'protocol' | 'body' | 'userBody' | 'variant'> {
   const { body } = work;
-  if (!isSpeech(work)) return { protocol: work.protocol.name, body, asked: work.asked };
+  if (!isSpeech(work)) return { protocol: work.protocol.name, body, userBody: work.userBody };
   return { protocol: 'tts', body, variant: work.format.wav ? 'wav' : undefined };
 }
 
 /** The hash of a request, independent of the row's name. */
 export function hashOf(work: Work): string {
-  const { protocol, body, asked = body, variant = '' } = submissionOf(work);
+  const { protocol, body, userBody = body, variant = '' } = submissionOf(work);
   return createHash('sha256')
-    .update([protocol, canonicalJson(asked), variant].join('\n'))
+    .update([protocol, canonicalJson(userBody), variant].join('\n'))
     .digest('hex');
 }
 

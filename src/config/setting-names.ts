@@ -5,7 +5,7 @@ import { resolveBaseUrl, resolveOrigins, parseBaseUrl, parseOrigin } from './bas
 import { findKey } from './key.ts';
 import { type Layers, type Origin, read, type Setting } from './layers.ts';
 import { configFolder, stateFolder, type Host } from './places.ts';
-import { shownUrl, hasPassword } from '../state-url.ts';
+import { maskPassword, hasPassword } from '../state-url.ts';
 import {
   folderSetting,
   resolveCAuth,
@@ -164,7 +164,7 @@ function ruleRows(layers: Layers): SettingRow[] {
     },
     state: () => {
       const { value, ...origin } = read(rules.state, layers);
-      return { ...origin, value: value === undefined ? value : shownUrl(value) };
+      return { ...origin, value: value === undefined ? value : maskPassword(value) };
     },
     poll_interval: () => asDuration(pollInterval(layers)),
   };

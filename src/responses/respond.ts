@@ -7,7 +7,7 @@ import { withIdleTimeout, type TimeLimits } from '../http/deadline.ts';
 import { readBounded } from '../http/body.ts';
 import { TransportError } from '../http/transport-error.ts';
 import { type JsonObject, tryParseJson } from '../json.ts';
-import { interrupted, notAccepted } from '../payment/errors.ts';
+import { interruptionError, notAcceptedError } from '../payment/errors.ts';
 import { type PayDeps, payOnce, noRecord } from '../payment/pay-once.ts';
 import { StreamedCall } from '../http/streamed-call.ts';
 import { judgeFailedSubmission } from '../protocols/verdicts.ts';
@@ -49,7 +49,7 @@ export async function respond(
   const payment = {
     exchange: responsesExchange(body),
     // The tokens are counted only at the end, so the maximum cost is unknown.
-    purchase: { name: 'response', what: 'a response' },
+    purchase: { name: 'response', subject: 'a response' },
     auth: bearer,
     read: (reply: Reply) => readHead(reply, body),
     send: call.send.bind(call),
@@ -58,7 +58,7 @@ export async function respond(
   const payDeps = { ...deps, requestTimeoutMs, signals: { soft: signal, hard: signal } };
   const { verdict, tries } = await payOnce(payment, noRecord, payDeps);
   if (verdict.kind === 'unknown' && signal.aborted) throw givenUp(signal, 'maybe');
-  if (verdict.kind !== 'accepted') throw notAccepted(verdict, tries);
+  if (verdict.kind !== 'accepted') throw notAcceptedError(verdict, tries);
   if (call.stream === undefined) return { kind: 'cut', why: 'the response is missing' };
   const end = await readAnswer(call.stream, { idleMs, deadline }, onText);
   if (end.kind === 'cut' && signal.aborted) throw givenUp(signal, 'yes');
@@ -67,7 +67,9 @@ export async function respond(
 
 // Returns the error of an abandoned response, which cannot be resumed.
 function givenUp(signal: AbortSignal, charged: 'maybe' | 'yes'): Error {
-  return interrupted(signal, charged, 'Interrupted: the response was abandoned.').with({ retry: 'never' });
+  return interruptionError(signal, charged, 'Interrupted: the response was abandoned.').with({
+    retry: 'never',
+  });
 }
 
 function readHead(reply: Reply, sent: JsonObject): SubmitVerdict {

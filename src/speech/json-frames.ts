@@ -165,7 +165,7 @@ export class FrameSplitter {
     if (!begun.append(piece)) this.fault ??= `a frame exceeds ${this.#limit} bytes`;
     if (this.#inFrame || this.fault !== undefined) return undefined;
     [this.#begun, this.#spare] = [this.#spare, begun];
-    return begun.taken();
+    return begun.takeAll();
   }
 }
 

@@ -3,7 +3,7 @@ import { MgwError } from '../errors.ts';
 import { xApiKey } from '../exchange.ts';
 import type { Job, JobFile } from '../job.ts';
 import { createOrResume } from '../jobs/create-or-resume.ts';
-import { afterAcceptance } from '../jobs/errors.ts';
+import { acceptedJobError } from '../jobs/errors.ts';
 import { lockOutput, speechIdentity, bestEffort } from '../jobs/lock-output.ts';
 import type { Order } from '../jobs/order.ts';
 import { type Began, inRun } from '../jobs/run.ts';
@@ -101,7 +101,7 @@ async function speakLocked(
     });
     return { job, file: value, isResumed: call.stream === undefined, delivered };
   } catch (error) {
-    throw afterAcceptance(error, accepted);
+    throw acceptedJobError(error, accepted);
   }
 }
 

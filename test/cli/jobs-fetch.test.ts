@@ -66,8 +66,8 @@ describe('jobs fetch', { concurrent: false }, () => {
     ['out/{key}/../../../{id}.mp4', /is not in the output folder/],
     ['out/{colour}.mp4', /there is no \{colour\}/],
     ['out/{seed}.mp4', /no value is known for \{seed\}/],
-    ['clip.mp4', /names a file for 2 jobs/],
-    ['-', /Standard output takes one result/],
+    ['clip.mp4', /is one file, but there are 2 jobs/],
+    ['-', /Standard output can hold only one result/],
   ])('refuses -o %s for two jobs before it requests either', async (output, message) => {
     await submit('--key', 'one');
     await submit('--key', 'two');

@@ -253,7 +253,7 @@ describe('submit without -o', () => {
     await accepted;
     const run = await running.result;
     expect(run.code, run.stderr).toBe(130);
-    expect(run.stderr).toMatch(/Interrupted; job job_\w+ goes on/);
+    expect(run.stderr).toMatch(/Interrupted; job job_\w+ continues at the gateway/);
     const again = await user.run(submit);
     expect([again.code, again.stdout]).toEqual([0, expect.stringMatching(/^job_\w+\n$/)]);
     expect(gateway.created).toHaveLength(1);

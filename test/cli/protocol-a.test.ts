@@ -153,7 +153,7 @@ describe('submit -o', () => {
     const run = await here([...submit, ...parameters, ...image, '-o', 'clip.mp4', ...fast]);
     expect(run.code, run.stderr).toBe(0);
     expect(run.stderr).toContain('Some videos were filtered: a face.');
-    expect(run.stderr).toContain('2 videos were ordered; the gateway shows 1.');
+    expect(run.stderr).toContain('2 videos were requested; the gateway returned 1.');
     expect(file('clip-1.mp4')).toEqual(videos[0]);
     expect(file('clip.mp4').toString()).toBe('mine');
   });

@@ -222,7 +222,7 @@ it('--mark adds a mark to a file once, records both hashes, and pays nothing aga
   const late = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', 'plain.mp4']);
   expect([late.code, late.stderr]).toEqual([0, expect.stringContaining('already saved')]);
   const piped = await user.run(['jobs', 'fetch', '@k', '--mark', '-o', '-']);
-  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  expect(piped.stderr).toContain('--mark does not apply to standard output');
   expect(readdirSync(user.cwd).filter((name) => name.includes('.part'))).toEqual([]);
   expect(readBill(stateDir)).toHaveLength(1);
 });
@@ -260,7 +260,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
     expect.stringContaining('a.wav is not marked: it is not an MP3'),
   ]);
   const piped = await user.run(['jobs', 'fetch', '@p', '--mark', '-o', '-']);
-  expect(piped.stderr).toContain('--mark adds nothing to standard output');
+  expect(piped.stderr).toContain('--mark does not apply to standard output');
   const split = ['tts', 'Hello. There.', '--split', '--piece-length', '8', '--mark', '-o', 'split.mp3'];
   const { json } = await user.run([...split, '--json']);
   expect([json['jobs'], json['files']]).toMatchObject([[{}, {}], [file]]);

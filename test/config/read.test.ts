@@ -123,10 +123,10 @@ describe('readConfig', () => {
     expect(await refusal()).toContain('it is a folder');
     rmSync(file, { recursive: true });
     execFileSync('mkfifo', [file]);
-    expect(await refusal()).toContain('not a plain file');
+    expect(await refusal()).toContain('not a regular file');
     rmSync(file);
     symlinkSync('/dev/null', file);
-    expect(await refusal()).toContain('not a plain file');
+    expect(await refusal()).toContain('not a regular file');
     rmSync(file);
     symlinkSync(path.join(folder, 'nothing'), file);
     expect(await refusal()).toContain('a symbolic link to a file that does not exist');

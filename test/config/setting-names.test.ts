@@ -121,7 +121,7 @@ describe('storedValue', () => {
     expect(kept(name, 'second=0.2', 'resolution=2K: second=0.4')).toBe(
       'second=0.2; resolution=2K: second=0.4',
     );
-    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('plain digits');
+    expect(() => kept('prices.group_multiplier', 'abc')).toThrow('a decimal number');
     expect(() => kept('prices.group_multiplier', '1', '2')).toThrow('one value');
   });
 

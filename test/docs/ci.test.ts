@@ -76,7 +76,7 @@ describe('docs/ci.md', () => {
       interrupt();
     });
     expect(first.code, first.log).toBe(130);
-    expect(first.log).toMatch(/Interrupted; job job_\w{14} goes on\./);
+    expect(first.log).toMatch(/Interrupted; job job_\w{14} continues at the gateway\./);
     const second = await runners.run(workflow('resume'));
     expect(second.code, second.log).toBe(0);
     expect(second.log).toContain('nothing is submitted again');

@@ -45,7 +45,7 @@ export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
     signals: { soft: new AbortController().signal, hard: new AbortController().signal },
     userAgent: 'mgw/test',
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
   };
   const waiting = { deadline: deadlineIn(30 * 60_000, clock), intervalMs: 5000, atOnce: false };

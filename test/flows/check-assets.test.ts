@@ -46,7 +46,7 @@ describe('a file in the store', () => {
     ['of the expected type', image, 'image/png', 1, undefined],
     ['of a type with parameters, in capitals', image, 'IMAGE/PNG; charset=x', 1, undefined],
     ['of the largest size', image, 'image/png', 20 * megabyte, undefined],
-    ['that is too large', image, 'image/png', 20 * megabyte + 1, '20.0 MiB; at most 20 MiB'],
+    ['that is too large', image, 'image/png', 20 * megabyte + 1, '20.0 MiB; the limit is 20 MiB'],
     ['that is empty', image, 'image/png', 0, 'it is empty'],
     ['of another type', image, 'video/mp4', 1, 'its type is video/mp4'],
     ['of a type with the same beginning', image, 'images/png', 1, 'its type is images/png'],
@@ -73,7 +73,7 @@ describe('a file in the store', () => {
       { reference_audio_urls: [nameOf('mp3')] },
       'audio/mpeg',
       50 * megabyte + 1,
-      'at most 50 MiB',
+      'the limit is 50 MiB',
     ],
   ])('is checked by its type and its size (one %s)', async (_, body, mime, bytes, expected) => {
     const message = await check(body, mime, bytes);

@@ -24,8 +24,8 @@ describe('the configured defaults of a video', () => {
 
   it('are added to the body that is sent, but not to the requested body', async () => {
     const { video } = await compose({ resolution: '720p' });
-    expect([video.body['resolution'], video.asked['resolution']]).toEqual(['720p', undefined]);
-    expect((await compose({})).video.body).toEqual(video.asked);
+    expect([video.body['resolution'], video.userBody['resolution']]).toEqual(['720p', undefined]);
+    expect((await compose({})).video.body).toEqual(video.userBody);
   });
 
   it('are those of the requested model', async () => {
@@ -149,7 +149,7 @@ it('a model that the list lacks is quoted from the command line, and not from a 
   expect(judged).toContain(' for Video-X; ');
   const body = { ModelName: model, Prompt: 'a boat' };
   const ofFile = await messageFor({ flags: {}, body, fromFiles: ['body'] });
-  expect(ofFile).toBe('--model: the value in the file is not in the model list as given.');
+  expect(ofFile).toBe('--model: the value in the file is not in the model list exactly as written.');
 });
 
 describe('the note on the defaults of a model', () => {

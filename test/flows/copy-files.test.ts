@@ -48,7 +48,7 @@ it('every claim is copied with its confirmation, and a removed claim stays remov
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }
-  expect([await to.fateOf(gone), await to.fateOf(next)]).toEqual(['removed', 'there']);
+  expect([await to.claimedJobState(gone), await to.claimedJobState(next)]).toEqual(['removed', 'there']);
   expect(await to.create(gone, [prepared])).toBe(false);
 });
 

@@ -24,14 +24,14 @@ describe('the value of a flag that names a job', () => {
     ['@intro:last', 'image', { key: 'intro', index: 1, place: 'last' }],
     ['@in:tro#12:first', 'image', { key: 'in:tro', index: 12, place: 'first' }],
   ])('may be %s for --%s', (ref, flag, part) => {
-    expect(partOf(ref, flag)).toEqual({ ...part, shown: `--${flag} ${ref}` });
+    expect(partOf(ref, flag)).toEqual({ ...part, label: `--${flag} ${ref}` });
     expect(keyIn(ref)).toBe(part.key);
   });
 
   it.each([
     ['@intro', 'reference-audio', 'cannot be used as audio'],
-    ['@intro:last', 'reference-video', 'Write @intro instead'],
-    ['@intro', 'image', 'Write @intro:last'],
+    ['@intro:last', 'reference-video', 'Use @intro.'],
+    ['@intro', 'image', 'Use @intro:last'],
   ])('may not be %s for --%s', (ref, flag, words) => {
     expect(() => partOf(ref, flag)).toThrow(words);
   });
@@ -122,7 +122,7 @@ describe('the video of an earlier job', () => {
     expect(await saved(2)).toBe(at('own-2.mp4'));
     rmSync(at('own-2.mp4'));
     expect(await saved(2)).toBeUndefined();
-    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, shown: '' }).length);
+    const parts = [1, 2].map((index) => recordedAssets(session, made, { key: 'k', index, label: '' }).length);
     expect(parts).toEqual([2, 2]);
     expect((await savedFile(session, made, 1, 1))?.path).toBe(at('other.mp4'));
   });

@@ -17,7 +17,7 @@ const prepared = { type: 'prepared', protocol: 'a', base_url: '', fingerprint: '
 describe('a job that a REF names', () => {
   it('comes with its protocol and the settings, except for speech', async () => {
     const own = { ...c, name: 'c' as const };
-    const deps = await flowDeps(freshFolder(), { configured: () => own });
+    const deps = await flowDeps(freshFolder(), { withSettings: () => own });
     const video = await jobWith(deps.ledger, 'c', accepted);
     const found = await findJobHere(video.id, deps, ['jobs', 'wait']);
     expect([found.job.id, found.protocol]).toEqual([video.id, own]);

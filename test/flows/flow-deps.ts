@@ -23,7 +23,7 @@ export async function flowDeps(
     settings: resolveSettings({ flags: {}, env: {}, file: { profiles: {} } }),
     trustedOrigins: [],
     pollIntervalMs: 5000,
-    configured: (protocol) => protocol,
+    withSettings: (protocol) => protocol,
     objects: () => Promise.reject(new Error('there is no store')),
     openBudget: () => Promise.reject(new Error('there is no budget')),
     uploadFolder: join(state, 'uploads'),

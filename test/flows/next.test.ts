@@ -6,7 +6,7 @@ import {
   type KeptFlags,
   globalArguments,
   nextForOutput,
-  otherOutput,
+  alternativeOutput,
   withGlobals,
   withOutput,
 } from '../../src/flows/next.ts';
@@ -194,7 +194,7 @@ it('a free path has the next unused number; a folder or a template has no free p
   const folder = freshFolder();
   const boat = join(folder, 'boat.mp4');
   const freePath = (path: string): string | undefined =>
-    otherOutput(new MgwError('output_exists', 'x'), path);
+    alternativeOutput(new MgwError('output_exists', 'x'), path);
   expect(freePath(boat)).toBe(join(folder, 'boat-2.mp4'));
   writeFileSync(join(folder, 'boat-2.mp4'), '');
   mkdirSync(join(folder, 'boat-3.mp4'));

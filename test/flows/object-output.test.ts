@@ -31,7 +31,7 @@ async function scene(put?: () => Promise<void>): Promise<Scene> {
         ? Promise.reject(new MgwError('output_exists', 'It exists.'))
         : Promise.resolve();
     },
-    put: async (url, { path }, { force, earlier, onBegun }) => {
+    put: async (url, { path }, { force, earlierUploads: earlier, onStarted: onBegun }) => {
       if (objects.has(url)) return;
       calls.push(`put ${url} ${readFileSync(path, 'utf8')} ${force} ${earlier?.length}`);
       await onBegun?.({ id: 'u1', since: '2026-11-22T10:00:00.000Z' });

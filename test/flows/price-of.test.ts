@@ -22,7 +22,7 @@ describe('the price of a submission', () => {
     (protocol, model, what, setting) => {
       const priced = priceOf({ protocol, model, body: {} }, real);
       const command = setting && ['mgw', 'config', 'set', ...setting];
-      expect([priced.what, priced.cost, priced.priceCommand]).toEqual([what, undefined, command]);
+      expect([priced.subject, priced.cost, priced.priceCommand]).toEqual([what, undefined, command]);
       expect(priceOf({ protocol, model, body: {} }, sandbox).priceCommand).toBeUndefined();
     },
   );

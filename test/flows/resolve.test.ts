@@ -184,7 +184,7 @@ describe('an adopted handle', () => {
     await decide(session, id, { how: 'adopted', handle: 'task_2' });
     const { job: corrected } = await decide(session, id, { how: 'adopted', handle: 'task_11' });
     expect([corrected.state, corrected.handle]).toEqual(['queued', 'task_11']);
-    expect(chargesOf(await (await session.ledger()).events(id)).map(({ fate }) => fate)).toEqual([
+    expect(chargesOf(await (await session.ledger()).events(id)).map(({ outcome }) => outcome)).toEqual([
       'accepted',
     ]);
   });

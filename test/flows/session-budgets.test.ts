@@ -87,7 +87,7 @@ describe('the standing budget', () => {
     expect(await configuredAllowance(chosen('profile', true), open)).toEqual([]);
     await (await open('clips')).setLimit(limit);
     expect(await configuredAllowance(chosen('flag'), open)).toMatchObject([
-      { name: 'clips', label: 'the budget clips', raise: ['mgw', 'budget', 'set', 'clips'] },
+      { name: 'clips', label: 'the budget clips', raiseCommand: ['mgw', 'budget', 'set', 'clips'] },
     ]);
   });
 });

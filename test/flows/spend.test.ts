@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { formatDecimal } from '../../src/decimal.ts';
-import { addUp, disputedFiles, spendBy, type Disputed } from '../../src/flows/spend.ts';
+import { addUp, disputedFiles, spendBy, type DisputedFile } from '../../src/flows/spend.ts';
 import type { JobEvent, JobFile } from '../../src/job.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
@@ -22,8 +22,8 @@ async function ledgerWith(...jobs: { at?: number; key?: string; events: JobEvent
   return ledger;
 }
 
-async function disputedIn(ledger: Ledger, since?: string): Promise<Disputed[]> {
-  const found: Disputed[] = [];
+async function disputedIn(ledger: Ledger, since?: string): Promise<DisputedFile[]> {
+  const found: DisputedFile[] = [];
   for await (const each of disputedFiles(ledger, since)) found.push(each);
   return found;
 }

@@ -20,7 +20,7 @@ const wish = (more: Partial<VideoSubmission>): VideoSubmission => ({
 });
 const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
   const body = protocol === a ? bodyOfA : bodyOfC;
-  return { protocol, body, asked: body, exchange: protocol.submission(body) };
+  return { protocol, body, userBody: body, exchange: protocol.submission(body) };
 };
 
 /** Checks the places of a video before it is paid for. */

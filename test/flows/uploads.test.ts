@@ -37,8 +37,8 @@ describe('the files named by flags', () => {
 
   it.each([
     ['an empty file', 'empty.png', true, 'empty.png is empty'],
-    ['no store', 'boat.png', false, 'Configure a store'],
-    ['an earlier job and no store', '@intro:last', false, 'Configure a store'],
+    ['no store', 'boat.png', false, 'configure a store'],
+    ['an earlier job and no store', '@intro:last', false, 'configure a store'],
   ])('are refused with %s', async (_, image, isThere, words) => {
     await expect(namedFiles(hasStore(isThere), c, { image }, read)).rejects.toMatchObject({
       code: 'usage',

@@ -38,7 +38,7 @@ async function payer(
   const budget = await budgetIn(state, bare.ledger);
   const deps: JobDeps = {
     ...bare,
-    priceOf: () => Promise.resolve({ what: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
+    priceOf: () => Promise.resolve({ subject: 'a boat', ...(cost !== '' && { cost: { at_most: cost } }) }),
     allowances: () => Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, limit }]),
   };
   return { deps, budget };
@@ -177,7 +177,7 @@ describe('a payment under a budget', () => {
     const { deps, budget } = await payer('http://127.0.0.1:1', freshFolder());
     const raise = ['mgw', 'budget', 'set', 'clips'];
     const allowances: JobDeps['allowances'] = () =>
-      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raise }]);
+      Promise.resolve([{ name: 'clips', label: 'the budget clips', budget, raiseCommand: raise }]);
     expect(await buy({ ...deps, allowances })).toMatchObject({
       exit: 12,
       error: {

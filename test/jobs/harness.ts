@@ -89,7 +89,7 @@ export async function depsFor(
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
     ...rest,
     clock,

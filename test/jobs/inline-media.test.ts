@@ -40,7 +40,7 @@ function lockIn(place: string): Promise<OutputLock> {
     },
     clock: systemClock,
     deadline: deadlineIn(1000, systemClock),
-    late: () => new Error('late'),
+    lateError: () => new Error('late'),
     charged: 'yes',
   });
 }

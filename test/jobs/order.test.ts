@@ -40,7 +40,8 @@ describe('a fingerprint', () => {
 });
 
 describe('a fingerprint of the requested body', () => {
-  const of = (body: Json, asked?: Json): string => fingerprintOf({ protocol: 'b', body, asked }, 'g');
+  const of = (body: Json, asked?: Json): string =>
+    fingerprintOf({ protocol: 'b', body, userBody: asked }, 'g');
 
   it('ignores what a default or the model list added', () => {
     const asked = { ModelName: 'Lite' };

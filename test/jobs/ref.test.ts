@@ -22,8 +22,8 @@ async function make(time: number, protocol: string, handle?: string, base_url = 
   return id;
 }
 
-it('last is not allowed as a key, because @last names the newest job', () => {
-  expect(() => checkKeyName('last', undefined)).toThrow('@last names the newest job');
+it('last is not allowed as a key, because @last is the newest job', () => {
+  expect(() => checkKeyName('last', undefined)).toThrow('@last is the newest job');
   expect(() => checkKeyName('last-2', undefined)).not.toThrow();
 });
 

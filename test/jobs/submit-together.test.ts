@@ -73,7 +73,7 @@ describe('one key', () => {
       });
       others = run(second, order);
       await answered;
-      return { what: 'a test' };
+      return { subject: 'a test' };
     };
     expect((await run(first, order)).exit).toBe(exit);
     expect((await others)?.exit).toBe(0);

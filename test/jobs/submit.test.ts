@@ -471,7 +471,7 @@ describe('the same command again', () => {
     const second = await depsFor(server.url, state);
     first.priceOf = async () => {
       await run(second);
-      return { what: 'a test' };
+      return { subject: 'a test' };
     };
     const { job } = await run(first);
     expect(second.notes.at(-1)).toContain(`second take of ${job?.id}`);

@@ -113,7 +113,7 @@ it('a run that joins another run whose job is not accepted yet does not look at 
   first.priceOf = async () => {
     const order = orderOf({ goal, beforeSending: () => Promise.reject(exists) });
     joined.push((await run(second, order)).exit);
-    return { what: 'a test' };
+    return { subject: 'a test' };
   };
   expect([(await run(first, orderOf({ goal }))).exit, joined]).toEqual([0, [0]]);
   expect(server.created).toBe(1);

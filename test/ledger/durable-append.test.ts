@@ -52,8 +52,8 @@ describe('an appended line', () => {
     ['to a torn line', 'on', {}, 'on\ntwo\n'],
     ['to a torn line with a mark', 'on', { tornEnd: '!\n' }, 'on!\ntwo\n'],
     ['to a torn line that is left as it is', 'on', { tornEnd: '' }, 'ontwo\n'],
-    ['to a line that is known to be whole', 'on', { isWhole: () => true }, 'ontwo\n'],
-    ['to a line that is not known to be whole', 'on', { isWhole: () => false }, 'on\ntwo\n'],
+    ['to a line that is known to be whole', 'on', { isComplete: () => true }, 'ontwo\n'],
+    ['to a line that is not known to be whole', 'on', { isComplete: () => false }, 'on\ntwo\n'],
   ])('is added correctly %s', async (_, before, options, after) => {
     writeFileSync(path, before);
     const sizes = await appendFile(path, 'two\n', options);

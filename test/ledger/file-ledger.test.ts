@@ -28,7 +28,7 @@ import { decodeEvents, encodeEvent } from '../../src/ledger/event-log.ts';
 import { beforeEachStep } from '../../src/ledger/durable-file.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { JobIndex, writeIndexed } from '../../src/ledger/index-log.ts';
-import { holderText, jobIdForm, names, newJobId, readHolder } from '../../src/ledger/names.ts';
+import { holderText, jobIdPattern, names, newJobId, readHolder } from '../../src/ledger/names.ts';
 import type { Ledger } from '../../src/ledger/ledger.ts';
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
@@ -485,7 +485,7 @@ it('a link in place of a record is no removal, even if it is as long as one', as
   const link = '/'.padEnd(statSync(path).size, 'x');
   rmSync(path);
   symlinkSync(link, path);
-  expect(await ledger.fateOf(id)).toBe('there');
+  expect(await ledger.claimedJobState(id)).toBe('there');
 });
 
 describe('an index', () => {
@@ -504,7 +504,7 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     rmSync(join(state, 'jobs', `${id}.jsonl`));
     expect(await ledger.lookup('fingerprint', 'f9')).toEqual([id]);
-    expect(await ledger.fateOf(id)).toBe('lost');
+    expect(await ledger.claimedJobState(id)).toBe('lost');
   });
 
   it('knows a job whose record appears while it is looked for', async () => {
@@ -512,7 +512,7 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     const [path, aside] = [join(state, 'jobs', `${id}.jsonl`), join(state, 'aside')];
     renameSync(path, aside);
-    const fate = ledger.fateOf(id);
+    const fate = ledger.claimedJobState(id);
     renameSync(aside, path);
     expect(await fate).toBe('there');
   });
@@ -537,7 +537,7 @@ describe('an index', () => {
     for (const [adds, reads] of [[], [true], [false, true], [true, true]]) {
       const { ledger, state } = await made();
       const ids = [await make(ledger, 5), await make(ledger, 6)];
-      if (reads === true) await ledger.listed({ leaveOutSucceeded: true });
+      if (reads === true) await ledger.listed({ excludeSucceeded: true });
       const logs = ['index', 'handles'].map((name) => join(state, name));
       for (const log of logs) damage(`${log}.log`, `${log}.count`);
       if (adds === true) ids.push(await make(ledger, 7));
@@ -557,7 +557,7 @@ describe('an index', () => {
     const other = await make(ledger, 5);
     await ledger.append(other, { type: 'finished', state: 'succeeded', native_status: 'ok' });
     for (const name of ['handles.log', 'handles.count']) rmSync(join(state, name));
-    expect((await ledger.listed({ leaveOutSucceeded: true })).slice()).toEqual([id]);
+    expect((await ledger.listed({ excludeSucceeded: true })).slice()).toEqual([id]);
   });
 
   it('regains the line of a job that was lost with the file before the record was written', async () => {
@@ -799,7 +799,7 @@ describe('ids', () => {
     const times = [0, 1, 31, 32, 1023, now - 1, now, now + 1, 2 ** 44];
     const ids = times.map((at) => newJobId(at));
     expect([...ids].sort()).toEqual(ids);
-    for (const id of ids) expect(id).toMatch(jobIdForm);
+    for (const id of ids) expect(id).toMatch(jobIdPattern);
     expect(new Set(Array.from({ length: 50 }, () => newJobId(now))).size).toBe(50);
   });
 

@@ -11,7 +11,7 @@ const made = (id: string, value = 'f'): IndexEntry => entry('fingerprint', id, v
 
 function write(lines: IndexLines, text: string): void {
   const bytes = Buffer.from(text, 'latin1');
-  lines.room(bytes.length).set(bytes);
+  lines.reserve(bytes.length).set(bytes);
   lines.add(bytes.length);
 }
 

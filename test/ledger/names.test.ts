@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import {
-  claimName,
+  claimFileName,
   holderText,
   isAttempt,
-  jobIdForm,
+  jobIdPattern,
   names,
   newJobId,
   readHolder,
@@ -17,7 +17,7 @@ const now = 1_795_000_000_000;
 describe('a job id', () => {
   it.each([0, 1, 31, 32, now, now + 1, 32 ** 9 - 1])('contains its time, and has one form: %i', (time) => {
     const id = newJobId(time);
-    expect([timeOf(id), jobIdForm.test(id)]).toEqual([time, true]);
+    expect([timeOf(id), jobIdPattern.test(id)]).toEqual([time, true]);
   });
 
   it('is higher than the last id, even if the clock was set back', () => {
@@ -43,11 +43,11 @@ it.each([
   ['key.a b/..', 'key.a%20b%2F..'],
   ['x'.repeat(200), 'x'.repeat(200)],
 ])('the file of the claim %s is %s', (name, file) => {
-  expect(claimName(name)).toBe(file);
+  expect(claimFileName(name)).toBe(file);
 });
 
 it('the file name of a long claim name is its hash', () => {
-  const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimName);
+  const [one, other] = ['x'.repeat(201), `${'x'.repeat(200)}y`].map(claimFileName);
   expect(one).toMatch(/^long-[\da-f]{64}$/);
   expect(one).not.toBe(other);
 });

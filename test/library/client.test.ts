@@ -196,7 +196,7 @@ describe('the library: a payment', () => {
   it.each([
     [{ ...boat, buget: '2' }, 'no option buget. Did you mean budget?'],
     [{ ...boat, key: 'a/b' }, '--key: a/b is not allowed'],
-    [{ ...boat, key: 'a', newTake: true }, 'contradict'],
+    [{ ...boat, key: 'a', newTake: true }, 'cannot be combined'],
     [{ ...boat, output: '' }, 'output: give the path of a file'],
     [{ ...boat, sidecar: true }, 'set output'],
     [{ ...boat, timeout: 'soon' }, 'timeout soon: must be'],

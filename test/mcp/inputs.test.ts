@@ -159,14 +159,14 @@ test.each([
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
   ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],
-  ['/a.mp3 exists: name another file, or replace it with --force.', '/a.mp3 exists: name another file.'],
+  ['/a.mp3 exists: use another file, or replace it with --force.', '/a.mp3 exists: use another file.'],
   [
-    'a is a symbolic link: name another file, or replace the link with --force. Nothing was sent.',
-    'a is a symbolic link: name another file. Nothing was sent.',
+    'a is a symbolic link: use another file, or replace the link with --force. Nothing was sent.',
+    'a is a symbolic link: use another file. Nothing was sent.',
   ],
   [
-    'b is not a plain file: name another one, or -o - for standard output.',
-    'b is not a plain file: name another one.',
+    'b is not a regular file: use another file, or -o - for standard output.',
+    'b is not a regular file: use another file.',
   ],
   ['Start it with "mgw mcp --budget 5 --root a".', 'Start it with "mgw mcp --budget 5 --root a".'],
 ])('the text %j is shown to an agent as %j', (text, shown) => {

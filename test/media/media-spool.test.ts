@@ -133,14 +133,14 @@ describe('Base64 in the media spool', () => {
     ['QUJD\\u0141QUJ', /outside its alphabet at character 5$/],
     ['QUJDéQUJ', /outside its alphabet at character 5$/],
     ['data:video/mp4;base64,QUJD', /outside its alphabet at character 5$/],
-    ['QUI', /whole group/],
-    ['QUJDQ', /whole group/],
-    ['QQ=', /whole group/],
+    ['QUI', /multiple of four/],
+    ['QUJDQ', /multiple of four/],
+    ['QQ=', /multiple of four/],
     ['QQ=Q', /wrong padding at character 3$/],
     ['Q===', /wrong padding at character 2$/],
     ['====', /wrong padding at character 1$/],
     ['QQ==QUJD', /wrong padding at character 3$|after its padding at character 5$/],
-    ['QUI==', /whole group|after its padding/],
+    ['QUI==', /multiple of four|after its padding/],
   ])('is invalid with %s', async (text, fault) => {
     for (const cuts of [[], everyByte(inline(text).length)]) {
       const result = await spool(inline(text), { cuts });

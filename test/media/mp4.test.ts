@@ -78,11 +78,11 @@ describe('mp4In', () => {
   it.each([
     ['an empty file', Buffer.alloc(0), /none/],
     ['zeros after the last box', Buffer.concat([film, Buffer.alloc(64)]), /no box/],
-    ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is cut/],
+    ['one byte too many', Buffer.concat([film, Buffer.alloc(1)]), /header is truncated/],
     [
       'a 64-bit header that is cut',
       Buffer.concat([film, box('mdat', 0, 'long').subarray(0, 12)]),
-      /header is cut/,
+      /header is truncated/,
     ],
     ['a box smaller than its header', Buffer.concat([film, Buffer.from('\0\0\0\x05free')]), /smaller/],
     [

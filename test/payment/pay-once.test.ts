@@ -82,7 +82,7 @@ async function pay(scene: Scene, soft = new AbortController(), hard = new AbortC
   } as unknown as GatewayClient;
   const payment: Payment = {
     exchange: { method: 'POST', path: '/', headers: {} },
-    purchase: { name: 'job_1', what: 'a boat', cost: { at_most: '1' } },
+    purchase: { name: 'job_1', subject: 'a boat', cost: { at_most: '1' } },
     auth: bearer,
     read: () => next(verdicts),
     deadline: { remainingMs: () => scene.remainingMs ?? Infinity },

@@ -141,7 +141,7 @@ describe('compose', () => {
     [
       'a number that would be sent as another one',
       { set: ['a={"b":12345678901234567890}'] },
-      '--set a: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text.',
+      '--set a: the number 12345678901234567890 would lose precision; quote it to send it as text.',
     ],
     ['a path twice', { set: ['a=1', 'a=2'] }, '--set a conflicts with --set a.'],
     ['a path twice in two forms', { set: ['a[0]=1', 'a.0=2'] }, '--set a.0 conflicts with --set a.0.'],

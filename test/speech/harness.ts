@@ -110,7 +110,7 @@ export async function depsFor(url: string, folder: string, more: Partial<JobDeps
     note: (text) => void notes.push(text),
     signals: { soft: soft.signal, hard: hard.signal },
     retries: 5,
-    priceOf: () => Promise.resolve({ what: 'a test' }),
+    priceOf: () => Promise.resolve({ subject: 'a test' }),
     allowances: () => Promise.resolve([]),
     ...more,
     notes,

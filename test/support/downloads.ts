@@ -71,7 +71,7 @@ export function lockAs(claimant: Claimant, target: string, identity: string): Pr
     claimant,
     clock: systemClock,
     deadline,
-    late: () => new Error('late'),
+    lateError: () => new Error('late'),
     charged: 'yes',
   });
 }
@@ -104,7 +104,7 @@ export function useDownloads(): Downloads {
       claimant: claimantOf(process.pid),
       clock: ctx.clock,
       deadline: deadlineIn(1e9, ctx.clock),
-      late: () => new Error('late'),
+      lateError: () => new Error('late'),
       charged: 'yes',
       ...options,
     });

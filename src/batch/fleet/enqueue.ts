@@ -105,7 +105,7 @@ function newRow(
         set,
         over,
       }
-    : { ...common, kind: work.protocol.name, body: work.asked, endpoint };
+    : { ...common, kind: work.protocol.name, body: work.userBody, endpoint };
   const carried = { id, hash: hashOf(work), row: own };
   const text = JSON.stringify(own);
   if (redact(text) !== text)

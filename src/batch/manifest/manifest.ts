@@ -264,7 +264,7 @@ async function statOf(path: string): Promise<Stats> {
   });
   if (!found.isFile())
     throw usageError(
-      `The manifest ${shown(path)} is not a plain file, which it must be because mgw reads it more than once.`,
+      `The manifest ${shown(path)} is not a regular file, which it must be because mgw reads it more than once.`,
     );
   return found;
 }

@@ -3,7 +3,7 @@ import { messageOf } from '../../errors.ts';
 import { parseDecimal } from '../../decimal.ts';
 import type { JobKind } from '../../job.ts';
 import { isObject, parseBodyJson, type JsonObject } from '../../json.ts';
-import { isKeyName, keyNameForm } from '../../jobs/ref.ts';
+import { isKeyName, keyNameRules } from '../../jobs/ref.ts';
 import { longName } from '../../protocols/compose.ts';
 import type { Flag } from '../../protocols/protocol.ts';
 import { findProtocol } from '../../protocols/registry.ts';
@@ -67,7 +67,7 @@ function isNumeric({ parse }: Flag): boolean {
 }
 
 function keyName(text: string): void {
-  if (!isKeyName(text)) throw new Error(keyNameForm);
+  if (!isKeyName(text)) throw new Error(keyNameRules);
 }
 
 function notEmpty(text: string): void {
@@ -76,7 +76,7 @@ function notEmpty(text: string): void {
 
 function tagNames(tags: readonly string[]): void {
   if (tags.length > 32 || !tags.every((tag) => isKeyName(tag)))
-    throw new Error(`at most 32 words, each of ${keyNameForm}`);
+    throw new Error(`at most 32 words, each of ${keyNameRules}`);
 }
 
 function bodyText(value: unknown): void {

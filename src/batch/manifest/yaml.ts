@@ -225,7 +225,7 @@ function numberIn(node: Scalar): Json {
   if (typeof value !== 'number') return textIn(node);
   if (Number.isInteger(value) ? Number.isSafeInteger(value) : Number.isFinite(value)) return value;
   throw new Error(
-    `the number ${printableLine(node.source ?? '', 40)} cannot be sent unchanged; in quotes it is sent as text`,
+    `the number ${printableLine(node.source ?? '', 40)} would lose precision; quote it to send it as text`,
   );
 }
 

@@ -183,7 +183,7 @@ async function continuation(reply: MediaReply, part: PartFile, work: Work): Prom
   const isPlain = /^(identity)?$/i.test(reply.headers['content-encoding'] ?? '');
   const isSame = validator !== undefined && isSameRepresentation(reply.headers, validator);
   if (!isNext || !isPlain || !isSame) return startOver(reply, part, 'a range that was not requested');
-  part.expect(total);
+  part.setTotal(total);
   return receive(reply, bodyOf(reply, work), part, work);
 }
 
@@ -191,7 +191,7 @@ async function atTheEnd(reply: MediaReply, part: PartFile): Promise<Attempt> {
   const told = readContentRange(reply.headers['content-range'])?.total;
   // The Content-Length may have been too large. The size in this response is right if it is about the same
   // representation.
-  if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.expect(told);
+  if (told === part.length && namesRepresentation(reply.headers, part.validator)) part.setTotal(told);
   // A body of unknown length is complete if the response to the request for the rest states the length that was
   // received.
   const total = part.total ?? told;

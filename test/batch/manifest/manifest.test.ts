@@ -199,7 +199,7 @@ describe('JSON Lines', () => {
     expect(rows.map(({ line }) => line)).toEqual([2, 6]);
     expect(problems).toEqual([
       expect.stringMatching(/^m:4: it is not JSON: /),
-      'm:5: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text',
+      'm:5: the number 12345678901234567890 would lose precision; quote it to send it as text',
     ]);
   });
 });

@@ -146,7 +146,7 @@ describe('TLS to the database', () => {
     const { port } = await listen(asksForPassword);
     await expect(ask(`postgres://mgw@127.0.0.1:${port}/d`)).rejects.toMatchObject({
       exitCode: 2,
-      message: expect.stringContaining('and none was given. Set PGPASSWORD') as string,
+      message: expect.stringContaining('but none was set. Set PGPASSWORD') as string,
     });
   });
 
@@ -193,10 +193,10 @@ describe('TLS to the database', () => {
 
 it('a database that is gone or refuses mgw is not reported as a pool without transactions', async () => {
   const gone = new Database(parseStateUrl(`postgres://127.0.0.1:${await closedPort()}/d`));
-  await expect(gone.knowsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
+  await expect(gone.supportsTransactions()).rejects.toBeInstanceOf(DatabaseLost);
   const { port } = await listen((socket) => socket.write(authentication(3)));
   const refusing = new Database(parseStateUrl(`postgres://mgw:hunter2@127.0.0.1:${port}/d`));
-  await expect(refusing.knowsTransactions()).rejects.toMatchObject({ code: 'config' });
+  await expect(refusing.supportsTransactions()).rejects.toMatchObject({ code: 'config' });
   await Promise.all([gone.close(), refusing.close()]);
   // The second time there is nothing to close.
   await gone.close();

@@ -329,7 +329,7 @@ describe('the state of a job', () => {
 
   it('is written with an event if the process knows all earlier events', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     jobs.counts.set(id, 1);
     await writer.append(id, accepted);
     expect(jobs.inserts.at(-1)).toMatchObject({ seen: [1], states: ['queued'] });
@@ -344,7 +344,7 @@ describe('the state of a job', () => {
 
   it('needs no query in the turn of the event loop in which it was written', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     expect(writer.justWritten(id)).toBeUndefined();
     jobs.counts.set(id, 1);
     await writer.append(id, accepted);
@@ -352,13 +352,13 @@ describe('the state of a job', () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect(writer.justWritten(id)).toBeUndefined();
     await writer.append(id, running);
-    writer.forget(id);
+    writer.dropCached(id);
     expect(writer.justWritten(id)).toBeUndefined();
   });
 
   it('is read again if the database did not write an event as expected', async () => {
     const { jobs, writer, id } = open();
-    writer.remember(id, linesOf(prepared));
+    writer.cacheLines(id, linesOf(prepared));
     jobs.unchanged.add(id);
     jobs.hasEvent = true;
     await writer.append(id, accepted);
@@ -372,9 +372,9 @@ describe('the state of a job', () => {
     const { jobs, writer } = open();
     const ids = Array.from({ length: 513 }, (_, at) => newJobId(now + at));
     const [first = '', second = '', third = ''] = ids;
-    for (const id of ids.slice(0, 512)) writer.remember(id, linesOf(prepared));
-    writer.remember(first, linesOf(prepared));
-    writer.remember(ids[512] ?? '', linesOf(prepared));
+    for (const id of ids.slice(0, 512)) writer.cacheLines(id, linesOf(prepared));
+    writer.cacheLines(first, linesOf(prepared));
+    writer.cacheLines(ids[512] ?? '', linesOf(prepared));
     for (const id of [first, second, third]) {
       jobs.counts.set(id, 1);
       await writer.append(id, accepted);

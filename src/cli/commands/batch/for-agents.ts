@@ -19,7 +19,7 @@ import { withBudget } from '../../../flows/budgets.ts';
 import { commandForPerson } from '../../../flows/next.ts';
 import type { FlowDeps } from '../../../flows/settings.ts';
 import type { Job } from '../../../job.ts';
-import { failedError, withoutHandle } from '../../../jobs/errors.ts';
+import { failedError, noHandleError } from '../../../jobs/errors.ts';
 import { strictError } from '../../../jobs/receipt.ts';
 import { doubtForRow } from '../../../jobs/liveness.ts';
 import { fingerprintOf } from '../../../jobs/order.ts';
@@ -185,7 +185,7 @@ function chargeOfRow({ state, take: { job } }: PlannedRow): Charged {
 function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefined {
   if (job === undefined) return undefined;
   if (state === 'failed') return failedError(job);
-  return state === 'rejected' || state === 'unknown' ? withoutHandle(job) : undefined;
+  return state === 'rejected' || state === 'unknown' ? noHandleError(job) : undefined;
 }
 
 // Refuses rows that were not checked, because the manifest may be edited after its cost was checked.

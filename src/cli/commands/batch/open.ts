@@ -21,7 +21,7 @@ import { priceOf } from '../../../flows/prices.ts';
 import { outputPlace, type OutputPlace } from '../../../jobs/output.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import { checkNoSecret } from '../../../jobs/order.ts';
-import { isKeyName, keyNameForm } from '../../../jobs/ref.ts';
+import { isKeyName, keyNameRules } from '../../../jobs/ref.ts';
 import { printableLine } from '../../../printable.ts';
 import { version } from '../../../installation.ts';
 
@@ -111,7 +111,7 @@ function nameOf(file: string, given: string | undefined): string {
   if (isKeyName(name)) return name;
   const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
   throw usageError(
-    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameForm}. Give --name.`,
+    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameRules}. Give --name.`,
   );
 }
 
