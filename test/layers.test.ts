@@ -117,7 +117,7 @@ afterAll(() => folders.forEach((folder) => rmSync(folder, { recursive: true })))
 
 // `npm run layers` checks the rules for every module.
 describe('the layers', () => {
-  it('have a rule for each violation, and each rule finds its own violation', async () => {
+  it('have a rule for each violation, and each rule detects its violation', async () => {
     const { summary } = await cruise(fixture());
     const found = summary.violations.map(({ rule, from, to }) => `${rule.name}: ${from} → ${to}`);
     for (const [rule, from] of broken)

@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('is no longer waited for once the process is interrupted', async () => {
+  it('no longer blocks the process once it is interrupted', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -66,7 +66,7 @@ describe('the number of tasks in progress', () => {
 });
 
 describe('submissions', () => {
-  it('all wait as long as the gateway asks', async () => {
+  it('all wait as long as the gateway requests', async () => {
     const { pace: one, clock } = pace();
     one.limited(await one.submission(never), 7000);
     await Promise.all([one.submission(never), one.submission(never)]);

@@ -86,7 +86,7 @@ beforeAll(async () => {
 afterAll(() => scene.gateway.close());
 
 describe('a batch whose processes are killed and whose responses are lost', () => {
-  it('pays for each row once, whatever is killed, and reports which rows are not done', async () => {
+  it('pays for each row once, regardless of the killed processes, and reports unfinished rows', async () => {
     await killed([start()], 12);
     await killed([start(), start()], 15);
     most = Number.POSITIVE_INFINITY;

@@ -95,7 +95,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
 
-  it('uses the resolution that the gateway makes: 768P of a self-hosted model is 720p', () => {
+  it('uses the resolution that the gateway produces: 768P of a self-hosted model is 720p', () => {
     const price = 'second=1; resolution=720p: second=2';
     expect(cost('c', price, { model: 'vendor-h3-mini', resolution: '768P', duration: 5 })).toBe('10');
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
@@ -113,7 +113,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('a', price, a({ durationSeconds: 'long' }))).toBeUndefined();
   });
 
-  it('of Protocol C adds the reference images that are not free, under either name, but no frames', () => {
+  it('of Protocol C adds the reference images that are not free, under either name, but not the frames', () => {
     const price = 'second=0.12 reference_image=0.20 free_reference_images=5 minimum=0.50';
     const urls = (count: number): string[] =>
       Array.from({ length: count }, (_, at) => `https://a.test/${at}`);
@@ -218,7 +218,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3', duration: 4 }, factors)).toBe('0.308');
   });
 
-  it('stays readable whatever its digits', () => {
+  it('remains readable with any digits', () => {
     const factor = fc.stringMatching(/^\d{1,12}\.\d{1,12}$/);
     fc.assert(
       fc.property(factor, factor, factor, fc.nat(30_000), (price, group, user, length) => {
@@ -265,13 +265,13 @@ describe('a price', () => {
     expect(() => parsePrice(text, flags)).toThrow(message);
   });
 
-  it('counts what is made: speech has no seconds, and a video has no characters', () => {
+  it('counts the units of the medium: speech has no seconds, and a video has no characters', () => {
     expect(() => parsePrice('second=1', [], speechUnits)).toThrow(/allowed: 10k_characters/);
     expect(() => parsePrice('10k_characters=1 minimum=1', [], speechUnits)).toThrow(/minimum is not a unit/);
     expect(() => parsePrice('10k_characters=1', [], videoUnits)).toThrow(/allowed: second, video/);
   });
 
-  it('either parses or gives a reason, whatever the text', () => {
+  it('is either parsed or refused with a reason, for any text', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         try {

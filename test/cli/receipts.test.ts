@@ -268,7 +268,7 @@ it('tts --mark adds a mark to an MP3 once, records both hashes, and leaves other
   expect(readBill(stateDir)).toHaveLength(5);
 });
 
-it('kill -9 during marking and publishing leaves a complete file or none, and the same command pays nothing', async () => {
+it('kill -9 during marking and publishing leaves either a complete file or none, and the same command pays nothing', async () => {
   const stateDir = freshFolder();
   const sandbox = await startSandbox({ stateDir, paceMs: 1 });
   onEnd(() => sandbox.close());

@@ -189,7 +189,7 @@ describe('parallel processes', () => {
 });
 
 describe.concurrent('jobs rm or a damaged index during a submission', () => {
-  it('jobs rm without --force refuses the job, and names the command that waits', async ({ open }) => {
+  it('jobs rm without --force refuses the job, and suggests the command that waits', async ({ open }) => {
     const scene = await open('c');
     let refused: CliJson | undefined;
     scene.gateway.script.submit.push(async ({ gateway, response }) => {
@@ -213,7 +213,7 @@ describe.concurrent('jobs rm or a damaged index during a submission', () => {
     ['deleted with its count', (log, count) => [log, count].forEach((path) => rmSync(path))],
   ];
   it.for(losses)(
-    'an index that is %s hides no job, and nothing is paid again',
+    'an index that is %s does not hide a job, and nothing is paid again',
     async ([, lose], { open }) => {
       const scene = await open('c');
       // Another job, whose line is lost too.

@@ -275,7 +275,7 @@ describe.concurrent('the API key, quoted by the gateway', () => {
 describe.concurrent('__proto__ in responses', () => {
   const poison =
     '"__proto__":{"polluted":1,"status":"completed","done":true},"constructor":{"prototype":{"polluted":1}}';
-  it.for(protocols)('pollutes no prototype (%s)', async (protocol, { open }) => {
+  it.for(protocols)('do not pollute a prototype (%s)', async (protocol, { open }) => {
     const scene = await open(protocol);
     const { gateway } = scene;
     const poisoned = (body: object): string => `{${poison},${JSON.stringify(body).slice(1)}`;
@@ -357,7 +357,7 @@ describe.concurrent('a hostile model list', () => {
   });
 
   it.for(['{"data":{"id":"x"}}', '{"data":"x"}', '{"data":null}', '{}', 'null', '[]', '7', '<html>'])(
-    '%s: causes no crash',
+    '%s: does not cause a crash',
     async (body, { open }) => {
       const scene = await open('c');
       listing(scene, body);

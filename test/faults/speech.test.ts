@@ -199,7 +199,7 @@ describe.concurrent('a stalled stream', () => {
 });
 
 describe.concurrent('a reader of -o - that exits early', () => {
-  it('causes no crash and no message, and leads to exit 9 or 141', async ({ open }) => {
+  it('does not cause a crash or a message, and leads to exit 9 or 141', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);
@@ -278,7 +278,7 @@ describe.concurrent('speech over a failing connection', () => {
     await scene.expectInvariants(1);
   });
 
-  it('that gets no response to a packet leads to exit 6, and the rerun exits 0', async ({ open }) => {
+  it('whose packets get no response leads to exit 6, and the rerun exits 0', async ({ open }) => {
     const scene = await opened(open);
     const blackhole = await fullBacklog('127.0.0.4');
     const briefly = ['--request-timeout', '700ms', '--retries', '1'];

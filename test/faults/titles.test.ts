@@ -36,12 +36,12 @@ function isElsewhere(row: string): boolean {
 }
 
 describe('docs/faults.md', () => {
-  it('names a test in every row, and the test exists', () => {
+  it('refers to an existing test in every row', () => {
     expect(named.length).toBeGreaterThan(90);
     expect(named.filter((row) => !written.includes(row) && !isElsewhere(row))).toEqual([]);
   });
 
-  it('has a row for every test of a fault, and only one', () => {
+  it('has exactly one row for every test of a fault', () => {
     expect(written.filter((title) => !named.includes(title))).toEqual([]);
     expect(new Set(written).size).toBe(written.length);
     expect(new Set(named).size).toBe(named.length);

@@ -40,7 +40,7 @@ async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: s
   return { deps, asked, left: () => (existsSync(deps.uploadFolder) ? readdirSync(deps.uploadFolder) : []) };
 }
 
-it('a local file is its own copy, and no store is needed', async () => {
+it('a local file is used directly, and no store is needed', async () => {
   const deps = await flowDeps(freshFolder());
   const copies = new LocalCopies(deps, endless);
   expect(await copies.pathOf(fileAt('/films/boat.mp4'))).toBe('/films/boat.mp4');
@@ -59,7 +59,7 @@ it('the copy of an object has its content, and is removed on close', async () =>
   expect(left()).toEqual([]);
 });
 
-it('an object that is gone or was replaced exits 2, and leaves no file', async () => {
+it('an object that was deleted or replaced causes exit 2, and leaves no file', async () => {
   const { deps, left } = await scene();
   const copies = new LocalCopies(deps, endless);
   await expect(copies.pathOf(fileAt('s3://media/gone.wav'))).rejects.toMatchObject({ code: 'usage' });

@@ -152,7 +152,7 @@ describe('the usage of speech', () => {
     ['unless it gives the reserved amount', [spoken, accepted, finished(10)], 'accepted'],
     ['if it gives a higher amount', [spoken, accepted, finished(25)], '2.5'],
     ['if it gives a lower amount', [spoken, accepted, finished(5)], '0.5'],
-  ])('gives the final amount of an open reservation, %s', async (_, events, expected) => {
+  ])('determines the final amount of an open reservation, %s', async (_, events, expected) => {
     const outcome = await chargeOutcome(ledgerOf({ events }), reservation);
     expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
   });
@@ -183,7 +183,7 @@ describe('the usage of speech', () => {
     expect(await told([sending(1), accepted])).toEqual([]);
   });
 
-  it('is noted if a budget cannot record it', async () => {
+  it('is reported if a budget cannot record it', async () => {
     const text = `The final cost of ${id} could not be recorded in its budgets: EIO`;
     expect(await told([spoken, accepted], true)).toEqual([`${mine} 2.5`, text, `${mine} 2.5`, text]);
   });

@@ -49,7 +49,7 @@ it('a job whose process on another machine is dead is resumed as soon as its lea
   ]);
 });
 
-it('a job whose process on another machine renews its lease leads to a second take, which is announced', async () => {
+it('a job whose process on another machine renews its lease causes a second take, which is announced', async () => {
   const { deps, created, first } = await second(7500);
   expect(await run(deps)).toMatchObject({ exit: 0, isResumed: false });
   expect(created()).toBe(2);
@@ -198,7 +198,7 @@ describe('a job that is removed while another command begins to run on it', () =
   }
 
   it.each<Moment>(['before the removal', 'during the removal'])(
-    'is left to a run that begins %s',
+    'is not removed if a run begins %s',
     async (moment) => {
       expect(await removedAndWaitedFor(moment)).toEqual({
         removed: 'in_use',
@@ -208,7 +208,7 @@ describe('a job that is removed while another command begins to run on it', () =
     },
   );
 
-  it('is gone for a run that begins after the last look at the job', async () => {
+  it('does not exist for a run that begins after the job is last read', async () => {
     const { removed, waited } = await removedAndWaitedFor('after the last look at the job');
     expect(removed).toBeUndefined();
     expect(waited).toMatchObject({ exitCode: 2, message: expect.stringMatching(/^No such job/) as string });

@@ -97,14 +97,14 @@ describe('a wait polls', () => {
     expect(new Set(pauses.slice(-20)).size).toBeGreaterThan(10);
   });
 
-  it('at once if the job is not new', async () => {
+  it('immediately if the job is not new', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     await waitFor(at, c, { atOnce: true });
     expect(at.deps.clock.pauses).toEqual([]);
   });
 
-  it('never before Retry-After is over', async () => {
+  it('never before Retry-After has passed', async () => {
     const at = await scene();
     at.server.answers.push(
       says({}, 429, { 'retry-after': '42' }),
@@ -379,7 +379,7 @@ describe('a wait continues after', () => {
     expect(jobText(at.state).match(/simmering/g)).toHaveLength(1);
   });
 
-  it('a status that goes back after success: the success is kept, and the result is requested again', async () => {
+  it('a status that reverts after success: the success is kept, and the result is requested again', async () => {
     const at = await scene();
     at.server.answers.push(completed);
     const { job } = await waitFor(at);

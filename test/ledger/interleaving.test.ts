@@ -150,7 +150,7 @@ const pairs = (Object.keys(commands) as Name[])
   .flatMap((one) => (Object.keys(commands) as Name[]).map((other) => [one, other] as const))
   .filter((pair) => !apart.some((names) => names.every((name) => pair.includes(name as Name))));
 
-describe('at each change that a process makes,', () => {
+describe('at each change by a process,', () => {
   it.each(pairs)('a process that %s can be overtaken by a process that %s', async (one, other) => {
     for (let at = 1, steps = 1; at <= steps; at += 1) {
       const world = await newWorld();
@@ -178,7 +178,7 @@ describe('at each change that a process makes,', () => {
   });
 });
 
-it('a job that is removed while another process is about to send it is either not paid for or kept', async () => {
+it('a job that is removed while another process is about to send it is either kept or not paid for', async () => {
   const sends: Command = async (deps) =>
     (await run(deps, orderOf({ ...unsent, deadline: deadlineIn(500, deps.clock) }))).exit;
   let [at, steps] = [0, 0];

@@ -318,7 +318,7 @@ it.each([undefined, 'boat'])('a job is removed if its model is removed (key: %s)
 
 // Random walks rarely reach this: only three of the fourteen calls leave a claim without its event.
 it.each(['unsent', 'accepts'] as const)(
-  'the next process continues, wherever a process dies while it resends a refused job (%s)',
+  'the next process continues if a process dies at any step while it resends a refused job (%s)',
   async (then) => {
     const refused = new Submit('refuses', 'well');
     for (let at = 1; at <= 14; at += 1)

@@ -27,7 +27,7 @@ describe('a process', () => {
       expect(lifeOf(gone), JSON.stringify(gone)).not.toBe('alive');
   });
 
-  it.skipIf(!hasProc)('is dead if its pid belongs to another process by now', () => {
+  it.skipIf(!hasProc)('is dead if its pid now belongs to another process', () => {
     expect(lifeOf({ ...currentOwner(), start: '1', instance: undefined })).not.toBe('alive');
     expect(lifeOf({ ...currentOwner(), pid: process.ppid })).not.toBe('alive');
   });
@@ -50,7 +50,7 @@ describe('a process', () => {
     expect([lifeOf(owner), lifeOf({ ...owner, start: '' })]).toEqual(['dead', 'dead']);
   });
 
-  it.skipIf(!hasProc)('of another user, which it must not signal, is alive while it runs', () => {
+  it.skipIf(!hasProc)('of another user, which this process must not signal, is alive while it runs', () => {
     const stat = readFileSync(`/proc/${process.ppid}/stat`, 'utf8');
     const start = stat.split(') ').pop()?.split(' ')[19] ?? '';
     const parent = { ...currentOwner(), pid: process.ppid, start, instance: 'its own' };

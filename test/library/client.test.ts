@@ -135,7 +135,7 @@ describe('the library: a video', () => {
 });
 
 describe('the library: a payment', () => {
-  it('whose response was lost is submit_unknown, with one POST however often it is called', async () => {
+  it('whose response was lost is submit_unknown, with one POST for repeated calls', async () => {
     gateway.script.submit.push(({ response }) => void (gateway.create(), response.destroy()));
     const client = clientOf();
     const error = await errorOf(client.submit(boat));
@@ -365,7 +365,7 @@ describe('the library: errors', () => {
 });
 
 describe('the library: settings', () => {
-  it('given by the program override the environment, and a handle is imported from the gateway', async () => {
+  it('from the program override the environment, and a handle is imported from the gateway', async () => {
     const env = {
       MGW_BASE_URL: 'http://127.0.0.1:9',
       MGW_API_KEY: 'sk-another-key-1234',
@@ -378,7 +378,7 @@ describe('the library: settings', () => {
     expect(gateway.seen[0]?.headers['authorization']).toBe(`Bearer ${canaryKey}`);
   });
 
-  it('may select the sandbox, which makes a video offline and lists its models', async () => {
+  it('can select the sandbox, which makes a video offline and lists its models', async () => {
     const client = clientOf({ env: {}, sandbox: true, stateDir: freshFolder(), configDir: freshFolder() });
     const [job, models] = await Promise.all([
       client.submit({ ...boat, wait: true }).then((done) => done.job),
@@ -454,7 +454,7 @@ describe('the library: speech', () => {
     expect(await pieces.next()).toMatchObject({ done: true, value: { state: 'succeeded', protocol: 'tts' } });
   });
 
-  it('that is cut returns the received audio, and then an error', async () => {
+  it('that is cut yields the received audio, and then throws an error', async () => {
     const { client } = await speaking([hello]);
     const heard: Uint8Array[] = [];
     const listen = async (): Promise<void> => {

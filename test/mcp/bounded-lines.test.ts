@@ -17,7 +17,7 @@ function passed(text: string, size: number, max: number): { out: string; dropped
   return { out: readAll(lines).toString(), dropped };
 }
 
-test('the line reader passes on whole messages, and drops long or endless ones, however the bytes are split', () => {
+test('the line reader returns complete messages, and drops long or endless ones, regardless of how bytes are split', () => {
   const message = fc.string({ maxLength: 30 }).map((method) => JSON.stringify({ jsonrpc: '2.0', method }));
   fc.assert(
     fc.property(fc.array(message), message, fc.integer({ min: 1, max: 80 }), (messages, rest, size) => {

@@ -173,7 +173,7 @@ describe('Base64 in the media spool', () => {
 describe('an incomplete body in the media spool', () => {
   const body = inline('QUJDREVG');
 
-  test('that is cut at any byte has cut media, and nothing looks complete', async () => {
+  test('that is cut at any byte has cut media, and nothing counts as complete', async () => {
     for (const length of everyByte(body.length)) {
       const result = await spool(body.slice(0, length));
       expect(() => JSON.parse(result.text) as Json).toThrow();
@@ -184,7 +184,7 @@ describe('an incomplete body in the media spool', () => {
     }
   });
 
-  test('with more text than allowed overflows and is not kept', async () => {
+  test('with more text than allowed overflows and is discarded', async () => {
     const result = await spool(`{"a":"${'x'.repeat(2000)}","encodedVideo":"QQ=="}`, { maxTextBytes: 1000 });
     expect(result).toMatchObject({ overflow: true, spooled: [] });
     expect(result.text).toHaveLength(1000);

@@ -20,7 +20,7 @@ it.each([
   },
 );
 
-it('an error says when to retry if the gateway did', () => {
+it('an error contains the time to retry if the gateway sent one', () => {
   const { message } = notAccepted({ kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } }, 1);
   expect(message).toMatch(/^Not accepted after 1 try: busy\..*7/);
 });

@@ -57,7 +57,7 @@ describe('MP3 frames', () => {
     expect(Buffer.from(mp3Frames(file))).toEqual(file);
   });
 
-  test('are found in bytes of any kind', () => {
+  test('are found in any bytes', () => {
     const start = fc.constantFrom(
       '',
       'ID3',

@@ -115,7 +115,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses all processes if the gateway asks one to wait', async () => {
+  it('pauses all processes if the gateway tells one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.limited(await one.submission(never), 700);

@@ -181,7 +181,7 @@ for (const { way, isPooled } of bothWays)
     }
 
     it.each(isPooled ? statements : [...statements, ...calls])(
-      '$phase: sends and publishes nothing when it wakes',
+      '$phase: sends and publishes nothing when it resumes',
       async (each) => {
         const wake = await stoppedIn(each);
         const { code, json, stderr } = await run('--json');
@@ -201,7 +201,7 @@ for (const { way, isPooled } of bothWays)
     );
 
     if (isPooled) return;
-    it('during a poll, with no other process: publishes nothing when it wakes, and the next run publishes the file', async () => {
+    it('during a poll, with no other process: publishes nothing when it resumes, and the next run publishes the file', async () => {
       const wake = await stoppedIn({ arrange: atCall(isLook) });
       expect((await wake()).code).toBe(11);
       expect(existsSync(output())).toBe(false);

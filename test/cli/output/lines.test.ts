@@ -106,7 +106,7 @@ describe('progress without a terminal', () => {
     expect(seen[0]).toBe('speaking 10 of 100 pieces');
   });
 
-  it('passes through no control code of the gateway', () => {
+  it('does not pass through control codes from the gateway', () => {
     const shown = progress();
     shown.note('a\u001b[31mb\nc');
     shown.waiting({ id: 'job_1', state: 'running', native: '\u001b]0;x\u0007' });

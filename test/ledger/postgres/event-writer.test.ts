@@ -99,7 +99,7 @@ async function keptIn(facts: UnwrittenEvents): Promise<(JobEvent | undefined)[]>
   return kept;
 }
 
-describe('while the database is gone', () => {
+describe('while the database is unavailable', () => {
   const facts: JobEvent[] = [
     { type: 'reply', attempt: 1, reply: { status: 200, headers: {}, text: '', complete: true } },
     accepted,
@@ -137,7 +137,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toEqual([]);
   });
 
-  it('what a process is about to do is not kept', async () => {
+  it('a planned action of a process is not kept', async () => {
     const { jobs, writer, facts, id } = open();
     const began: JobEvent = { type: 'began', run: 'r1', owner, command: 'submit', ask: 'accept' };
     for (const event of [sending, began]) {
@@ -161,7 +161,7 @@ describe('while the database is gone', () => {
     expect(decodeEvents(`${lines.join('\n')}\n`)).toMatchObject([accepted, running]);
   });
 
-  it('an event that was refused for another reason is kept only if it tells what has already happened', async () => {
+  it('an event that was refused for another reason is kept only if it records something that has already happened', async () => {
     const { jobs, writer, facts, id } = open();
     const full = new MgwError('local_io', 'full');
     jobs.refusals.push(full);
@@ -172,7 +172,7 @@ describe('while the database is gone', () => {
     expect(facts.files()).toHaveLength(1);
   });
 
-  it('a process looks for pending events before a write only if it has one', async () => {
+  it('a process checks for pending events before a write only if it has one', async () => {
     const { jobs, writer, facts, id } = open();
     const flushed = vi.spyOn(facts, 'flush');
     await writer.append(id, running);

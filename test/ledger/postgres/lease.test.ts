@@ -164,7 +164,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is not needed to claim a name: a claim in progress is waited for, and found', async () => {
+  it('is not needed to claim a name: a claim in progress is awaited, and found', async () => {
     const place = await newPlace();
     const ledger = await place.open();
     const other = new pg.Client({ connectionString: place.server.url(place.database) });

@@ -34,7 +34,7 @@ describePostgres('processes of several machines with one ledger on PostgreSQL', 
     return { place, users: Array.from({ length: count }, () => newUser(url, { MGW_STATE: state })) };
   };
 
-  it('pay once for one key, however many processes there are', { timeout: quickly }, async () => {
+  it('pay once for one key', { timeout: quickly }, async () => {
     const server = await gateway();
     const { users } = await machines(10, server.url);
     const runs = users.map((user) => user.run(submission('a paper boat', '--key', 'boat')));

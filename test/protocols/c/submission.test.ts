@@ -108,7 +108,7 @@ describe('the handle of an accepted task', () => {
   });
 
   it.each(['12345678901234567890', '9007199254740993', '-12345678901234567890123'])(
-    'keeps every digit of %s',
+    'has every digit of %s',
     (id) => {
       expect(read(`{"id": ${id}, "status": "queued"}`)).toMatchObject({ kind: 'accepted', handle: id });
     },
@@ -223,7 +223,7 @@ describe('an error under 200', () => {
     expect(read(answer)).toMatchObject({ kind, failure: { code } });
   });
 
-  it('is unknown if the response shows a task in progress, or was cut', () => {
+  it('is unknown if the response contains a task in progress, or was cut', () => {
     expect(read({ object: 'video', status: 'queued', error: { message: 'rate limit' } }).kind).toBe(
       'unknown',
     );

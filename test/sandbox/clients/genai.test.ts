@@ -67,7 +67,7 @@ describe('@google/genai', () => {
   it.each([
     ['another key', 'video-a', 401],
     ['an unknown model', 'video-z', 503],
-  ])('receives a status and a message that it knows for %s', async (_, model, status) => {
+  ])('receives a status and a message that it recognises for %s', async (_, model, status) => {
     const gateway = await sandbox();
     const client = clientOf(gateway, model === 'video-a' ? 'wrong' : gateway.key);
     const call = client.models.generateVideos({ model, source: { prompt: 'x' }, config });

@@ -72,7 +72,7 @@ describe('speechChunks', () => {
     },
   );
 
-  it('starts at once, however long the text, and produces the rest on demand', () => {
+  it('starts immediately for text of any length, and produces the remainder on demand', () => {
     const hours = speechChunks({ text: 'word '.repeat(100_000), format: 'mp3', sampleRate: 24_000 });
     const first = hours.next().value as Uint8Array;
     expect(readMp3(first).length).toBeGreaterThan(0);
