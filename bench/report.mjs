@@ -7,7 +7,8 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {string} figure what was measured, with its size
  * @property {number} value
  * @property {string} unit s, ms, MB, MB/s, rows/s, % …
- * @property {number} [cpu] user and system, in the same unit: what other work on the machine disturbs least
+ * @property {number} [cpu] user and system, in the same unit: the figure that other work on the
+ *   machine affects least
  * @property {string} [peer] what it is compared with
  * @property {number} [peerValue] in the same unit
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
@@ -17,7 +18,7 @@ import { cpus, release, totalmem } from 'node:os';
  *   the unit of the value
  */
 
-/** How far a figure may exceed the bound if the bound itself misses the target. */
+/** The factor by which a figure may exceed the bound if the bound itself misses the target. */
 const nearBound = 1.2;
 
 /**

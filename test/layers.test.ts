@@ -34,8 +34,8 @@ async function cruise(cwd: string): Promise<Cruised> {
   return JSON.parse(stdout) as Cruised;
 }
 
-// For each rule, an import that breaks this rule alone. Some import only types, or
-// files that do not exist yet, as their names say.
+// For each rule, an import that breaks only this rule. As the names say, some import only types, or
+// files that do not exist.
 const broken: [rule: string, from: string, to: string][] = [
   ['vocabulary-imports-no-folder', 'src/job.ts', 'src/http/leaf.ts'],
   ['media-looks-down', 'src/media/up.ts', 'src/files/leaf.ts'],

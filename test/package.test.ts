@@ -17,14 +17,14 @@ const manifest = JSON.parse(readFileSync(join(repository, 'package.json'), 'utf8
 };
 
 let folder: string;
-/** A clone as it is packed, and the empty folder that the tarball is installed into. */
+/** A clone that is packed, and the empty folder into which the tarball is installed. */
 let clone: string;
 let home: string;
 let packed: string[];
 /** The stderr of npm during the installation. */
 let install: string;
 
-// Works as on a machine without a network: contacts no registry, and ignores this user's settings.
+// Works as on a machine without a network: does not contact a registry, and ignores this user's settings.
 const offline = ['--offline', '--ignore-scripts', '--no-audit', '--no-fund'];
 
 beforeAll(() => {
@@ -209,7 +209,7 @@ describe('the package as a library', () => {
     return JSON.parse(stdout) as ReturnType<typeof compile>;
   }
 
-  /** Runs files one after the other in one process. Returns what each printed; CommonJS may print last. */
+  /** Runs files one after the other in one process. Returns the output of each; CommonJS may print last. */
   async function run(...files: string[]): Promise<string[]> {
     const program = `for (const file of process.argv.slice(1)) { await import(file); console.log('---'); }`;
     const words = ['--input-type=module', '-e', program, ...files.map((file) => join(home, file))];

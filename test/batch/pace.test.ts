@@ -82,7 +82,8 @@ describe('submissions', () => {
 });
 
 describe('a submission that is ready to send late', () => {
-  // Makes a submission at a pace of 60 a minute. It takes `connecting` ms to connect and `recording` ms to be recorded.
+  // Makes a submission at a pace of 60 a minute. It needs `connecting` ms to connect and
+  // `recording` ms to be recorded.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {

@@ -61,7 +61,7 @@ class World {
 
 interface Alive {
   dead: boolean;
-  /** How much of the next line is written to the file before the process dies. */
+  /** The number of bytes of the next line that are written before the process dies. */
   dieInAppend?: number;
 }
 
@@ -124,7 +124,7 @@ class Shop {
 
   async #send(job: Job, run: Run): Promise<void> {
     await this.world.step(run.alive);
-    // As in the ledger, only one of two runs on a job may send.
+    // As in the ledger, only one of two runs of a job may send.
     if (job.state !== 'prepared') return;
     job.state = 'sending';
     run.sent = 'open';
@@ -264,7 +264,8 @@ function alone(
   text = '',
   outcomes: Record<string, ChargeOutcome | Decimal> = {},
 ): { budget: Budget; file: { text: string; now: number; ofOther: string; split: number } } {
-  // `ofOther` is what another process appends just after this one. Each read returns its first `split` characters alone.
+  // `ofOther` is the text that another process appends just after this one. Each read first returns
+  // only `split` characters.
   const file = { text, now: Date.parse('2026-11-30T23:00:00Z'), ofOther: '', split: 0 };
   let offset = 0;
   const log: BudgetLog = {

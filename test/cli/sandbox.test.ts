@@ -28,8 +28,8 @@ let scripts = 0;
 beforeEach(() => (user = userHere()));
 
 /**
- * `mgw sandbox exec` in this process. A script would get the streams of this process, so it writes to files; its output
- * comes before that of mgw.
+ * `mgw sandbox exec` in this process. A script would inherit the streams of this process, so it
+ * writes to files. Its output precedes that of mgw.
  */
 async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}): Promise<CliResult> {
   const output = join(user.cwd, `script-${(scripts += 1)}`);
@@ -49,7 +49,7 @@ async function exec(args: string[], lines: string, env: NodeJS.ProcessEnv = {}):
   };
 }
 
-/** `mgw sandbox exec` in a process of its own, whose streams the script gets. */
+/** `mgw sandbox exec` in a separate process, whose streams the script inherits. */
 function execAlone(args: string[], options?: Parameters<User['start']>[1]): Promise<CliResult> {
   return user.start(['sandbox', 'exec', ...args], options).result;
 }
@@ -133,7 +133,7 @@ describe('the real gateway', () => {
   });
   afterEach(() => real.close());
 
-  /** Configures the real gateway wherever mgw looks for a config. */
+  /** Configures the real gateway in every place where mgw looks for a config. */
   function configure(): void {
     const profile = { base_url: real.url, api_key: canaryKey };
     for (const folder of ['config', '.config/mgw', 'xdg/mgw']) {

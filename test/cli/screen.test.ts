@@ -83,7 +83,7 @@ const others = [
   ['tts', 'hello'],
 ];
 
-// Text that people or programs copy is not cut: a path, an id, a URL, a document.
+// Text that people or programs copy is not truncated: a path, an id, a URL, a document.
 const whole = new Set(['config path']);
 
 const codes = /\x1b\[[\d;?]*[a-zA-Z]|\x1b\][^\x07]*\x07/g;

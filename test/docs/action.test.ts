@@ -105,7 +105,7 @@ describe('GitHub accepts', () => {
     ({ validate } = (await import(file)) as typeof Service);
   });
 
-  // The library caches a file by its path, so another text needs another path.
+  // The library caches a file by its path, so each text needs a different path.
   const messages = async (name: string, text: string): Promise<unknown[]> =>
     (await validate(TextDocument.create(`file:///${name}`, 'yaml', 1, text))).map(({ message }) => message);
 

@@ -32,7 +32,7 @@ const titleOf = (args: readonly string[]): string => {
   return title.replaceAll('\n', '\\n').replaceAll('%', '%%');
 };
 
-/** Adds a test for each case: exit 2, a message that names the field, and no request. */
+/** Adds a test for each case: exit 2, a message that contains the field, and no request. */
 function refuses(cases: Case[]): void {
   for (const [args, named, input] of cases) {
     it(`mgw refuses ${titleOf(args)}`, async ({ open }) => {

@@ -121,7 +121,7 @@ describe.concurrent('a range response that does not continue the file', () => {
   });
 });
 
-/** One chunk of a chunked body, without the end of it. */
+/** One chunk of a chunked body, without the end of the body. */
 function chunk(bytes: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, Buffer.from('\r\n')]);
 }

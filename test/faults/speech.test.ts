@@ -16,16 +16,16 @@ import { says, until } from './until.ts';
 
 const audio = randomBytes(5000);
 
-/** A user of speech; the source is the audio. */
+/** Opens a speech scene whose expected output is `audio`. */
 function opened(open: Open, options: SceneOptions = {}): Promise<Scene> {
   return open('tts', { ...options, video: audio });
 }
 
-/** Responds with a stream of these pieces, complete unless it is left open. */
+/** Responds with a stream of these pieces, which is complete unless `isComplete` is false. */
 const stream =
-  (pieces: readonly (string | Buffer)[], isWhole = true): Answer =>
+  (pieces: readonly (string | Buffer)[], isComplete = true): Answer =>
   ({ gateway, response }) =>
-    gateway.speak(response, pieces, isWhole);
+    gateway.speak(response, pieces, isComplete);
 
 /** Checks that the first run and the rerun exit with the same code, nothing is sent twice, and nothing is published. */
 async function expectIncomplete(scene: Scene, code: number, ...flags: string[]): Promise<void> {

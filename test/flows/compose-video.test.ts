@@ -51,7 +51,7 @@ it('a local path is refused like any value that is not a URL if the caller reads
 
 describe('the model list', () => {
   const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
-  /** Composes with a protocol that completes the duration from the list, and records what the list was fetched for. */
+  /** Composes with a protocol that completes the duration from the list, and records the reason for each fetch of the list. */
   const composed = async (
     needs: 'fill' | 'check' | undefined,
     parts: Partial<BodyParts>,

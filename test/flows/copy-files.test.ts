@@ -21,7 +21,7 @@ async function ledgers(): Promise<[from: Ledger, to: Ledger]> {
   ];
 }
 
-/** Adds a job whose key first named a job that was then removed. */
+/** Adds a job whose key first belonged to a job that was then removed. */
 async function fill(ledger: Ledger): Promise<void> {
   const { fingerprint } = prepared as { fingerprint: string };
   const holder = (job: string): string => holderText({ job, fingerprint, owner });

@@ -27,7 +27,7 @@ const failure = { code: 'unreachable', message: 'no', requestId: 'r1' } as const
 const none = [] as unknown as Parameters<GatewayClient['exchange']>;
 const endless = { remainingMs: () => Infinity };
 
-/** A gateway whose polls have one verdict, with the number of polls. */
+/** A gateway whose polls all have one verdict. Counts the polls. */
 function verdictOf(verdict: QueryVerdict): {
   protocol: Protocol;
   client: GatewayClient;

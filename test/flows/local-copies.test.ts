@@ -20,7 +20,7 @@ function fileAt(path: string, of = content): JobFile {
 
 const statuses: Record<string, number> = { '/refused.wav': 404, '/busy.wav': 503 };
 
-/** A store whose objects all have the content, except those called `gone`, and the names in the upload folder. */
+/** A store whose objects all have the content, except objects called `gone`, and the names in the upload folder. */
 async function scene(): Promise<{ deps: FlowDeps; left: () => string[]; asked: string[] }> {
   const { url } = await httpServer(({ path }, response) =>
     response.writeHead(statuses[path] ?? 200, { 'content-type': 'audio/wav' }).end(content),
@@ -52,7 +52,7 @@ it('the copy of an object has its content, and is removed on close', async () =>
   const copies = new LocalCopies(deps, endless);
   const path = await copies.pathOf(fileAt('s3://media/boat.wav'));
   expect(readFileSync(path)).toEqual(content);
-  // A copy of a process that was killed is not continued.
+  // The interrupted copy of a killed process is not resumed.
   const notes = left().filter((name) => name.endsWith('.part.json'));
   expect(readFileSync(`${deps.uploadFolder}/${notes[0] ?? ''}`, 'utf8')).toContain('"durable":0');
   await copies.close();

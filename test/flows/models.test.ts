@@ -32,7 +32,7 @@ interface Scene extends ReturnType<typeof sessionIn> {
   paths: string[];
 }
 
-/** A session whose gateway gives these responses; the last one is repeated. */
+/** A session whose gateway sends these responses; the last one is repeated. */
 function scene(
   answers: (Reply | TransportError)[],
   env: NodeJS.ProcessEnv = {},

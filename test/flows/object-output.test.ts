@@ -117,7 +117,7 @@ describe('results saved as objects', () => {
     const since = '2026-11-22T10:00:00.000Z';
     const begun = (url: string): JobEvent => ({ type: 'uploading', url, since });
     const made = await job(begun('s3://m/other.mp4'));
-    // Another process starts this upload after this one has read the job.
+    // Another process starts this upload after this process has read the job.
     await deps.ledger.append(made.id, begun('s3://m/a.mp4'));
     await deliverToObjects(made, 's3://m/a.mp4', options, deps, maker(''));
     expect(calls).toEqual(['put s3://m/a.mp4 x false 1']);

@@ -59,7 +59,7 @@ describe('the ways to resolve a job in doubt', () => {
     const others = [['--not-created'], ['--resubmit']];
     expect(await waysOf({}, unknown)).toEqual([['--adopt', 'HANDLE'], ...others]);
     expect(await waysOf({}, { ...unknown, handle: 'task_9' })).toEqual([['--adopt', 'task_9'], ...others]);
-    // Its process is dead, although no event says so yet.
+    // Its process is dead, although no event records this yet.
     expect(await waysOf({})).toHaveLength(3);
     expect(await waysOf({ protocol: 'tts' }, unknown)).toEqual([['--not-created']]);
   });

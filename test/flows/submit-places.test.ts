@@ -23,7 +23,7 @@ const videoOf = (protocol: Protocol): Parameters<typeof submitVideo>[0] => {
   return { protocol, body, asked: body, exchange: protocol.submission(body) };
 };
 
-/** Checks the places of a video before it is paid for. */
+/** Checks the output paths of a video before it is paid for. */
 async function check(more: Partial<VideoSubmission>, protocol: Protocol = c): Promise<string[]> {
   const asked: string[] = [];
   const store: Partial<ObjectStore> = {

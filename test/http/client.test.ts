@@ -185,7 +185,7 @@ describe('the hook before the first byte', () => {
     const client = clientFor(server.url);
     for (let count = 0; count < 3; count += 1) {
       await client.exchange(get, call);
-      // If the server closes the connection after its response, the client learns of that in this turn.
+      // If the server closes the connection after its response, the client detects this in this turn.
       await turn();
     }
     expect(server.connections).toBe(1);

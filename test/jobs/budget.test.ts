@@ -131,7 +131,7 @@ describe('a payment under a budget', () => {
           const deadline = deadlineIn(1000, second.deps.clock);
           other = run(second.deps, orderOf({ key: 'k', deadline }));
         });
-      // The first run claims the next attempt so that no process sends the job that it removes.
+      // The first run claims the next attempt, so that no process sends the job while it removes it.
       const claim = ledger.claim.bind(ledger);
       ledger.claim = async (name, content) => {
         const holder = await claim(name, content);
@@ -330,7 +330,7 @@ it('a job that cannot be removed because a budget fails can still be sent', asyn
   const left = await deps.ledger.read(job.id);
   expect((await deps.ledger.events(job.id)).at(-1)?.type).toBe('unavailable');
   expect(left && (await nextAttempt(deps.ledger, left))).toBe('free');
-  // On a full disk this cannot be recorded, so only this process knows that it sends nothing.
+  // On a full disk this cannot be recorded, so only this process can tell that it sends nothing.
   const full = { ...deps.ledger, append: () => Promise.reject(new Error('the disk is full')) };
   await expect(removeJob(full, left ?? job, false, failing)).rejects.toThrow('the budget cannot be read');
   expect(await nextAttempt(deps.ledger, left ?? job)).toBe('unsent');

@@ -157,7 +157,7 @@ describe('the usage of speech', () => {
     expect(typeof outcome === 'object' ? formatDecimal(outcome) : outcome).toBe(expected);
   });
 
-  /** What the budgets and the user are told if the job ends with 25 characters and these events are recorded. */
+  /** The calls to the budgets and the notes to the user if the job ends with 25 characters and these events are recorded. */
   const told = async (events: JobEvent[], broken = false): Promise<string[]> => {
     const told: string[] = [];
     const ledger = ledgerOf({ events });

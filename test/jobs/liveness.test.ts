@@ -12,7 +12,7 @@ import { depsFor, fakeClock, orderOf, run, type FakeClock, type TestDeps } from 
 const elsewhere: Owner = { pid: 7, start: '1', host: 'elsewhere', lease: '1', instance: 'other' };
 const leaseMs = 30_000;
 
-/** A ledger that knows a process of another machine only by its lease, which is renewed at `renewedAt` or ends, ms. */
+/** A ledger with a process on another machine, of which only the lease is known. The lease is renewed at `renewedAt` (ms) or ends. */
 function withLease(ledger: Ledger, clock: FakeClock, renewedAt: number): Ledger {
   const until = (): number => (clock.monotonic() >= renewedAt ? renewedAt : 0) + leaseMs;
   const lifeOf = (owner: Owner): Life =>
@@ -149,8 +149,8 @@ describe('a job that is removed while another command begins to run on it', () =
   type Moment = 'before the removal' | 'during the removal' | 'after the last look at the job';
 
   /**
-   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns how both ended, and
-   * the commands of the runs that have not ended.
+   * Removes a finished job, and starts a wait for it at the given moment of the removal. Returns
+   * both outcomes, and the commands of the runs that have not ended.
    */
   async function removedAndWaitedFor(
     moment: Moment,
@@ -191,7 +191,7 @@ describe('a job that is removed while another command begins to run on it', () =
       await wait('after the last look at the job');
       return [];
     });
-    // Sleeps of this clock end at once, so each of them waits for the removal here.
+    // Sleeps of this clock end immediately, so each of them waits for the removal here.
     deps.clock.onSleep = () => removal.then(() => undefined);
     const ended = { removed: await removal, waited: await waited };
     return { ...ended, runs: (await ledger.read(job.id))?.record.runs.map(({ command }) => command) };

@@ -21,7 +21,7 @@ interface Scene {
   job: Job;
 }
 
-/** A job that was just accepted; `more` changes the dependencies of its process. */
+/** A job that has just been accepted. `more` changes the dependencies of its process. */
 async function scene(more: Parameters<typeof depsFor>[2] = {}): Promise<Scene> {
   const [server, state] = [await httpServer(), freshFolder()];
   const deps = await depsFor(server.url, state, more);

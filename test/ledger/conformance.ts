@@ -20,7 +20,7 @@ export interface Place {
   open: () => Promise<Ledger>;
 }
 
-/** The promises of every ledger, whatever its storage. */
+/** The promises of every ledger, with any storage. */
 export function conformance(newPlace: () => Promise<Place>): void {
   const made = async (...events: JobEvent[]): Promise<Place & { ledger: Ledger; id: string }> => {
     const place = await newPlace();

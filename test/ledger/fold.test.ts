@@ -50,7 +50,7 @@ const states = fc.constantFrom<JobState[]>('queued', 'running', 'succeeded', 'fa
 const asks = fc.constantFrom<Milestone[]>('accept', 'finish', 'file');
 const runs = fc.constantFrom('r1', 'r2', 'r3');
 
-/** Any event in any order, because a process that was considered dead may still write. */
+/** Any events in any order, because a process that was considered dead may still write. */
 const anyEvent: fc.Arbitrary<JobEvent | 'damage'> = fc.oneof(
   attempt.map(sending),
   attempt.map((n): JobEvent => ({ type: 'reply', attempt: n, reply })),

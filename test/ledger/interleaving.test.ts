@@ -10,8 +10,8 @@ import { currentOwner } from '../../src/ledger/owner.ts';
 import { freshFolder } from '../support/servers.ts';
 import { deadOwner, depsFor, jobsOf, orderOf, run, type TestDeps } from '../jobs/harness.ts';
 
-// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A process is a chain of
-// calls with a context of its own; one that is killed makes no further change.
+// Processes that share one ledger, interleaved at each change that one of them makes to the disk. A
+// process is a chain of calls with its own context. A killed process makes no further changes.
 
 class Killed extends Error {}
 
@@ -37,7 +37,7 @@ function kill(): never {
   throw new Killed();
 }
 
-/** The result of a process: the number of its changes, and how it ended. */
+/** The result of a process: the number of its changes, and its outcome. */
 interface Ended {
   steps: number;
   exit: number | 'killed';

@@ -43,7 +43,7 @@ describe('a process', () => {
       readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ') ?? [];
     const owner = { ...currentOwner(), pid, start: fields()[19] ?? '' };
     expect(lifeOf(owner)).toBe('alive');
-    // By then the shell has become another program, which does not know of its child.
+    // By then the shell has been replaced by another program, which does not wait for its child.
     await expect.poll(() => readFileSync(`/proc/${shell.pid ?? 0}/comm`, 'utf8').trim()).toBe('sleep');
     process.kill(pid, 'SIGKILL');
     await expect.poll(() => fields()[0]).toBe('Z');

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { boundedLines } from '../../src/mcp/serve.ts';
 import { readAll } from '../support/read-all.ts';
 
-/** The output for a text that is written in pieces of a size, and the ends of the dropped lines. */
+/** The output for text that is written in pieces of `size`, and the ends of the dropped lines. */
 function passed(text: string, size: number, max: number): { out: string; dropped: string[] } {
   const dropped: string[] = [];
   const lines = boundedLines(

@@ -205,7 +205,7 @@ test('stdout contains only messages, regardless of the output of a client, Node 
     JSON.stringify({ jsonrpc: '2.0', id, method, params: given });
   const submit = { name: 'submit_video', arguments: { key: 'one', ...video } };
   child.stdin.write(`garbage\n${call(1, 'initialize', params)}\n`);
-  // Two calls with the same id are both answered, and make one job.
+  // Two calls with the same id both get a response, and make one job.
   child.stdin.write(`[${call(2, 'tools/call', submit)}]\n${call(3, 'tools/call', submit)}\n`);
   child.stdin.write(`${call(3, 'tools/call', submit)}\n`);
   while (lines.length < 5) await once(answers, 'line');

@@ -59,7 +59,7 @@ interface Scene {
 interface Ran {
   result?: PaymentResult;
   error?: unknown;
-  /** The recorded steps, and how the reservation was settled. */
+  /** The recorded steps, and the settlement of the reservation. */
   steps: string[];
   settled: ChargeOutcome | 'none at all';
   clock: FakeClock;

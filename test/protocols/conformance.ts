@@ -8,7 +8,7 @@ import { judgeFailedSubmission } from '../../src/protocols/verdicts.ts';
 import { violationMessage } from '../../src/protocols/violations.ts';
 import { anyCharacter } from '../support/any-character.ts';
 
-/** A recorded response: its JSON body (or raw text), with status 200 by default. */
+/** A recorded response: its JSON body (or raw text), and its status (default: 200). */
 export interface Sample {
   name: string;
   body?: Json;
@@ -125,7 +125,7 @@ export async function conformance(protocol: Protocol, samples: Samples): Promise
           protocol.modelOf(body);
           expect(JSON.stringify(body)).toBe(before);
         }),
-        // A value that JavaScript cannot convert to a number or a text.
+        // A value that JavaScript cannot convert to a number or a string.
         { examples: fieldNames(samples).map((field): [JsonObject] => [{ [field]: { toString: null } }]) },
       );
     });
@@ -338,7 +338,7 @@ function show({ body, text }: Omit<Sample, 'name'>): string {
   return text ?? JSON.stringify(body);
 }
 
-// A finished task without a result is no success: the caller ends with "incomplete".
+// A finished task without a result is not a success: the caller ends with "incomplete".
 function isSuccess(verdict: QueryVerdict): boolean {
   const { state } = verdict.kind === 'observation' ? verdict : {};
   return state === 'succeeded' && sourcesOf(verdict).length > 0;

@@ -181,7 +181,7 @@ describe('the protocols of a model', () => {
     [{ supported_endpoint_types: 7 }, []],
     [{ model_versions: ['1'] }, ['b']],
     [{ model_versions: [] }, []],
-    // A mark that names the protocol overrides one that names an endpoint.
+    // A mark with the protocol overrides a mark with an endpoint.
     [{ protocol: 'a', supported_endpoint_types: ['openai-video'] }, ['a']],
     [{ protocol: 'new', supported_endpoint_types: ['openai-video'] }, ['c']],
   ])('are read from %j', async (members, protocols) => {

@@ -26,7 +26,7 @@ interface Options {
   requestTimeoutMs?: number;
 }
 
-/** The result of a call, and the text that arrived. The text `stop` interrupts the call. */
+/** The result of a call, and the received text. The text `stop` interrupts the call. */
 async function call(
   client: GatewayClient,
   { clock = new TestClock(), streamed, ...more }: Options = {},

@@ -39,7 +39,7 @@ interface Frame {
   sentence?: { text: string };
 }
 
-/** An independent reader, which finds the end of each frame by trying. */
+/** An independent reader, which finds the end of each frame by trial. */
 function framesOf(body: string): Frame[] {
   const frames: Frame[] = [];
   for (let rest = body.trim(); rest !== ''; rest = rest.trim()) {

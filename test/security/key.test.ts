@@ -98,7 +98,7 @@ describe.skipIf(process.platform !== 'linux')('the process list', () => {
 
   it('does not show the key to a script under sandbox exec, or because of one', async () => {
     const env = { MGW_API_KEY: canaryKey, MGW_BASE_URL: 'https://gateway.example' };
-    // Not a shell, because it may replace itself with the program that it runs.
+    // Not a shell, which may replace itself with the program that it runs.
     const script = [process.execPath, '-e', 'console.log("ready"); setTimeout(() => {}, 30_000)'];
     const running = newUser(undefined, env).start(['sandbox', 'exec', '--', ...script]);
     const ready = new Promise((resolve) => running.child.stdout?.once('data', resolve));

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 const root = new URL('../../', import.meta.url);
 
-/** The tests of each promise of docs/security.md, by its first words. */
+/** The tests of each promise in docs/security.md, by the beginning of the promise. */
 const tests: Record<string, readonly string[]> = {
   'The key is on no command line': ['cli/commands/auth.test.ts', 'security/key.test.ts'],
   'The key is in no output, log or record': [

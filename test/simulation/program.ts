@@ -140,7 +140,7 @@ class Process implements System {
     this.#operations.get(id)?.(value, error && systemError(error.code, 'call', ''));
   }
 
-  /** Makes the remaining code of the program fail, without an effect. */
+  /** Makes the program's remaining code throw, so that it has no further effect. */
   die(): never {
     this.isDead = true;
     throw new Error('the process is dead');

@@ -27,7 +27,7 @@ interface Bench {
   run: () => Promise<SpeechResult>;
 }
 
-/** A ledger with these events of a run that is dead by now, and the same command again. */
+/** A ledger with these events of a run that has died, and the same command again. */
 async function after(...events: JobEvent[]): Promise<Bench> {
   const server = await speechServer([audio, end]);
   const folder = freshFolder();

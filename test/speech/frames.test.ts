@@ -8,8 +8,8 @@ interface Split {
 }
 
 /**
- * Returns what a splitter makes of a stream whose chunks end at the given offsets. The memory of each chunk is then
- * used again.
+ * Returns the output of a splitter for a stream whose chunks end at the given offsets. The memory
+ * of each chunk is then reused.
  */
 function split(stream: string | Buffer, cuts: readonly number[] = [], limit?: number): Split {
   const splitter = new FrameSplitter(limit);

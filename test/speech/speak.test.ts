@@ -223,7 +223,7 @@ describe('the budget of speech counts', () => {
     ...{ code: 0, data: one.toString('base64'), usage: { text_words: words } },
   });
 
-  /** A run under a budget of 10; `spent` returns what the budget then counts. */
+  /** A run under a budget of 10; `spent` returns the amount that the budget then counts. */
   async function underBudget(
     url: string,
   ): Promise<Bench & { budget: Budget; spent: (budget?: Budget) => Promise<string> }> {

@@ -157,7 +157,7 @@ describe('-o s3://', () => {
     const speech = store.objects.get(`/bucket/${id}.mp3`);
     expect(speech?.length).toBeGreaterThan(100);
     expect(kept()).toEqual([]);
-    // The gateway keeps no speech: it is fetched from the bucket.
+    // The gateway does not store speech, so it is fetched from the bucket.
     for (const output of ['here.mp3', 's3://bucket/copy.mp3']) {
       const fetched = await user.run(['jobs', 'fetch', id, '-o', output]);
       expect(fetched.code, fetched.stderr).toBe(0);
@@ -196,7 +196,7 @@ describe('kill -9 while a result is uploaded', () => {
       const running = user.start(to('s3://bucket/boat.mp4'));
       store.faults.push((request) => {
         if (request.method !== method || !(request.url ?? '').includes(part)) return false;
-        // The store carries out the request, but its response is lost.
+        // The store executes the request, but its response is lost.
         running.child.kill('SIGKILL');
         store.faults.shift();
         return false;

@@ -66,7 +66,7 @@ async function apart(plan: Plan, world: World, run: Run): Promise<number> {
 
 /**
  * Repeats a command line for as long as a script would, and returns the exit code of the last run, or -1 if it never
- * ends. `hasIt`: whether a killed run had printed its whole output.
+ * ends. `hasIt`: whether a killed run had printed its complete output.
  */
 export async function untilEnded(
   plan: Plan,

@@ -37,7 +37,7 @@ export interface Ran {
   stderr: string;
 }
 
-/** A fresh home. `env` adds to the few variables that are set. */
+/** A fresh home. `env` adds to the few predefined variables. */
 export function newShell(env: NodeJS.ProcessEnv = {}): Shell {
   const home = mkdtempSync(join(tmpdir(), 'mgw-home-'));
   const programs = join(home, '.bin');
@@ -77,7 +77,7 @@ interface Plain {
   to?: string | undefined;
 }
 
-// Names the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
+// Captures the parts of `echo "TEXT" | …`, `cat FILE | …`, `… < FILE` and `… > FILE`.
 const parts =
   /^(?:echo "(?<text>[^"$]*)" \| |cat (?<read>[\w./-]+) \| )?(?<all>mgw .*?|\w+=.*?)(?: < (?<from>[\w./-]+))?(?: > (?<to>[\w./-]+))?$/;
 

@@ -60,7 +60,7 @@ async function inBash(line: string): Promise<string[]> {
   return linesOf(await output('bash --norc', bashScript, line));
 }
 
-// A zsh inside zsh, which types into it: the completion appears on its line.
+// A zsh that runs inside another zsh and receives its keystrokes. The completion appears on its line.
 const zshScript = `
 zmodload zsh/zpty zsh/zselect
 zpty shell zsh -f -i

@@ -241,7 +241,7 @@ describe.skipIf(!isThere)('a gallery in Chromium', () => {
     await failed.locator('.open').click({ position: { x: 60, y: 170 } });
     expect(await page.evaluate(() => (window as { hacked?: number }).hacked)).toBeUndefined();
     expect(faults).toEqual([]);
-    // Escaping does not prevent these attacks, but the page's policy does.
+    // Escaping does not prevent these attacks, but the page's content security policy does.
     await page.evaluate(() => {
       document.body.insertAdjacentHTML('beforeend', '<img src=x onerror="window.hacked=1">');
       const script = document.createElement('script');

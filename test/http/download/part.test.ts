@@ -47,7 +47,7 @@ vi.mock('node:fs', async (original) => {
   };
 });
 
-/** Leaves half of the file behind, like a process `pid` that died in the middle. */
+/** Leaves half of the file behind, as if the process `pid` had died in the middle of the download. */
 async function leaveHalf(pid: number, etags = { etag }): Promise<RawServer> {
   const server = await ctx.start(
     inTurn(file({ content, ...etags, cutAt: half }), file({ content, ...etags })),

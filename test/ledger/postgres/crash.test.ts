@@ -15,7 +15,7 @@ import { accepted, now, prepared } from '../conformance.ts';
 import { describePostgres, type OpenOptions, type PostgresPlace } from './place.ts';
 
 const quick = 'connect_timeout=1';
-// Long, because on a busy machine a statement that must succeed may take seconds.
+// Long, because a statement that must succeed may take seconds on a busy machine.
 const patient = { parameters: 'connect_timeout=60' };
 
 function sendingBy({ owner }: Lease): JobEvent {

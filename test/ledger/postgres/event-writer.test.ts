@@ -30,15 +30,15 @@ interface Insert {
   commit: string | undefined;
 }
 
-/** A database of jobs that all exist. The test sets what it refuses, and what other processes have changed. */
+/** A database in which every job exists. The test sets the statements that it refuses, and the changes of other processes. */
 class Jobs {
   /** Thrown by the next statements that add events. */
   refusals: Error[] = [];
-  /** Rows of the given ids are not changed, as if the job were gone or the lease lost. */
+  /** Rows with these ids are not changed, as if the job were removed or the lease lost. */
   unchanged = new Set<string>();
   /** The result of the statement that creates a job. */
   found: { created: boolean; held: boolean; there: boolean } = { created: true, held: true, there: false };
-  /** Whether the table of events has the event that is looked for. */
+  /** Whether the table of events contains the requested event. */
   hasEvent = false;
   hasJob = true;
   firstLine = '';

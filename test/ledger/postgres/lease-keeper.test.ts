@@ -9,7 +9,7 @@ import { deadOwner } from '../../jobs/harness.ts';
 const leaseMs = 30_000;
 const afar = (lease: string): Owner => ({ pid: 7, start: '1', host: 'afar', lease, instance: `i${lease}` });
 
-/** A keeper on a database that answers at once, and the statements that it received. */
+/** A keeper on a database that responds immediately, and the statements that it received. */
 function open(): {
   keeper: LeaseKeeper;
   statements: string[];

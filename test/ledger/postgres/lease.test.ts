@@ -52,7 +52,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(() => lease.assertLease()).not.toThrow();
     Object.assign(clock, passed);
     expect(() => lease.assertLease()).toThrow('longer than its lease');
-    // The process takes a new lease, by which other processes identify it from then on.
+    // The process acquires a new lease, by which other processes identify it from then on.
     const next = await keeper.lease();
     expect(next.owner.lease).not.toBe(lease.owner.lease);
     expect(() => next.assertLease()).not.toThrow();

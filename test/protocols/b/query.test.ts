@@ -189,7 +189,7 @@ describe('FINISH without proof of success', () => {
       'InvalidParameter.MediaFormat',
       'task_failed',
     ],
-    // The specification: non-empty is failure, though some gateways write "0" for none.
+    // The specification treats a non-empty value as a failure, but some gateways write "0" for none.
     [{ ErrCodeExt: '0' }, '0', 'task_failed'],
     [{ ErrCodeExt: ' ' }, ' ', 'task_failed'],
     [{ ErrCodeExt: 0 }, '0', 'task_failed'],

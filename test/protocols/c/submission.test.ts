@@ -268,7 +268,7 @@ describe('a response that was cut', () => {
     expect(read(text)).toMatchObject({ kind: 'accepted', handle, warning: cut });
   });
 
-  // A partial response may show the number of a row or an id of the call first.
+  // A partial response may first contain the number of a row or an id of the call.
   const certain = dialects.filter(([, answer, handle]) => {
     const text = JSON.stringify(answer);
     return text.includes(JSON.stringify(handle)) && !/^\{"request_?id":/i.test(text);

@@ -5,8 +5,8 @@ import { ApiError, GoogleGenAI, type GenerateVideosOperation } from '@google/gen
 import { describe, expect, it } from 'vitest';
 import { sandbox, type TestSandbox } from '../harness.ts';
 
-// The public client of the upstream behind Protocol A, which knows nothing of mgw. If it works, the sandbox speaks the
-// format that the gateway passes on unchanged (specification 1.2).
+// The public client of the upstream behind Protocol A, which is independent of mgw. If it works,
+// the sandbox uses the format that the gateway forwards unchanged (specification 1.2).
 
 function clientOf(gateway: TestSandbox, key = gateway.key): GoogleGenAI {
   const headers = { Authorization: `Bearer ${key}` };
