@@ -12,9 +12,10 @@ import { cpus, release, totalmem } from 'node:os';
  * @property {string} [peer] what it is compared with
  * @property {number} [peerValue] in the same unit
  * @property {number} [ratio] of the value to the peer's: the median of the rounds
- * @property {number} [cpuRatio] the same of user and system; it is shown, and judged only as a figure of its own
+ * @property {number} [cpuRatio] the ratio of user and system time; it is printed, and judged only
+ *   as a separate figure
  * @property {{ ratio: number } | { most: number } | { least: number }} [target] none: it is shown for its growth
- * @property {{ by: string, value: number }} [bound] the least that a program takes that does the work and nothing else, in
+ * @property {{ by: string, value: number }} [bound] the minimum for a program that does only the work, in
  *   the unit of the value
  */
 

@@ -89,7 +89,8 @@ const shortNames = {
   },
 };
 
-// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much code of its own at every start.
+// mgw does not use HTTP/2, SOCKS or forms. For them, undici would load Node's HTTP/2 and as much of
+// its own code at every start.
 const withoutProtocols = {
   name: 'undici-without-unused-protocols',
   transform: {
@@ -112,7 +113,7 @@ const withoutAjv = {
   },
 };
 
-// pg 8 prints a warning of its own if it finds the password in ~/.pgpass.
+// pg 8 prints its own warning if it finds the password in ~/.pgpass.
 const quietPassword = {
   name: 'pg-without-warning-of-pgpass',
   transform: {

@@ -180,7 +180,7 @@ describe('a row that starts with the last frame of another row', () => {
     expect(scene.frames().get('another')).toBe(scene.lastFrame('other'));
   });
 
-  it('fetches the video of that row again, at no cost, if its file is gone', async () => {
+  it('fetches the video of that row again, at no cost, if its file is missing', async () => {
     scene.gateway.judge = (prompt) => (prompt === 's2' ? { kind: 'refuse' } : undefined);
     const file = scene.file('m.csv', story(...chain(2)));
     expect(await scene.batch('run', file)).toMatchObject({ code: 11 });

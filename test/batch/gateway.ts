@@ -42,7 +42,7 @@ export interface BatchGateway extends Origin {
   underWay: () => number;
   /** The number of videos of a task of Protocol A. */
   samples: number;
-  /** Tasks whose files are gone. */
+  /** Tasks whose files no longer exist. */
   gone: Set<string>;
   /** The requests that submit. */
   posts(): Seen[];

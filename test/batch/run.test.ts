@@ -441,7 +441,7 @@ describe('output file names', () => {
   });
 });
 
-describe('a row whose result is gone', () => {
+describe('a row whose result is no longer available', () => {
   it('is reported, and is paid for again by retry only', async () => {
     const file = scene.file('m.csv', clips(['a', 'a boat'], ['b', 'a cat']));
     scene.gateway.judge = () => {

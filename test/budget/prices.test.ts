@@ -65,7 +65,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini', ...body })).toBe(most);
   });
 
-  it('of Protocol C takes the highest price of two durations', () => {
+  it('of Protocol C uses the highest price of two durations', () => {
     const price = 'video=1; duration=5: video=2; duration=15: video=3';
     expect(cost('c', price, { model: 'vendor-h3', duration: 5 })).toBe('2');
     expect(cost('c', price, { model: 'vendor-h3', seconds: '15' })).toBe('3');
@@ -90,7 +90,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('a', 'video=1', a({ sampleCount: 2.5 }, [{}, {}]))).toBeUndefined();
   });
 
-  it('uses the defaults of the specification, or the largest allowed value if it gives none', () => {
+  it('uses the defaults of the specification, or the largest allowed value if there is none', () => {
     expect(cost('c', 'second=0.1; resolution=2K: second=9', { model: 'vendor-h3' })).toBe('0.5');
     expect(cost('c', 'second=0.1', { model: 'vendor-h3-mini' })).toBe('1.5');
   });
@@ -101,7 +101,7 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', price, { model: 'vendor-h3', resolution: '768P', duration: 5 })).toBe('5');
   });
 
-  it('uses the billed length in the price if a request gives no length', () => {
+  it('uses the billed length in the price if a request has no length', () => {
     const price = 'second=0.1 default_seconds=8';
     expect(cost('a', price, a({}))).toBe('0.8');
     expect(cost('a', price, a({ sampleCount: 3 }))).toBe('2.4');
@@ -196,7 +196,7 @@ describe('the maximum cost of a body', () => {
     expect(of('x'.repeat(10_000))).toBe('2.5');
   });
 
-  it('of speech excludes white space only if the price says so', () => {
+  it('of speech excludes white space only if the price does', () => {
     const of = (price: string): string | undefined =>
       jobCost(parsePrice(price, []), speechQuantity({ req_params: { text: 'a b\n春　眠' } }), [])?.at_most;
     expect([of('10k_characters=1'), of('10k_visible_characters=1')]).toEqual(['0.0007', '0.0004']);

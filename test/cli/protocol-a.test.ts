@@ -296,7 +296,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('are written whole to standard output', async () => {
+  it('are written completely to standard output', async () => {
     finish = () => generated([inside(fakeMp4())]);
     const run = await here([...submit, '-o', '-', ...fast]);
     expect(Buffer.from(run.stdout)).toEqual(fakeMp4());
@@ -347,7 +347,7 @@ describe('media inside the response', () => {
     expect(found()).toEqual(['out.mp4']);
   });
 
-  it('cause exit 10 if the output folder is gone, and are saved by a rerun once it is back', async () => {
+  it('cause exit 10 if the output folder is missing, and are saved by a rerun once it exists again', async () => {
     mkdirSync(join(user.cwd, 'sub'));
     finish = () => {
       rmSync(join(user.cwd, 'sub'), { recursive: true, force: true });

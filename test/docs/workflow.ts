@@ -40,7 +40,7 @@ export interface WorkflowRun {
   workspace: string;
 }
 
-/** The variables and values that the steps of a job, or of an action within it, can read. */
+/** The variables and values that are available to the steps of a job, or of an action within it. */
 interface Scope {
   env: NodeJS.ProcessEnv;
   values: Values;

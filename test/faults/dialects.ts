@@ -28,7 +28,7 @@ export interface Dialect {
   extension: string;
   stepOf: (seen: Pick<Seen, 'method' | 'path' | 'headers'>) => Step;
   handle: (number: number) => string;
-  /** The handle that a query asks for. */
+  /** The requested handle of a query. */
   asked: (seen: Pick<Seen, 'path' | 'body'>) => string;
   accepted: (handle: string) => object;
   running: (handle: string) => object;

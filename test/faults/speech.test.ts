@@ -63,7 +63,7 @@ describe.concurrent('frames split at any byte', () => {
     await expectSpoken(scene);
   });
 
-  it('a byte at a time: give equal bytes', async ({ open }) => {
+  it('a byte at a time: yield equal bytes', async ({ open }) => {
     const scene = await opened(open);
     scene.gateway.script.submit.push(async ({ gateway, response, socket }) => {
       gateway.speak(response, [], false);

@@ -137,7 +137,7 @@ describe('an output lock', () => {
 });
 
 describe('a temporary file', () => {
-  it('is reused by a process that makes the same file, and is not removed by a process that gives up', async () => {
+  it('is reused by a process that makes the same file, and is not removed by a process that fails', async () => {
     const first = await ctx.lock(as(1));
     const path = await filled(first);
     first.release();

@@ -90,7 +90,7 @@ describe.skipIf(!hasFfmpeg)('a frame of an earlier job', () => {
     expect(pixels(video, 'null')).not.toBe(pixels(video, 'reverse'));
   });
 
-  test('is fetched again if the file is gone, or else exits 9; repeating the command gives the same job', async () => {
+  test('is fetched again if the file is missing, or else exits 9; repeating the command resumes the same job', async () => {
     const { user, images, state } = await scene();
     await user.run([...submit, '--key', 'intro', '-o', 'intro.mp4', '--poll-interval', '50ms']);
     const next = [...submit, '--image', '@intro:last', '--key', 'two', '--json'];

@@ -373,7 +373,7 @@ describe('reading a response', () => {
     expect(other.connections).toBe(0);
   });
 
-  it('converts header names to lower case, joins repeated headers, and accepts odd ones', async () => {
+  it('converts header names to lower case, joins repeated headers, and accepts unusual headers', async () => {
     const server = await rawServer((socket) =>
       socket.end(
         'HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nset-cookie: a\r\nset-cookie: b\r\n__proto__: x\r\ncontent-length: 0\r\n\r\n',

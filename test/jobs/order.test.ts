@@ -18,7 +18,7 @@ describe('a fingerprint', () => {
     );
   });
 
-  it('treats the loopback names as one, and ignores the API key', () => {
+  it('treats all loopback names as equal, and ignores the API key', () => {
     const [local, ...others] = ['http://localhost:1/x', 'http://127.0.0.1:1/x/', 'http://[::1]:1/x'];
     for (const gateway of others)
       expect(print({ p: 'a' }, { gateway })).toBe(print({ p: 'a' }, { gateway: local }));

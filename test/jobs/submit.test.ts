@@ -424,7 +424,7 @@ describe('a busy gateway', () => {
     expect(server.created).toBe(1);
   });
 
-  it('that sends a Retry-After beyond the timeout: exit 6 at once, with the time to retry', async () => {
+  it('that sends a Retry-After beyond the timeout: exit 6 immediately, with the time to retry', async () => {
     const server = await httpServer(says({}, 429, { 'retry-after': '86400' }));
     const deps = await depsFor(server.url, freshFolder());
     const ran = await run(deps, orderOf({ deadline: deadlineIn(1_800_000, deps.clock) }));

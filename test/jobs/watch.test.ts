@@ -260,7 +260,7 @@ describe('a wait ends with', () => {
     });
   });
 
-  it('an interruption while a response is pending: exit 143 at once', async () => {
+  it('an interruption while a response is pending: exit 143 immediately', async () => {
     const at = await scene();
     at.server.answers.push(() => at.deps.soft.abort('SIGTERM'));
     expect(await failure(waitFor(at))).toMatchObject({ exitCode: 143, charged: 'yes' });
@@ -300,7 +300,7 @@ describe('a task that is not found', () => {
     },
   );
 
-  it('and was started elsewhere at an unknown time ends the wait with exit 9 at once', async () => {
+  it('and was started elsewhere at an unknown time ends the wait immediately with exit 9', async () => {
     const at = await sceneOf(c, 'task_77');
     at.server.answers.push(missing);
     expect((await failure(waitFor(at, c, { atOnce: true }))).exitCode).toBe(9);
@@ -404,7 +404,7 @@ describe('Protocol A', () => {
   const video = Buffer.alloc(60_000, 'v').toString('base64');
   const inline = JSON.stringify(finishedA([{ video: { encodedVideo: video } }]));
 
-  /** Sends a text in this many pieces, at the given interval. */
+  /** Sends text in this many pieces, at the given interval. */
   function inPieces(text: string, pieces: number, everyMs: number, response: ServerResponse): void {
     const size = Math.ceil(text.length / pieces);
     const next = (at: number): void => {

@@ -250,7 +250,7 @@ describe('a job', () => {
     const { ledger, id, path } = await made({ type: 'sending', attempt: 1, owner: deadOwner() }, accepted);
     const text = readFileSync(path, 'utf8');
     writeFileSync(path, text.replace('"f1"', '"f2"'));
-    // The result is the same however often it is read.
+    // The result is the same for each read.
     for (let reads = 0; reads < 2; reads += 1)
       expect(await ledger.read(id)).toMatchObject({ state: 'queued', handle: 'task_1', protocol: 'a' });
   });

@@ -62,7 +62,7 @@ async function errorOf(promise: Promise<unknown>): Promise<MgwError> {
   return error as MgwError;
 }
 
-/** Matches a text that contains another. */
+/** Matches text that contains a substring. */
 const saying = (part: string): string => expect.stringContaining(part) as string;
 
 /** Resolves once a condition is true. Another process or a server makes it true. */
@@ -211,7 +211,7 @@ describe('the library: a payment', () => {
 });
 
 describe('the library: an abort', () => {
-  it('during a wait ends the wait at once, and the same call resumes the job', async () => {
+  it('during a wait ends the wait immediately, and the same call resumes the job', async () => {
     gateway.polls = Infinity;
     const client = clientOf({ pollInterval: '1h' });
     const stop = new AbortController();
@@ -265,7 +265,7 @@ describe('the library: an abort', () => {
     expect(gateway.seen).toHaveLength(0);
   });
 
-  it('of many calls at once uses one signal, without a warning from Node', async () => {
+  it('of many concurrent calls uses one signal, without a warning from Node', async () => {
     gateway.polls = Infinity;
     const warned = vi.fn();
     process.on('warning', warned);

@@ -39,7 +39,7 @@ export interface Agent {
   close(): Promise<void>;
 }
 
-/** A client whose server is a process of its own. */
+/** A client whose server is a separate process. */
 export interface AgentOfProcess extends Agent {
   /** The process of the server. */
   pid: number;

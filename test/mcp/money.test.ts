@@ -43,7 +43,7 @@ describe.each(clients)('an agent with the client %s', (kind) => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person before a payment above the amount of --confirm-over, for that payment only', async () => {
+  test('prompts its user before a payment above the amount of --confirm-over, and only for that payment', async () => {
     const server = await gateway();
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     const asked: string[] = [];
@@ -103,7 +103,7 @@ describe('an agent', () => {
     expect(server.posts()).toBe(1);
   });
 
-  test('asks its person again before a payment that was approved and then rejected', async () => {
+  test('prompts its user again before a payment that was approved and then rejected', async () => {
     const server = await gateway((_, response) => sendJson(response, { error: { message: 'no' } }, 400));
     const args = ['mcp', '--budget', '100', '--confirm-over', '3'];
     let asked = 0;

@@ -44,7 +44,7 @@ describe('the text of a streamed response', () => {
     );
   });
 
-  test('needs no event names, and may span several data lines', () => {
+  test('does not need event names, and may span several data lines', () => {
     const data = JSON.stringify(completed('Hi'), undefined, 1).replaceAll('\n', '\ndata: ');
     expect(read(`data: ${JSON.stringify(delta('Hi'))}\n\ndata: ${data}\n\ndata: [DONE]\n\n`)).toMatchObject({
       text: 'Hi',

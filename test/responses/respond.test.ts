@@ -262,7 +262,7 @@ describe('a connection', () => {
     });
   });
 
-  test('that is interrupted ends at once with exit 130, and was charged', async () => {
+  test('that is interrupted ends immediately with exit 130, and was charged', async () => {
     const delta = { type: 'response.output_text.delta', delta: 'stop' };
     const { client } = await served((response) => {
       response.writeHead(200, events).write(`data: ${JSON.stringify(delta)}\n\n`);

@@ -32,7 +32,7 @@ function textBelow(folder: string): string {
 const secret = 'the private text of another folder';
 
 describe('an imported job', () => {
-  // Imports a finished job whose record names the given paths.
+  // Imports a finished job whose record contains the given paths.
   async function importJob(output: string, file: { path: string; text: string }): Promise<User> {
     await user.run([...submit, 'a boat', '-o', 'boat.mp4', '--poll-interval', '50ms']);
     const exported = JSON.parse((await user.run(['jobs', 'export'])).stdout) as { events: object[] };

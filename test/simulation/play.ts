@@ -243,7 +243,7 @@ function submissionsOf(args: string[]): { name: string; prompt: string }[] {
   return prompt === undefined ? [] : [{ name: keyOf(args) ?? prompt, prompt }];
 }
 
-// A key names one submission, whatever its body.
+// A key belongs to one submission, regardless of its body.
 function nameOf({ prompt, origin }: Created, args: string[]): string | undefined {
   return gatewayOf(args) === origin
     ? submissionsOf(args).find((each) => each.prompt === prompt)?.name

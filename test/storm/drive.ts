@@ -14,7 +14,7 @@ export interface Ended {
 /** More runs than this of one process mean that it never ends. */
 const maxRuns = 25;
 
-/** The label of an intent in prompts and texts. */
+/** The label of an intent in prompts and text. */
 export function tokenOf(n: number): string {
   return `storm job ${n} end`;
 }

@@ -56,7 +56,7 @@ export async function prepared(scenario: Scenario, stage: Stage): Promise<Played
   return { args, before: gateway.created.map((handle) => ({ handle, body: bodyOfLast(gateway) })) };
 }
 
-/** Calls `told` for each task that the gateway creates, until the returned function is called. */
+/** Calls `onTask` for each task that the gateway creates, until the returned function is called. */
 export function onCreated(gateway: FaultGateway, told: (created: Created) => void): () => void {
   const create = gateway.create.bind(gateway);
   gateway.create = (...named) => {

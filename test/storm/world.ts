@@ -39,7 +39,7 @@ export interface WorldOptions {
   /** The path of the built worker. */
   worker: string;
   seed?: number;
-  /** How long a generation takes, ms. */
+  /** The duration of a generation, in ms. */
   paceMs: number;
   faults?: string[];
 }

@@ -7,7 +7,8 @@ import { systemClock, type Clock } from '../../src/clock.ts';
 import { newUser, type CliJson, type CliResult, type User } from './cli.ts';
 
 /**
- * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output to `file`, if given.
+ * Runs `mgw` in this process, which takes a tenth of the time of a separate one. Writes the output
+ * to `file`, if set.
  */
 export async function runHere(
   args: string[],

@@ -70,7 +70,7 @@ export function program(folder: string, name: string, text: string): void {
 /** `mgw` commands, each of which reads the output of the one before. */
 interface Plain {
   commands: string[];
-  /** The input of the first command: a text, or a file. */
+  /** The input of the first command: text, or a file. */
   text?: string | undefined;
   from?: string | undefined;
   /** A file for the output of the last command. */

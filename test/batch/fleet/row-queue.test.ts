@@ -57,7 +57,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are assigned in order, once each, to many workers at once', async () => {
+  it('are assigned in order, once each, to many concurrent workers', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));

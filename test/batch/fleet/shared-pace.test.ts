@@ -92,7 +92,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('gives no slot to a process whose lease has ended', async () => {
+  it('refuses a slot to a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();
@@ -131,7 +131,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('eventually releases a slot that could not be released at once', async () => {
+  it('eventually releases a slot that could not be released immediately', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

@@ -58,7 +58,7 @@ describeFleet('mgw worker', {}, (place) => {
     const killed = machine().start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
-      // The object is stored, but no record says so.
+      // The object is stored, but not recorded.
       killed.child.kill('SIGKILL');
       store.faults.shift();
       return false;

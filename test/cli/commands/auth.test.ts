@@ -179,7 +179,7 @@ describe('auth status', () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use: it needs no key.\n' });
   });
 
-  it('refuses a config file that others can read, and says how to fix it', async () => {
+  it('refuses a config file that others can read, and explains how to fix it', async () => {
     const user = userHere();
     mkdirSync(join(user.cwd, 'config'));
     writeFileSync(configOf(user), JSON.stringify({ profiles: { default: { api_key: canaryKey } } }));

@@ -104,7 +104,7 @@ describe('doctor', () => {
     expect(broken.checks['config']?.detail).toContain('not JSON');
   });
 
-  it('exits 10 at once if the state folder cannot be written', async () => {
+  it('exits 10 immediately if the state folder cannot be written', async () => {
     const user = userHere(await gateway(200, { data: [{ id: 'm' }] }), {
       MGW_STATE_DIR: '/proc/nowhere/state',
     });

@@ -83,7 +83,7 @@ describe('progress without a terminal', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('shows a request only if it takes a minute, and nothing while a spinner is drawn', () => {
+  it('reports a request only if it takes a minute, and nothing while a spinner is drawn', () => {
     const shown = progress();
     const end = shown.calling('submitting to gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(59_999))).toEqual([]);

@@ -147,7 +147,7 @@ describePostgres('a lease on PostgreSQL', (newPlace) => {
     expect(await untilOf(place)).toBe('');
   });
 
-  it('is ended at once if its process is proven dead on this machine', async () => {
+  it('is ended immediately if its process is proven dead on this machine', async () => {
     const place = await newPlace();
     const [one, other] = [await keeperIn(place, longMs), await keeperIn(place, longMs)];
     const { lease = '', instance } = (await one.keeper.lease()).owner;
