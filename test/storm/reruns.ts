@@ -57,11 +57,11 @@ export async function prepared(scenario: Scenario, stage: Stage): Promise<Played
 }
 
 /** Calls `onTask` for each task that the gateway creates, until the returned function is called. */
-export function onCreated(gateway: FaultGateway, told: (created: Created) => void): () => void {
+export function onCreated(gateway: FaultGateway, onTask: (created: Created) => void): () => void {
   const create = gateway.create.bind(gateway);
   gateway.create = (...named) => {
     const handle = create(...named);
-    told({ handle, body: bodyOfLast(gateway) });
+    onTask({ handle, body: bodyOfLast(gateway) });
     return handle;
   };
   return () => (gateway.create = create);
