@@ -169,9 +169,7 @@ describe('a piece that fails', () => {
     down = false;
     const error = await failure(run({ concurrency: 1 }));
     expect(error.exitCode).toBe(7);
-    expect(error.message).toMatch(
-      /^Piece 2 of 5: .* 4 of 5 .* --new pays for the others only/,
-    );
+    expect(error.message).toMatch(/^Piece 2 of 5: .* 4 of 5 .* --new pays for the others only/);
     expect(server.requests.map(textOf)).toEqual(texts);
     expect(await run({ fresh: true })).toMatchObject({ reused: 4 });
     expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');
