@@ -21,7 +21,7 @@ const head = `HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nConte
 interface Measurement {
   /** Seconds. */
   wall: number;
-  /** Seconds, user and system, the start of the process included. */
+  /** User and system time in seconds, including the start of the process. */
   cpu: number;
 }
 

@@ -17,7 +17,7 @@ const amount = fc
 const value = amount.map(parseDecimal);
 
 describe('an amount', () => {
-  it('is printed with the digits it was given, except for trailing zeros', () => {
+  it('is printed with its original digits, except for trailing zeros', () => {
     fc.assert(
       fc.property(amount, (text) => {
         const plain = text.includes('.') ? text.replace(/\.?0+$/, '') : text;

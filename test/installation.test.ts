@@ -46,13 +46,13 @@ describe('the package', () => {
 
   it('has its documentation', async () => expect(await readPackageFile('docs/output.md')).toMatch(/^# /));
 
-  it('can start itself with the words of its own command line', () => {
+  it('can start itself with the arguments of its own command line', () => {
     const [file = '', ...words] = selfCommand();
     const run = spawnSync(file, [...words, '--version'], { encoding: 'utf8' });
     expect(run.stdout).toBe(`${version}\n`);
   });
 
-  it('finds the file that is running, although without /proc Node knows only the word that started it', () => {
+  it('finds the running file, although without /proc Node knows only the command that started it', () => {
     const { execPath } = process;
     onTestFinished(() => {
       process.execPath = execPath;

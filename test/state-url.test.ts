@@ -38,7 +38,7 @@ describe('the address of a shared ledger', () => {
     }
   });
 
-  it('gives its password only to the code that redacts it', () => {
+  it('exposes its password only to the code that redacts it', () => {
     expect(parseStateUrl('postgres://mgw:a%2Fb%40c@db/jobs').password).toBe('a/b@c');
     expect(hasPassword('postgres://mgw:x@db/jobs')).toBe(true);
     expect(hasPassword('postgres://mgw@db/jobs')).toBe(false);

@@ -55,7 +55,7 @@ describe('the number of tasks in progress', () => {
     expect(one.limit).toBe(1);
   });
 
-  it('is no longer waited for once the process is interrupted', async () => {
+  it('no longer blocks the process once it is interrupted', async () => {
     const { pace: one } = pace({ concurrency: 1 });
     await enter(one, 1);
     const stop = new AbortController();
@@ -66,7 +66,7 @@ describe('the number of tasks in progress', () => {
 });
 
 describe('submissions', () => {
-  it('all wait as long as the gateway asks', async () => {
+  it('all wait as long as the gateway requests', async () => {
     const { pace: one, clock } = pace();
     one.limited(await one.submission(never), 7000);
     await Promise.all([one.submission(never), one.submission(never)]);
@@ -82,7 +82,8 @@ describe('submissions', () => {
 });
 
 describe('a submission that is ready to send late', () => {
-  // Makes a submission at a pace of 60 a minute. It takes `connecting` ms to connect and `recording` ms to be recorded.
+  // Makes a submission at a pace of 60 a minute. It needs `connecting` ms to connect and
+  // `recording` ms to be recorded.
   async function sendLate({ connecting = 0, recording = 0 }): Promise<void> {
     const { pace: one, clock } = pace({ perMinute: 60 });
     const client = {

@@ -157,7 +157,7 @@ it('an attempt whose record is lost has the time of the first record, or no time
   expect(chargesOf([undefined])).toEqual([{ ...charge, at: '' }]);
 });
 
-it('a job never has more or fewer accepted attempts than handles, whatever the order of events', () => {
+it('a job has exactly as many accepted attempts as handles, regardless of the order of events', () => {
   const event = fc.oneof(
     fc.integer({ min: 1, max: 3 }).map((attempt) => sending(attempt, '1')),
     fc.integer({ min: 1, max: 3 }).map((attempt): JobEvent => ({ type: 'unavailable', attempt, error })),

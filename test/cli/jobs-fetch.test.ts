@@ -52,7 +52,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.submissions).toHaveLength(2);
   });
 
-  it('names files by a template, in folders that the template names', async () => {
+  it('names files by a template, which may contain folders', async () => {
     await submit('--key', 'one');
     await submit('--key', 'two');
     const ran = await fetch('@one', '@two', '-o', 'out/{protocol}/{index}-{slug}-{key}.{ext}');
@@ -78,7 +78,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(gateway.seen).toHaveLength(before);
   });
 
-  it('refuses two jobs with the same output, and leaves a file of another job alone', async () => {
+  it('refuses two jobs with the same output, and does not change a file of another job', async () => {
     await submit('-o', 'boat.mp4');
     await submit('-o', 'boat.mp4', '--force');
     const ids = await user.run(['jobs', 'ls', '-q']);
@@ -89,7 +89,7 @@ describe('jobs fetch', { concurrent: false }, () => {
     expect(readFileSync(join(user.cwd, 'boat.mp4'), 'utf8')).toBe('mine');
   });
 
-  it('continues with the other jobs if one cannot be fetched, and names that job', async () => {
+  it('continues with the other jobs if one cannot be fetched, and reports that job', async () => {
     await submit('--key', 'one');
     const ran = await fetch('@one', '@none', '-o', 'out/', '--json');
     expect(ran.code).toBe(11);
@@ -108,7 +108,7 @@ describe('jobs fetch', { concurrent: false }, () => {
   });
 });
 
-it('jobs fetch copies speech from a file that is still complete, and says so if there is none', async () => {
+it('jobs fetch copies speech from a file that is still complete, and reports if there is none', async () => {
   const speaker = userHere(undefined, { MGW_SANDBOX: '1' });
   const spoken = await speaker.run(['tts', 'Good morning.', '--key', 'hello', '-o', 'hello.mp3']);
   expect(spoken.code, spoken.stderr).toBe(0);

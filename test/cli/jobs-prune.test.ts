@@ -50,7 +50,7 @@ describe('jobs prune', () => {
     expect(gateway.submissions).toHaveLength(1);
   });
 
-  it('removes finished jobs, reports them, and leaves newer ones', async () => {
+  it('removes finished jobs, reports them, and keeps newer ones', async () => {
     const { stdout } = await submit('-o');
     expect(stdout).not.toBe('');
     const { json } = await run(['jobs', 'ls', '--json']);
@@ -76,7 +76,7 @@ describe('jobs prune', () => {
 it.each([
   ['running', 'wait'],
   ['unknown', 'resolve'],
-])('jobs rm leaves a job that is %s, and names the command that ends it', async (state, command) => {
+])('jobs rm keeps a job that is %s, and suggests the command that ends it', async (state, command) => {
   if (state === 'unknown') gateway.script.submit.push(({ response }) => response.destroy());
   await submit();
   const { code, stdout } = await run(['jobs', 'rm', '@last', '--json']);
@@ -85,7 +85,7 @@ it.each([
   expect(error.message).toContain('may have been paid for');
 });
 
-it('jobs rm leaves a job of another gateway, even with --force', async () => {
+it('jobs rm keeps a job of another gateway, even with --force', async () => {
   await submit();
   const { stdout: listed } = await run(['jobs', 'ls', '-q']);
   const elsewhere = ['--base-url', 'http://127.0.0.1:9', 'jobs', 'rm', '@last', '--force', '--json'];

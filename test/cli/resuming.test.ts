@@ -80,7 +80,7 @@ describe('a command that waits while its installation is replaced', () => {
 });
 
 describe('a command whose wait ended', () => {
-  it('saves its own file and pays nothing, whatever other commands did with its job', async () => {
+  it('saves its own file and pays nothing, regardless of other commands on its job', async () => {
     gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
@@ -95,7 +95,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(2);
   });
 
-  it("explains in the gateway's own words why a result is not there yet", async () => {
+  it("explains in the gateway's own words why a result is not available yet", async () => {
     const message = 'Task is not completed yet, current status: IN_PROGRESS';
     for (let times = 0; times < 200; times += 1)
       gateway.script.content.push({ status: 400, body: { error: { message } } });
@@ -107,7 +107,7 @@ describe('a command whose wait ended', () => {
     expect(gateway.created).toHaveLength(1);
   });
 
-  it('continues under another API key, and says so', async () => {
+  it('continues under another API key, with a note', async () => {
     gateway.script.query.push(running);
     const command = [...submit, '-o', 'own.mp4'];
     expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);

@@ -51,7 +51,7 @@ function charges(): number {
 }
 
 describe('docs/ci.md', () => {
-  it('has no recipe but those that are run here', () =>
+  it('has only recipes that are run here', () =>
     expect([...workflows.keys()]).toEqual(['clip', 'later', 'resume', 'batch', 'clips']));
 
   it('has a recipe of one step that saves a video', async () => {

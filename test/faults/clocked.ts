@@ -23,8 +23,8 @@ export interface Clocked {
 }
 
 /**
- * Sets a scene's clock to now. Pauses end at once and advance it; pauses of `long` milliseconds end when the test says
- * so.
+ * Sets a scene's clock to now. Pauses end immediately and advance it. Pauses of `long` milliseconds
+ * end when the test ends them.
  */
 export async function clocked(scene: Scene, long = Infinity): Promise<Clocked> {
   const clock = new TestClock(long);

@@ -90,7 +90,7 @@ describe('a file in the store', () => {
     ['mp4', 'video/mp4'],
     ['mov', 'video/quicktime'],
     ['webm', 'video/webm'],
-  ])('of Protocol B has the kind of its name: .%s is %s', async (ending, mime) => {
+  ])('of Protocol B has the kind that its name implies: .%s is %s', async (ending, mime) => {
     const body = { FileInfos: [{ Type: 'Url', Url: nameOf(ending) }] };
     const names = new Map([[nameOf(ending), '']]);
     const asked: string[] = [];
@@ -106,13 +106,13 @@ describe('a file in the store', () => {
     expect(asked).toEqual([nameOf(ending), nameOf(ending)]);
   });
 
-  it('is not checked if the body does not name it as an asset, or if no job uploaded it', async () => {
+  it('is not checked if the body does not use it as an asset, or if no job uploaded it', async () => {
     const store = { describe: () => Promise.reject(new Error('asked')) } as Partial<Store> as Store;
     const names = new Map([[nameOf('png'), '']]);
     await checkUploads(sessionOf(), c, { prompt: nameOf('png'), image: nameOf('jpg') }, store, names);
   });
 
-  it('ends the check at once if the store does not respond, or the command is interrupted', async () => {
+  it('ends the check immediately if the store does not respond, or the command is interrupted', async () => {
     const failing = (error: MgwError): Promise<void> => {
       const store = { describe: () => Promise.reject(error) } as Partial<Store> as Store;
       return checkUploads(sessionOf(), c, image, store, new Map([[nameOf('png'), '']]));
@@ -195,7 +195,7 @@ describe('a URL', () => {
     if (methods.length > 1) expect(server.requests[1]?.headers.range).toBe('bytes=0-0');
   });
 
-  it('is not requested if it is the name of a file in the store, or if the body contains the bytes', async () => {
+  it('is not requested if it is the name of an object in the store, or if the body contains the bytes', async () => {
     const server = await httpServer();
     await checkAssetUrls(sessionOf(), c, { image: nameOf('png') });
     const instances = [{ image: { bytesBase64Encoded: `${server.url}/1.png` } }];

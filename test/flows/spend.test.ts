@@ -65,14 +65,14 @@ it('mgw spend adds up the cost of jobs since a time, by group and in total', asy
   expect(formatDecimal(exact.total.doubt.known)).toBe('4');
 });
 
-it('mgw spend leaves out a job that is removed while it reads', async () => {
+it('mgw spend ignores a job that is removed while it reads', async () => {
   const ledger = await ledgerWith({ events: [sending('1'), accepted] });
   const ids = [newJobId(start), ...(await ledger.ids())];
   const { total } = await addUp({ ...ledger, ids: () => Promise.resolve(ids) }, 'key', '');
   expect(total.spent.charges).toBe(1);
 });
 
-it('mgw spend gives the evidence once for each file that differs from its request', async () => {
+it('mgw spend prints the evidence once for each file that differs from its request', async () => {
   const file = (path: string, more: Partial<JobFile> = {}): JobEvent => ({
     type: 'file',
     file: {

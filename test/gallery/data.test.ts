@@ -104,7 +104,7 @@ function composed(row: JsonObject): Json {
   });
 }
 
-describe('a row that makes a job again', () => {
+describe('a row that remakes a job', () => {
   it.each<[JobKind, JsonObject]>([
     [
       'c',
@@ -158,7 +158,7 @@ describe('a row that makes a job again', () => {
     });
   });
 
-  it('is left out of redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
+  it('is omitted from redo.jsonl unless it is marked or has a low rating, and has a seed only on request', () => {
     const items = ['a', 'b', 'c'].map(
       (each) =>
         ({

@@ -31,7 +31,7 @@ export interface FakeClock extends Clock {
   set(ms: number): void;
 }
 
-/** A clock whose sleeps end at once and advance its time. */
+/** A clock whose sleeps end immediately and advance its time. */
 export function fakeClock(): FakeClock {
   let passed = 0;
   let epoch = 1_795_000_000_000;

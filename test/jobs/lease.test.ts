@@ -16,14 +16,14 @@ const lost = (): never => {
 };
 
 describe('a process that other processes may have declared dead', () => {
-  it('sends nothing, and records that for its attempt', async () => {
+  it('sends nothing, and records this for its attempt', async () => {
     let posts = 0;
     const server = await httpServer((_, reply) => {
       posts += 1;
       reply.end('{}');
     });
     const deps = await depsFor(server.url, freshFolder());
-    // The lease is valid when the payment begins, but not any more right before its first byte.
+    // The lease is valid when the payment begins, but has ended immediately before its first byte.
     let asked = 0;
     const assertLease = (): void => {
       if ((asked += 1) > 1) lost();

@@ -74,7 +74,7 @@ describe('prune removes', () => {
     expect(await ledger.claimedJobState(id)).toBe('removed');
   });
 
-  it('jobs with a key only with --keys, and then the key names no job', async () => {
+  it('jobs with a key only with --keys, and then the key belongs to no job', async () => {
     const id = await make(delivered, { key: 'boat-1' });
     expect(await namedJob(ledger, 'boat-1')).toMatchObject({ id });
     expect(await pruned()).toMatchObject({ removed: [], kept: { key: 1 } });
@@ -236,7 +236,7 @@ describe('rm without --force', () => {
     expect(claimed).toEqual([`send.${job.id}.2`]);
   });
 
-  it('leaves a job as it is if another process claims its next attempt first', async () => {
+  it('does not change a job if another process claims its next attempt first', async () => {
     const job = await jobAt(await make([]));
     const claim: Ledger['claim'] = async (name, text) => {
       await ledger.claim(name, JSON.stringify(currentOwner()));

@@ -122,7 +122,7 @@ describe('the names of a job without claims', () => {
     expect(claims).toEqual({ ...before, 'take.j2': holder('j4') });
   });
 
-  it('are claimed in as many steps as there are jobs, however many have one name', async () => {
+  it('are claimed in as many steps as there are jobs, even if many have the same name', async () => {
     const ledger = ledgerOf({});
     const claim = vi.spyOn(ledger, 'claim');
     const jobs = Array.from({ length: 30 }, (_, at) => jobOf(`j${at}`));

@@ -20,7 +20,7 @@ export interface Place {
   open: () => Promise<Ledger>;
 }
 
-/** The promises of every ledger, whatever its storage. */
+/** The promises of every ledger, with any storage. */
 export function conformance(newPlace: () => Promise<Place>): void {
   const made = async (...events: JobEvent[]): Promise<Place & { ledger: Ledger; id: string }> => {
     const place = await newPlace();
@@ -41,7 +41,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(job?.created_at).toBe(new Date(now).toISOString());
     });
 
-    it('is created once, is gone once removed, and an invalid id names no job', async () => {
+    it('is created once and no longer exists once removed; an invalid id has no job', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
       expect(await ledger.claimedJobState(id)).toBe('there');
@@ -55,7 +55,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       await expect(ledger.append(id, accepted)).rejects.toMatchObject({ code: 'local_io' });
     });
 
-    it('keeps every text exact, and the times of events that have one', async () => {
+    it('stores all text exactly, and the time of each event that has one', async () => {
       const { ledger, id } = await made();
       const text = `\0 \n " \\ 'quoted' \ud800 \u{1f6f6} ${'x'.repeat(70_000)}`;
       const at = '2026-01-02T03:04:05.678Z';
@@ -101,7 +101,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect([first === second, second === again, removed]).toEqual([false, true, undefined]);
     });
 
-    it('is left out of a list if it is known to have succeeded, and no other job is', async () => {
+    it('is omitted from a list if it is known to have succeeded, and no other job is', async () => {
       const { ledger, open, id } = await made(accepted);
       const other = newJobId(now + 1);
       await ledger.create(other, [prepared, accepted]);
@@ -166,7 +166,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.claimedJobState(other)).toBe('lost');
     });
 
-    it('gets an id higher than all earlier ones, even if the clock goes back', async () => {
+    it('gets an id higher than all earlier ones, even if the clock is set back', async () => {
       const { ledger } = await made();
       const first = await ledger.newId(2 ** 41);
       await ledger.create(first, [prepared]);

@@ -97,7 +97,7 @@ it.skipIf(process.platform !== 'linux')(
   },
 );
 
-it('a file that is cut while it is read ends there', () => {
+it('a file that is truncated while it is read ends there', () => {
   writeFileSync(path, 'one two');
   const room = (bytes: number): Buffer => {
     truncateSync(path, 3);
@@ -134,7 +134,7 @@ describe('a created file', () => {
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  it('is never replaced, and replacing a file leaves the old one if it fails', async () => {
+  it('is never replaced, and a failed replacement keeps the old file', async () => {
     await createFile(path, 'one');
     await expect(createFile(path, 'two')).rejects.toMatchObject({ code: 'EEXIST' });
     expect(await createExclusively(path, 'two')).toBe(false);

@@ -25,7 +25,7 @@ it.each([
   },
 );
 
-it('an error says when to retry if the gateway did', () => {
+it('an error contains the time to retry if the gateway sent one', () => {
   const { message } = notAcceptedError(
     { kind: 'unavailable', failure: { ...failure, retryAfterMs: 7000 } },
     1,

@@ -76,7 +76,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 1 } })).toEqual({ duration: 1 });
   });
 
-  it('leaves the given body unchanged', () => {
+  it("does not change the caller's body", () => {
     const body = { instances: [{ prompt: 'old' }] };
     composed({ body, flags: { prompt: 'new' }, set: ['instances.0.seed=1'] });
     expect(body).toEqual({ instances: [{ prompt: 'old' }] });
@@ -92,7 +92,7 @@ describe('compose', () => {
     expect(composed({ defaults: { duration: 5 }, set: ['seconds=8'] })).toEqual({ seconds: 8 });
   });
 
-  it('drops a default if the body has no place for it', () => {
+  it('drops a default if the body has no object for it', () => {
     expect(composed({ defaults: { enhance: true }, body: { parameters: 'text' } })).toEqual({
       parameters: 'text',
     });
@@ -220,7 +220,7 @@ describe('compose', () => {
     );
   });
 
-  it('throws only a usage error, and never changes what objects inherit', () => {
+  it('throws only a usage error, and never changes a prototype', () => {
     const path = fc.array(fc.constantFrom('a', 'b', '0', '1', '', '__proto__', 'toString'), { maxLength: 4 });
     const set = fc
       .tuple(path, fc.oneof(fc.json(), fc.string()))

@@ -174,14 +174,14 @@ describe('a file that becomes an object', () => {
     expect(store.objects.get(path)).toEqual(content);
   });
 
-  test('leaves an upload that another program started earlier', async () => {
+  test('does not abort an upload that another program started earlier', async () => {
     const { store, put } = await scene();
     store.uploads.set('other', { path, headers: {}, parts: new Map() });
     await put({ earlier: [{ since: new Date(Date.now() + 3_600_000).toISOString() }] });
     expect([...store.uploads.keys()]).toEqual(['other']);
   });
 
-  test('leads to exit 6 if the store keeps failing, and to exit 10 if it refuses', async () => {
+  test('causes exit 6 if the store keeps failing, and exit 10 if it refuses', async () => {
     for (const [code, exitCode] of [
       [503, 6],
       [403, 10],

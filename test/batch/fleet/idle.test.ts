@@ -28,7 +28,7 @@ async function work(
     alive: () => undefined,
     note: (text: string) => notes.push(text),
   } as unknown as WorkerWatcher;
-  // Takes until the worker has checked whether it is idle.
+  // Resolves after the worker has checked whether it is idle.
   const open = async (): Promise<never> => {
     triesLeft -= 1;
     await new Promise<void>((resolve) => (looksAgain = resolve));

@@ -19,7 +19,7 @@ export interface TestProcess extends FleetState {
   die(): Promise<void>;
 }
 
-/** Returns a process that has taken its lease in a database. */
+/** Returns a process that has acquired its lease in a database. */
 export async function processIn(database: Database): Promise<TestProcess> {
   const query: FleetState['query'] = (text, values) =>
     database.query(

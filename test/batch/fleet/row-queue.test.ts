@@ -35,7 +35,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await addRows(one.query, 'clips', rows(...ids));
   }
 
-  it('are added once, however often they are enqueued; a changed row is reported and stays unchanged', async () => {
+  it('are added once, even if they are enqueued repeatedly; a changed row is reported, and its queued version is kept', async () => {
     await addBatch(one.query, { name: 'clips', head });
     expect(await addRows(one.query, 'clips', rows('a', 'b'))).toEqual({ added: 2, changed: [] });
     const [a, b] = rows('a', 'b');
@@ -49,7 +49,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     );
   });
 
-  it('for another gateway are refused under an existing batch name, and a worker for another gateway is offered none', async () => {
+  it('for another gateway are refused under an existing batch name, and a worker for another gateway gets none', async () => {
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
@@ -57,7 +57,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
-  it('are handed out in order, once each, to many workers at once', async () => {
+  it('are assigned in order, once each, to many concurrent workers', async () => {
     const ids = Array.from({ length: 60 }, (_, n) => `row-${n}`);
     await enqueue(...ids);
     const third = await processIn(await openDatabase(place.url()));
@@ -104,7 +104,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
-  it('are claimed again by a worker that has forgotten that it owns them', async () => {
+  it('are claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);
@@ -136,7 +136,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
   });
 
-  it('in doubt are handed out again when their file is enqueued again, and no other rows are', async () => {
+  it('in doubt are requeued when their file is enqueued again, and no other rows are', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
     const taken = await own.take('clips', 2);
@@ -167,7 +167,7 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     },
   );
 
-  it('do not count a worker that was only stopped or cut off as dead once it wakes', async () => {
+  it('do not count a worker that was only stopped or cut off as dead once it resumes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
     const [row] = await own.take('clips', 1);

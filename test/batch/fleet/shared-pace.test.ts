@@ -92,7 +92,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(await isFull(gone)).toBe(true);
   });
 
-  it('gives no slot to a process whose lease has ended', async () => {
+  it('refuses a slot to a process whose lease has ended', async () => {
     const fleet = await processIn(await openDatabase(place.url()));
     const gone = await machine({ fleet });
     await fleet.die();
@@ -115,7 +115,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(limits).toEqual([2, 3, 4]);
   });
 
-  it('pauses all processes if the gateway asks one to wait', async () => {
+  it('pauses all processes if the gateway tells one to wait', async () => {
     const [one, other] = await Promise.all([machine(), machine()]);
     const began = systemClock.monotonic();
     one.limited(await one.submission(never), 700);
@@ -131,7 +131,7 @@ describeFleet('the shared pace of a batch on several machines', { isPooled: hasP
     expect(systemClock.monotonic() - began).toBeGreaterThanOrEqual(690);
   });
 
-  it('eventually releases a slot that could not be released at once', async () => {
+  it('eventually releases a slot that could not be released immediately', async () => {
     const proxy = await CuttingProxy.open(place.port);
     const fleet = await processIn(await openDatabase(place.url('connect_timeout=1', proxy.port)));
     const one = await machine({ fleet });

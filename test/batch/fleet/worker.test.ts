@@ -46,7 +46,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(again.json).toMatchObject({ enqueued: 0, known: 6, changed: [] });
   });
 
-  it('saves into a bucket, without a shared folder, including what a killed worker was uploading', async () => {
+  it('saves into a bucket, without a shared folder, including files that a killed worker was uploading', async () => {
     const store = await s3Server();
     const machine = (): User => {
       const user = machines.machine();
@@ -58,7 +58,7 @@ describeFleet('mgw worker', {}, (place) => {
     const killed = machine().start([...toBucket, '--concurrency', '1']);
     store.faults.push((request) => {
       if (request.method !== 'PUT') return false;
-      // The object is stored, but no record says so.
+      // The object is stored, but not recorded.
       killed.child.kill('SIGKILL');
       store.faults.shift();
       return false;
@@ -75,7 +75,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(files.filter((path) => path.includes('.mp4'))).toEqual([]);
   });
 
-  it('pauses once at a time, however many rows cause a pause', async () => {
+  it('pauses once at a time, even if several rows cause a pause', async () => {
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(16), '--concurrency', '16']);
     const warnings: string[] = [];
     const onWarning = ({ name }: Error): unknown => warnings.push(name);
@@ -221,7 +221,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect([enqueued.code, await rowsInQueue()]).toEqual([2, '']);
   });
 
-  it('needs none of the files that a row names', async () => {
+  it('needs none of the files that a row refers to', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');
     writeFileSync(text, 'a paper boat at sea');
@@ -288,7 +288,7 @@ describeFleet('mgw worker', {}, (place) => {
     expect(gateway.charges.get('prompt 0')).toBe(charges);
   });
 
-  it('finishes a row whose worker died after it saved the file but before it recorded that', async () => {
+  it('finishes a row whose worker died after it saved the file but before it recorded the file', async () => {
     const proxy = await CuttingProxy.open(place.port);
     await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
     const killed = machines

@@ -46,7 +46,7 @@ describe('the CSV reader', () => {
     ]);
   });
 
-  it('returns every cell, whatever it contains and however it arrives', async () => {
+  it('returns every cell, regardless of its content and of how it is split', async () => {
     const eol = fc.constantFrom('\n', '\r\n');
     const cell = fc.oneof(
       fc.string({ unit: anyCharacter, maxLength: 12 }),
@@ -89,7 +89,7 @@ describe('the CSV reader', () => {
     );
   });
 
-  it('reads what it can from arbitrary bytes, and reports what it cannot read', async () => {
+  it('reads the valid rows of arbitrary bytes, and reports the rest', async () => {
     const piece = fc.oneof(
       fc.uint8Array({ maxLength: 6 }),
       fc.constantFrom('"', ',', '\n', 'id,prompt\n').map((text) => Buffer.from(text)),

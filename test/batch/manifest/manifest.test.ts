@@ -44,7 +44,7 @@ const row = {
 const jsonl = (...rows: unknown[]): string => rows.map((one) => JSON.stringify(one)).join('\n');
 
 describe('a row', () => {
-  it('has its values parsed like flags on the command line', async () => {
+  it('has values that are parsed like flags on the command line', async () => {
     const written = {
       ...c,
       id: 7,
@@ -96,7 +96,7 @@ describe('a row', () => {
     for (const each of found) expect(each).toEqual(one);
   });
 
-  it('takes missing fields from the defaults of its kind, with those of the command line first', async () => {
+  it('inherits missing fields from the defaults of its kind, with those of the command line first', async () => {
     const yaml = `
 defaults: {protocol: c, model: vendor-h3, duration: 5, prompt: the default}
 rows:
@@ -234,7 +234,7 @@ rows:
     ]);
   });
 
-  it('has an invalid matrix value reported with its own line, for each row that uses it', async () => {
+  it("has an invalid matrix value reported with that value's line, for each row that uses it", async () => {
     const yaml = 'defaults: {protocol: a}\nmatrix:\n  prompt: [x, y]\n  seed:\n  - 1\n  - one';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(rows).toHaveLength(2);
@@ -242,7 +242,7 @@ rows:
     expect(problems).toEqual([told, told]);
   });
 
-  it('may have anchors, and each row keeps its own lines', async () => {
+  it('may have anchors, and each row has its own line numbers', async () => {
     const yaml = 'rows:\n- &one\n  protocol: c\n  prompt: &p a boat\n- *one\n-\n  protocol: c\n  prompt: *p';
     const { rows, problems } = await read('m.yaml', yaml);
     expect(problems).toEqual([]);
@@ -312,7 +312,7 @@ rows:
     expect((await read('m.yaml', yaml)).problems).toEqual([expect.stringMatching(/too deeply or too large/)]);
   });
 
-  it('has a size limit, and the error names the formats without one', async () => {
+  it('has a size limit, and the error lists the formats without one', async () => {
     const { problems } = await read('m.yaml', `rows:\n${`# ${'x'.repeat(1021)}\n`.repeat(2048)}`);
     expect(problems).toEqual([
       'm:1: a YAML manifest may have at most 2 MiB; JSON Lines and CSV have no limit',
@@ -321,7 +321,7 @@ rows:
 });
 
 describe('a manifest', () => {
-  it('is read to its end whatever its bytes, in each format', async () => {
+  it('is read to its end regardless of its bytes, in each format', async () => {
     const words = [
       'rows:\n',
       '- ',
@@ -370,7 +370,7 @@ describe('a manifest', () => {
       });
   });
 
-  it('is not read further if it changed between two reads', async () => {
+  it('is not read any further if it changed between two reads', async () => {
     const path = fileOf('m.jsonl', jsonl(c));
     const manifest = await openManifest(path);
     for await (const item of manifest.items()) expect(item).toHaveProperty('row');

@@ -73,7 +73,7 @@ describe('a spreadsheet file', () => {
     expect([problems, notes]).toEqual([['m:3: it is not valid UTF-8'], []]);
   });
 
-  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is named', async () => {
+  it('is refused if a column is unknown, with the nearest name, unless the column starts with # or is in --ignore-columns', async () => {
     const text = 'protocol,prompt,Durration,#Mood,NOTES\nc,a boat,5,calm,x\nc,a ship,,,\n';
     const { rows: good, problems } = await read('m.csv', text);
     expect(problems).toEqual(['m:1: unknown field Durration; did you mean duration?']);
@@ -116,7 +116,7 @@ describe('a spreadsheet file', () => {
 });
 
 describe('a row without a protocol', () => {
-  it('uses the protocol of its model, or is speech if it has a text', async () => {
+  it('uses the protocol of its model, or is speech if it has text', async () => {
     const { rows, problems } = await read(
       'm.csv',
       'model,prompt,text\nvendor-h3,a boat,\n,,Hello\nother,x,\n,x,\n',
@@ -151,7 +151,7 @@ describe('templates', () => {
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
     ['a { b', /^m:2: prompt: the row has no \{ \(to write a brace itself, double it\)$/],
-  ])('with an unknown name are refused: %s', async (prompt, message) => {
+  ])('that contain an unknown name are refused: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
     expect(rows).toEqual([]);

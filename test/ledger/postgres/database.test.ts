@@ -58,7 +58,7 @@ describe('a statement', () => {
     expect(tries()).toBe(3);
   });
 
-  it('is repeated at growing intervals until the connect_timeout of the URL is over', async () => {
+  it('is repeated at growing intervals until the connect_timeout of the URL has passed', async () => {
     const { database, tries, pauses } = answering(errorOf('ECONNREFUSED', 'of hunter2.'));
     const error: unknown = await database.query('SELECT').catch((reason: unknown) => reason);
     expect(error).toBeInstanceOf(DatabaseLost);
@@ -96,11 +96,14 @@ describe('a statement', () => {
     [undefined, 'The server does not support SSL connections', { code: 'config' }],
     ['22021', 'no', { code: 'local_io', retry: 'safe' }],
     [undefined, 'no', { code: 'local_io', retry: 'safe' }],
-  ])('that is refused (%s, %s) is not repeated, and the error says what to do', async (code, text, error) => {
-    const { database, tries } = answering(errorOf(code, text));
-    await expect(database.query('SELECT')).rejects.toMatchObject(error);
-    expect(tries()).toBe(1);
-  });
+  ])(
+    'that is refused (%s, %s) is not repeated, and the error suggests a solution',
+    async (code, text, error) => {
+      const { database, tries } = answering(errorOf(code, text));
+      await expect(database.query('SELECT')).rejects.toMatchObject(error);
+      expect(tries()).toBe(1);
+    },
+  );
 
   it('without a response fails with the reason, if it is known', async () => {
     const aggregate = Object.assign(new AggregateError([errorOf('ECONNREFUSED', 'refused')]), {
@@ -190,7 +193,7 @@ describe('combined calls', () => {
     expect(await double(4)).toBe(8);
   });
 
-  it('are not repeated if the database is gone, or if there is only one call', async () => {
+  it('are not repeated if the database is unavailable, or if there is only one call', async () => {
     let asked = 0;
     const gone = new DatabaseLost('unreachable', 'gone', {});
     const lost = new Database(url).combine((): Promise<Map<number, number>> => {

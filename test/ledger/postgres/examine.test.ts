@@ -43,7 +43,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     [1, 'No released version of mgw made such tables'],
     [99, 'Update mgw'],
-  ])('refuses tables of version %i, and leaves them unchanged', async (version, text) => {
+  ])('refuses tables of version %i, and does not change them', async (version, text) => {
     const place = await newPlace();
     await place.open();
     const change = `UPDATE mgw.meta SET version = ${version}; DROP TABLE mgw.claims`;
@@ -55,7 +55,7 @@ describePostgres('the check of a database', (newPlace) => {
     expect(await place.server.query("SELECT to_regclass('mgw.claims')", place.database)).toBe('');
   });
 
-  it('refuses a schema without tables or without an identity, and names the command that creates them', async () => {
+  it('refuses a schema without tables or without an identity, and suggests the command that creates them', async () => {
     const place = await newPlace();
     const url = parseStateUrl(place.server.url(place.database));
     const missing = { code: 'config', next: ['mgw', 'state', 'init'] };
@@ -134,7 +134,7 @@ describePostgres('the check of a database', (newPlace) => {
   it.each([
     ['a value', "SELECT length($1::varchar) AS n, $2::varchar = 'x'::varchar AS m", ['abc', 'x']],
     ['no value', "SELECT length('abc'::varchar) AS n, 'x'::varchar = 'x'::varchar AS m", []],
-  ])('runs no function or operator of `public`, in a statement with %s', async (_, text, values) => {
+  ])('does not run a function or operator of `public`, in a statement with %s', async (_, text, values) => {
     const { server, database } = await newPlace();
     await server.query(
       `create function public.length(varchar) returns int language sql as 'select -1';

@@ -7,7 +7,7 @@ describe('an image file', () => {
     expect(imageFromFile(bytes)).toEqual({ bytesBase64Encoded: bytes.toString('base64'), mimeType });
   });
 
-  test('is sent whole, even from the middle of a buffer', () => {
+  test('is sent completely, even from the middle of a buffer', () => {
     const bytes = Buffer.concat([images['image/png'] ?? Buffer.alloc(0), Buffer.from('rest')]);
     const part = new Uint8Array(Buffer.concat([Buffer.from('xx'), bytes])).subarray(2);
     expect(imageFromFile(part)).toMatchObject({ bytesBase64Encoded: bytes.toString('base64') });

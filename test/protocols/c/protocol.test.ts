@@ -36,7 +36,7 @@ describe('a submission of Protocol C', () => {
 });
 
 describe('normalise', () => {
-  it('renames ratio to its one name, and leaves both fields to the check', () => {
+  it('renames ratio to its canonical name, and lets the check refuse both fields', () => {
     expect(c.normalise({ model: 'm', ratio: '1:1' })).toEqual({ model: 'm', aspect_ratio: '1:1' });
     const both = { ratio: '1:1', aspect_ratio: '16:9' };
     expect(c.normalise(both)).toEqual(both);
@@ -198,7 +198,7 @@ describe('the flags of Protocol C', () => {
     ['3.5', 3.5],
     ['0', 0],
     ['-1', -1],
-  ])('leave the duration %s to the check', (duration, number) => {
+  ])('accept the duration %s, which the check then refuses', (duration, number) => {
     const body = compose(c, { flags: { duration, model: 'vendor-h3' } });
     expect(body['duration']).toBe(number);
     expect(check(body).map(({ flag }) => flag)).toEqual(['--duration']);
