@@ -33,8 +33,9 @@ function paths(...names: string[]): string {
 
 describe('jobs fetch', { concurrent: false }, () => {
   it('saves to the output of the submission, and the original command then pays nothing', async () => {
-    const first = await submit('-o', 'boat.mp4', '--timeout', '1ms');
-    expect(first.code).toBe(8);
+    gateway.script.query.push({ status: 401 });
+    const first = await submit('-o', 'boat.mp4');
+    expect(first.code).toBe(3);
     expect(await fetch('@last')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
     expect(await submit('-o', 'boat.mp4')).toMatchObject({ code: 0, stdout: paths('boat.mp4') });
     expect(gateway.submissions).toHaveLength(1);

@@ -64,9 +64,9 @@ describe('submit -o', () => {
   });
 
   it('describes the existing file at the output of a resumed, paid job', async () => {
-    gateway.script.query.push({ body: { task_id: 'task_0001', status: 'processing' } });
+    gateway.script.query.push({ status: 401 });
     const command = [...submit, '-o', 'out.mp4', '--json'];
-    expect((await user.run([...command, '--timeout', '300ms'])).code).toBe(8);
+    expect((await user.run([...command, ...fast])).code).toBe(3);
     writeFileSync(join(user.cwd, 'out.mp4'), 'other');
     const again = await user.run([...command, ...fast]);
     expect(again.json).toMatchObject({ exit_code: 10, error: { code: 'output_exists', charged: 'yes' } });
