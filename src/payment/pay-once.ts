@@ -254,7 +254,7 @@ async function pause(
 ): Promise<void> {
   const ms = backoffMs(tries, { floorMs: failure.retryAfterMs });
   if (ms > deadline.remainingMs()) throw tooLong(why, failure.code, clock.now() + ms);
-  note(`${why}; trying again in ${(ms / 1000).toFixed(1)} s.`);
+  note(`${why}; retrying in ${(ms / 1000).toFixed(1)} s.`);
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interrupted(signals.soft, 'no');
   });

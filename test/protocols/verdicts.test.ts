@@ -198,7 +198,7 @@ describe('judgeFailedSubmission', () => {
     expect(found).toMatchObject({ kind: 'rejected', failure: { code: 'invalid_request' } });
     expect('failure' in found && found.failure.message).toContain('https://other.example/v1');
     const nowhere = judgeFailedSubmission(reply(307));
-    expect('failure' in nowhere && nowhere.failure.message).toContain('an address it does not name');
+    expect('failure' in nowhere && nowhere.failure.message).toContain('an unspecified address');
   });
 });
 

@@ -132,7 +132,7 @@ describe('a piece that fails', () => {
     const error = await failure(run({ concurrency: 1 }));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3, charged: 'yes' });
     expect(error.message).toMatch(
-      /^Piece 3 of 5: .* 2 of 5 pieces are complete and kept in .*a\.pcm\.pieces/,
+      /^Piece 3 of 5: .* 2 of 5 pieces are complete and saved in .*a\.pcm\.pieces/,
     );
     expect(error.jobs).toHaveLength(3);
     expect(kept(pieces)).toEqual(['0001', '0002']);

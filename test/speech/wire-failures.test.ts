@@ -78,5 +78,5 @@ describe('a refusal by HTTP', () => {
 });
 
 test('an error without a message shows its code', () => {
-  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway answered with error 99' });
+  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway returned error 99' });
 });

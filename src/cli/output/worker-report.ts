@@ -97,7 +97,7 @@ export class WorkerReport implements WorkerWatcher {
     await written;
   }
 
-  left({ name }: Batch, planned: PlannedRow): void {
+  skipped({ name }: Batch, planned: PlannedRow): void {
     const { id, state, take } = planned;
     this.#forget(name, id);
     this.#tally.count(state, false);

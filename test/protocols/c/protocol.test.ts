@@ -98,7 +98,7 @@ describe('advice next to a valid body', () => {
     ],
     [
       { model: 'vendor-h3-mini', duration: 5, ratio: 'adaptive' },
-      ['adaptive sends no aspect ratio to the upstream, which then decides.'],
+      ['With adaptive, the upstream chooses the aspect ratio.'],
     ],
     [
       { model: 'vendor-h4', duration: 5, resolution: '4K' },
