@@ -81,11 +81,7 @@ export type UseRow = (planned: PlannedRow) => Promise<void> | void;
  * @param onRow receives each valid row that is not known to be done. Rows that wait for others come last.
  * @throws MgwError if the manifest or the ledger cannot be read.
  */
-export async function planBatch(
-  batch: Batch,
-  deps: PlanDeps,
-  onRow: UseRow = () => undefined,
-): Promise<Plan> {
+export async function planBatch(batch: Batch, deps: PlanDeps, onRow?: UseRow): Promise<Plan> {
   const graph = await RowGraph.read(batch.manifest, batch.name);
   const planning = new Planning(batch, deps, new Chains(graph));
   const waiting = new Map<number, Row>();
@@ -97,13 +93,13 @@ export async function planBatch(
       // Do not cache a row with `over`: its content does not prove that the row it refers to exists.
       const cacheKey = row.over === undefined ? deps.known?.contentHash(record) : undefined;
       const planned = await planning.row(row, cacheKey);
-      if (planned !== undefined) await onRow(planned);
+      if (planned !== undefined) await onRow?.(planned);
     }
   }
   for (const index of graph.order) {
     const row = waiting.get(index);
     const planned = row && (await planning.row(row));
-    if (planned !== undefined) await onRow(planned);
+    if (planned !== undefined) await onRow?.(planned);
   }
   deps.known?.write();
   const { plan } = planning;

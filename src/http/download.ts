@@ -173,7 +173,7 @@ async function pause(failure: Failure, stalls: StallCounter, deps: DownloadDeps)
   if (leftMs <= 0) throw deadlineError(failure);
   if (tries === undefined || floorMs > maxPauseMs) throw failedError(failure);
   const ms = backoffMs(tries, { floorMs });
-  deps.note?.(`${message}; retrying in ${(ms / 1000).toFixed(1)} s.`);
+  deps.note?.(`${message}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await deps.clock.sleep(Math.min(ms, leftMs), deps.signal);
   if (ms >= leftMs) throw deadlineError(failure);
 }

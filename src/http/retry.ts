@@ -32,7 +32,7 @@ export async function readWithRetries(call: () => Promise<Reply>, options: Retry
       permanent === true || isLate || tries >= (cause?.phase === 'unsent' ? unsentRetries : retries);
     if (reply !== undefined && (problem === undefined || isLast)) return reply;
     if (isLast) throw new MgwError('unreachable', problem ?? 'no response', { retry: 'safe', cause });
-    options.note(`${problem ?? 'no response'}; retrying in ${(ms / 1000).toFixed(1)} s.`);
+    options.note(`${problem ?? 'no response'}; trying again in ${(ms / 1000).toFixed(1)} s.`);
     await options.clock.sleep(ms, options.signal);
   }
 }

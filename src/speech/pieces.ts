@@ -44,10 +44,7 @@ export interface SpokenPieces {
   file?: JobFile;
   /** The number of pieces from earlier runs, which cost nothing now. */
   reused: number;
-  /**
-   * Call this after the result has been reported to the user. Until then the same command recognises the output as its
-   * own.
-   */
+  /** Call this after reporting the result. Until then the same command recognises the output as its own. */
   delivered: () => Promise<void>;
 }
 
@@ -85,7 +82,7 @@ export async function speakPieces(
 }
 
 type UnreportedPieces = Omit<SpokenPieces, 'delivered'>;
-const notStarted = new Error('not begun');
+const notStarted = new Error('not started');
 
 /** The state of one run over all pieces. */
 class Pieces {
@@ -236,8 +233,7 @@ class Pieces {
     return jobsOf(this.#fingerprint(index), this.#deps);
   }
 
-  // Writes the pieces in order, each as soon as it is complete, so that a listener does not have to wait for the last
-  // one.
+  // Writes the pieces in order, each as soon as it is complete, so that a listener need not wait for the last one.
   async #write(): Promise<void> {
     for (const [index, file] of this.#files.entries()) {
       const { path } = await file;

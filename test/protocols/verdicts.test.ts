@@ -72,7 +72,7 @@ describe('judgeFailedSubmission', () => {
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
         expect(verdict).toMatchObject({ kind: 'unknown', handle });
-        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, which names`);
+        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, with the task id`);
       }
   });
 

@@ -170,7 +170,7 @@ describe('a piece that fails', () => {
     const error = await failure(run({ concurrency: 1 }));
     expect(error.exitCode).toBe(7);
     expect(error.message).toMatch(
-      /^Piece 2 of 5: .* 4 of 5 .* --new pays for the others only/,
+      /^Piece 2 of 5: .* 4 of 5 .* --new pays only for the others/,
     );
     expect(server.requests.map(textOf)).toEqual(texts);
     expect(await run({ fresh: true })).toMatchObject({ reused: 4 });

@@ -59,7 +59,7 @@ describe('a refusal by HTTP', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
   test('is read in plain text too', () => {
-    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letters or digits');
+    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
   });
 
   test('from a web page is not a balance error', () => {

@@ -27,7 +27,7 @@ export interface WorkerWatcher {
   began(batch: Batch, planned: PlannedRow): void;
   updated: RunWatcher['updated'];
   /** A row has ended on this worker; `isReturned` if it went back to the queue for a retry. */
-  ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
+  ended(batch: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void>;
   /** Called for a row that needs no work, or only work that needs the user. */
   skipped(batch: Batch, planned: PlannedRow): void;
   /** A row is invalid. */
@@ -102,11 +102,10 @@ export class Worker {
 
   async #search(): Promise<void> {
     const { queue, gateway, clock, signal } = this.#options;
-    let startedCount = 0;
+    let starts = 0;
     try {
       for (const { batch, id } of await queue.recover()) this.#watcher.quarantined(batch, id);
-      for (const queued of await queue.availableBatches(gateway))
-        startedCount += this.#startBatch(queued) ? 1 : 0;
+      for (const queued of await queue.availableBatches(gateway)) starts += this.#startBatch(queued) ? 1 : 0;
       this.#watcher.alive();
     } catch (thrown) {
       const error = toMgwError(thrown);
@@ -116,7 +115,7 @@ export class Worker {
       this.#watcher.note(`${error.message} Retrying.`);
     }
     if (this.#isOver) return;
-    this.#searchMs = startedCount > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#searchMs);
+    this.#searchMs = starts > 0 ? minPauseMs : Math.min(maxPauseMs, 1.5 * this.#searchMs);
     // One signal for each pause, so that listeners of ended rows do not accumulate on one signal.
     const wakeUp = new AbortController();
     this.#wake = () => wakeUp.abort();

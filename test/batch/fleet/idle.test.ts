@@ -23,7 +23,7 @@ async function work(
     looksAgain();
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const queue = { recover: answer, waiting } as unknown as RowQueue;
+  const queue = { recover: answer, availableBatches: waiting } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),

@@ -150,7 +150,7 @@ rows:
       'm:2: unknown field audio for protocol c; it belongs to a, b',
       'm:2: set.__proto__: __proto__ is not allowed in a path',
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
-      'm:2: prompt: 5 is not allowed; allowed: a text',
+      'm:2: prompt: 5 is not allowed; allowed: text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
       'm:3: it is a list: JSON Lines needs one object on each line, without brackets around them',
       'm:4: it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}',
@@ -177,7 +177,7 @@ rows:
     ],
     [
       { protocol: 'b', prompt: 'x', 'model-version': 2 },
-      /^m:1: model-version: 2 is not allowed; allowed: a text/,
+      /^m:1: model-version: 2 is not allowed; allowed: text/,
     ],
     [
       { ...c, reference_image: [5] },
@@ -199,7 +199,7 @@ describe('JSON Lines', () => {
     expect(rows.map(({ line }) => line)).toEqual([2, 6]);
     expect(problems).toEqual([
       expect.stringMatching(/^m:4: it is not JSON: /),
-      'm:5: the number 12345678901234567890 cannot be sent unchanged; in quotes it is sent as text',
+      'm:5: the number 12345678901234567890 would lose precision; quote it to send it as text',
     ]);
   });
 });

@@ -150,7 +150,7 @@ describe('templates', () => {
     ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(to write a brace.*\); did you mean animal\?/],
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
-    ['a { b', /^m:2: prompt: the row has no \{ \(to write a brace itself, double it\)$/],
+    ['a { b', /^m:2: prompt: the row has no \{ \(for a literal brace, write \{\{ or \}\}\)$/],
   ])('with an unknown name are refused: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
