@@ -75,7 +75,7 @@ export type BodyC = {
   duration?: number;
   /** Same as duration. */
   seconds?: number | string;
-  /** T2v, i2v or r2v (default: inferred from the assets). */
+  /** t2v, i2v or r2v (default: inferred from the assets). */
   generation_mode?: 't2v' | 'i2v' | 'r2v';
   /** Same as generation_mode. */
   mode?: 't2va' | 'i2va' | 'fl2va' | 'l2va' | 'ref2va';
