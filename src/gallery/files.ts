@@ -7,7 +7,7 @@ import { realPathOf } from '../files/make-folder.ts';
 import type { JobFile } from '../job.ts';
 import { loudness } from './data.ts';
 
-/** Whether a file has the recorded content. `changed` if something else is at its path. */
+/** Whether a file has the recorded content. `changed` if its path contains something else. */
 export type FileState = 'intact' | 'changed' | 'gone';
 
 /** Builds the relative URLs of files from the folder of a page. */

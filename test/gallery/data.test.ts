@@ -6,7 +6,7 @@ import { readRow } from '../../src/batch/manifest/row.ts';
 import { type CollectDeps, collectItems } from '../../src/gallery/collect.ts';
 import { Links, stateBySize, Peaks } from '../../src/gallery/files.ts';
 import { redoRow } from '../../src/gallery/redo.ts';
-import { chosen, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
+import { filterItems, fragmentOf, plainView, redoRows, viewOf } from '../../src/gallery/page/select.ts';
 import type { Job, JobEvent, JobKind } from '../../src/job.ts';
 import { foldJob } from '../../src/ledger/fold.ts';
 import type { Json, JsonObject } from '../../src/json.ts';
@@ -202,7 +202,7 @@ it('a gallery view contains the items that match all of its filters, in its orde
     item('r8', 'y', 'a boat', []),
   ];
   const shown = (view: object): string[] =>
-    chosen(items, { ...plainView, ...view }, (each) => (each === 'r9' ? { rating: 4 } : {})).map(
+    filterItems(items, { ...plainView, ...view }, (each) => (each === 'r9' ? { rating: 4 } : {})).map(
       (one) => one.id,
     );
   expect(shown({ text: 'BOAT a', model: 'x', sort: 'name' })).toEqual(['r9', 'r10']);

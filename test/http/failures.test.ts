@@ -142,7 +142,7 @@ describe('readFailure', () => {
     const page = { ...reply(502, undefined), text: '<html><title>502 Bad Gateway</title><hr>nginx' };
     expect(readFailure(page).message).toBe('HTTP 502: 502 Bad Gateway');
     const nothing = { ...reply(502, undefined), text: '<html></html>' };
-    expect(readFailure(nothing).message).toBe('HTTP 502 with a page that shows no text');
+    expect(readFailure(nothing).message).toBe('HTTP 502 with a page without text');
   });
 
   it('finds a request id at the end of a long message, and ignores it in place of the message', () => {

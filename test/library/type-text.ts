@@ -44,5 +44,7 @@ function unionText(schemas: readonly JsonSchema[], optional: readonly string[]):
 }
 
 function sentence(text: string): string {
+  // A value such as t2v is case-sensitive.
+  if (/^[a-z]+\d/.test(text)) return `${text}.`;
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

@@ -155,7 +155,7 @@ test('errors mention arguments instead of flags, and no tool has the name of an 
 
 test.each([
   ['--duration: give 4 to 8. Nothing was sent.', 'duration: give 4 to 8. Nothing was sent.'],
-  ['seed: there is no such field. --no-check sends it as it is.', 'seed: there is no such field.'],
+  ['seed: there is no such field. To send it unchanged, use --no-check.', 'seed: there is no such field.'],
   ['out.mp4 already exists; --force replaces it', 'out.mp4 already exists.'],
   ['Another --key, or --new without one, pays for another take.', 'Another key pays for another take.'],
   ['It was billed: --new pays for another take.', 'It was billed: another key pays for another take.'],

@@ -130,14 +130,14 @@ describe('compose', () => {
     [
       'an inherited step',
       { set: ['__proto__.x=1'] },
-      '--set __proto__.x: __proto__ cannot be a step of a path.',
+      '--set __proto__.x: __proto__ is not allowed in a path.',
     ],
     [
       'constructor',
       { set: ['a.constructor=1'] },
-      '--set a.constructor: constructor cannot be a step of a path.',
+      '--set a.constructor: constructor is not allowed in a path.',
     ],
-    ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype cannot be a step of a path.'],
+    ['prototype', { set: ['prototype=1'] }, '--set prototype: prototype is not allowed in a path.'],
     [
       'a number that would be sent as another one',
       { set: ['a={"b":12345678901234567890}'] },
@@ -170,7 +170,7 @@ describe('compose', () => {
     [
       'a flag twice',
       { flags: { duration: ['5', '6'] } },
-      '--duration was given more than once; it takes one value.',
+      '--duration was given more than once, but accepts only one value.',
     ],
     [
       'a bad number',

@@ -72,7 +72,7 @@ describe('judgeFailedSubmission', () => {
       for (const more of [{}, { headers: { 'retry-after': '1' } }, { complete: false }]) {
         const verdict = judgeFailedSubmission({ ...saying(status, body), ...more });
         expect(verdict).toMatchObject({ kind: 'unknown', handle });
-        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, which names`);
+        expect('failure' in verdict && verdict.failure.message).toContain(`HTTP ${status}, with the task id`);
       }
   });
 
@@ -198,7 +198,7 @@ describe('judgeFailedSubmission', () => {
     expect(found).toMatchObject({ kind: 'rejected', failure: { code: 'invalid_request' } });
     expect('failure' in found && found.failure.message).toContain('https://other.example/v1');
     const nowhere = judgeFailedSubmission(reply(307));
-    expect('failure' in nowhere && nowhere.failure.message).toContain('an address it does not name');
+    expect('failure' in nowhere && nowhere.failure.message).toContain('an unspecified address');
   });
 });
 

@@ -132,7 +132,7 @@ describe('a piece that fails', () => {
     const error = await failure(run({ concurrency: 1 }));
     expect(error).toMatchObject({ code: 'auth', exitCode: 3, charged: 'yes' });
     expect(error.message).toMatch(
-      /^Piece 3 of 5: .* 2 of 5 pieces are complete and kept in .*a\.pcm\.pieces/,
+      /^Piece 3 of 5: .* 2 of 5 pieces are complete and saved in .*a\.pcm\.pieces/,
     );
     expect(error.jobs).toHaveLength(3);
     expect(kept(pieces)).toEqual(['0001', '0002']);
@@ -169,7 +169,7 @@ describe('a piece that fails', () => {
     down = false;
     const error = await failure(run({ concurrency: 1 }));
     expect(error.exitCode).toBe(7);
-    expect(error.message).toMatch(/^Piece 2 of 5: .* 4 of 5 .* --new pays for the others only/);
+    expect(error.message).toMatch(/^Piece 2 of 5: .* 4 of 5 .* --new pays only for the others/);
     expect(server.requests.map(textOf)).toEqual(texts);
     expect(await run({ fresh: true })).toMatchObject({ reused: 4 });
     expect(readFileSync(target, 'utf8')).toBe('<one><two><three><four><five>');

@@ -58,8 +58,8 @@ test.each([
 describe('a refusal by HTTP', () => {
   const reply = (status: number, text: string): Reply => ({ status, headers: {}, text, complete: true });
 
-  test('can also be plain text', () => {
-    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letters or digits');
+  test('is read in plain text too', () => {
+    expect(speechHttpFailure(reply(400, 'No readable text!')).message).toContain('letter or digit');
   });
 
   test('from a web page is not a balance error', () => {
@@ -77,6 +77,6 @@ describe('a refusal by HTTP', () => {
   });
 });
 
-test('an error without a message contains its code', () => {
-  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway answered with error 99' });
+test('an error without a message shows its code', () => {
+  expect(speechFailure(' ', '99')).toMatchObject({ message: 'The gateway returned error 99' });
 });

@@ -32,11 +32,11 @@ export interface EnqueueDeps extends PlanDeps {
 const [maxRows, maxBytes] = [500, 4 * 1024 * 1024];
 
 /**
- * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that takes
- * a row finds out whether it was paid for.
+ * Checks every row of a batch, as `batch plan` does. Sends nothing and does not read the ledger: the worker that claims
+ * a row checks whether it was paid for.
  */
 export function checkRows(batch: Batch, deps: EnqueueDeps): Promise<Plan> {
-  return planBatch({ ...batch, force: true }, untouched(deps), (planned) => void newRow(planned, deps));
+  return planBatch({ ...batch, force: true }, withoutLedger(deps), (planned) => void newRow(planned, deps));
 }
 
 /**
@@ -61,9 +61,9 @@ export async function enqueue(
     result.added += added;
     result.changed.push(...changed);
   };
-  const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
+  const plan = await planBatch({ ...batch, force: true }, withoutLedger(deps), async (planned) => {
     const { row, size } = newRow(planned, deps);
-    // The row names uploaded files by their content hash; a worker creates its own URLs.
+    // The row refers to uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
     chunk.push(row);
     bytes += size;
@@ -73,41 +73,39 @@ export async function enqueue(
   return { plan, ...result };
 }
 
-function untouched(deps: PlanDeps): PlanDeps {
+function withoutLedger(deps: PlanDeps): PlanDeps {
   return { ...deps, statusOf: ({ key }) => ({ state: 'new', take: { number: 1, key } }) };
 }
 
-// The files that a row names are read here and become part of the row, because no worker can read them.
+// A row's files are read here and become part of the row, because workers cannot read them.
 function newRow(
   { id, row, work, waitsFor = [] }: NamedRow,
   { usesProgram, redact }: EnqueueDeps,
 ): { row: NewRow; size: number } {
   const { index, line, output, endpoint, tags, set, flags, over } = row;
-  const why =
-    waitsFor.length > 0
-      ? `it waits for the row ${waitsFor.join(', ')}`
-      : 'it takes a frame of an earlier job';
+  const reason =
+    waitsFor.length > 0 ? `it waits for the row ${waitsFor.join(', ')}` : 'it uses a frame of an earlier job';
   if (waitsFor.length > 0 || needsFrame(work))
     throw usageError(
-      `line ${line}: the row ${id} cannot be enqueued: ${why}, whose file a worker on another machine does not have. Run the batch on each machine instead: mgw batch run`,
+      `line ${line}: the row ${id} cannot be enqueued: ${reason}, and a worker on another machine does not have that file. Run the batch on each machine instead: mgw batch run`,
     );
   if (usesProgram && needsUrls(work))
     throw usageError(
       `line ${line}: the row ${id} cannot be enqueued: a worker does not have its file, and store.command can only upload from that file. Configure a store instead: mgw config set store s3://BUCKET/PREFIX`,
     );
-  const common = { id, index, line, output, tags };
-  const own: QueuedRow = isSpeech(work)
+  const sharedFields = { id, index, line, output, tags };
+  const queuedRow: QueuedRow = isSpeech(work)
     ? {
-        ...common,
+        ...sharedFields,
         kind: 'tts',
-        text: spokenBy(work),
+        text: spokenText(work),
         flags: { ...flags, format: work.format.name },
         set,
         over,
       }
-    : { ...common, kind: work.protocol.name, body: work.userBody, endpoint };
-  const carried = { id, hash: hashOf(work), row: own };
-  const text = JSON.stringify(own);
+    : { ...sharedFields, kind: work.protocol.name, body: work.userBody, endpoint };
+  const entry = { id, hash: hashOf(work), row: queuedRow };
+  const text = JSON.stringify(queuedRow);
   if (redact(text) !== text)
     throw usageError(
       `line ${line}: the row contains the API key, which the queue would store. Remove the key.`,
@@ -115,12 +113,12 @@ function newRow(
   const size = text.length;
   if (size > maxLineBytes)
     throw usageError(
-      `line ${row.line}: the row ${id} and the files that it names take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
+      `line ${row.line}: the row ${id} and its files take up ${Math.ceil(size / 2 ** 20)} MiB, but an enqueued row may take up at most 8 MiB. Use URLs instead.`,
     );
-  return { row: carried, size };
+  return { row: entry, size };
 }
 
-function spokenBy(work: SpeechWork): string {
+function spokenText(work: SpeechWork): string {
   const spoken = fieldOf(work, 'prompt');
   return typeof spoken === 'string' ? spoken : '';
 }

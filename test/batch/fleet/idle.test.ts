@@ -23,7 +23,7 @@ async function work(
     looksAgain();
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
-  const queue = { recover: answer, waiting } as unknown as RowQueue;
+  const queue = { recover: answer, availableBatches: waiting } as unknown as RowQueue;
   const watcher = {
     alive: () => undefined,
     note: (text: string) => notes.push(text),
@@ -50,7 +50,7 @@ it('a worker exits after a period without work, not counting the time when the d
 
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
-  expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Trying again in 15 s.'));
+  expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Retrying in 15 s.'));
 });
 
 it('a worker is idle while it retries a batch whose budget is used up', async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { retryDelayMs, shortDelayMs } from '../../../src/batch/fleet/row-queue.ts';
+import { retryDelayMs, defaultRetryMs } from '../../../src/batch/fleet/row-queue.ts';
 import { MgwError } from '../../../src/errors.ts';
 import type { Job } from '../../../src/job.ts';
 
@@ -9,7 +9,7 @@ it.each(['local_io', 'store'] as const)(
   'a worker returns a row to the queue after the error %s, even if the gateway has accepted its job',
   (code) => {
     for (const job of [undefined, accepted])
-      expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(shortDelayMs);
+      expect(retryDelayMs(new MgwError(code, 'of one machine', { job }))).toBe(defaultRetryMs);
   },
 );
 

@@ -3,7 +3,7 @@ import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row
 import {
   addBatch,
   addRows,
-  handOutAgain,
+  requeueQuarantined,
   RowQueue,
   type NewRow,
 } from '../../../src/batch/fleet/row-queue.ts';
@@ -53,8 +53,8 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await enqueue('a');
     const other = { name: 'clips', head: { ...head, gateway: 'http://there' } };
     await expect(addBatch(one.query, other)).rejects.toMatchObject({ code: 'usage' });
-    expect(await new RowQueue(one).waiting('http://there')).toEqual([]);
-    expect(await new RowQueue(one).waiting('http://here')).toEqual([{ name: 'clips', head }]);
+    expect(await new RowQueue(one).availableBatches('http://there')).toEqual([]);
+    expect(await new RowQueue(one).availableBatches('http://here')).toEqual([{ name: 'clips', head }]);
   });
 
   it('are assigned in order, once each, to many concurrent workers', async () => {
@@ -65,14 +65,14 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const taken = await Promise.all(
       takers.map(async (taker) => {
         const own: string[] = [];
-        for (let rows = await taker.take('clips', 4); rows.length > 0; rows = await taker.take('clips', 4))
+        for (let rows = await taker.claim('clips', 4); rows.length > 0; rows = await taker.claim('clips', 4))
           own.push(...rows.map(({ id }) => id));
         return own;
       }),
     );
     expect(taken.flat().sort()).toEqual([...ids].sort());
     expect((await queuedRows()).map(({ id }) => id)).toEqual(ids);
-    expect(await takers[0]?.waiting('http://here')).toEqual([]);
+    expect(await takers[0]?.availableBatches('http://here')).toEqual([]);
   });
 
   async function queuedRows(): Promise<{ id: string | undefined }[]> {
@@ -85,33 +85,33 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('return from a worker whose lease has ended, which can no longer write to them', async () => {
     await enqueue('a');
     const [gone, next] = [new RowQueue(one), new RowQueue(other)];
-    const [lost] = await gone.take('clips', 1);
+    const [lost] = await gone.claim('clips', 1);
     expect(await next.recover()).toEqual([]);
-    expect(await next.take('clips', 1)).toEqual([]);
+    expect(await next.claim('clips', 1)).toEqual([]);
     await one.die();
     expect(await next.recover()).toEqual([]);
-    const [found] = await next.take('clips', 1);
+    const [found] = await next.claim('clips', 1);
     expect(found?.id).toBe('a');
-    if (lost !== undefined) await gone.end(lost, 'failed');
-    if (lost !== undefined) await gone.giveBack(lost, 0);
+    if (lost !== undefined) await gone.recordEnd(lost, 'failed');
+    if (lost !== undefined) await gone.returnToQueue(lost, 0);
     expect(await place.query('select state, lease from mgw.batch_rows')).toBe(`taken\t${other.id}`);
   });
 
   it('are not claimed under a lease that has ended', async () => {
     await enqueue('a');
     await one.die();
-    expect(await new RowQueue(one).take('clips', 1)).toEqual([]);
+    expect(await new RowQueue(one).claim('clips', 1)).toEqual([]);
     expect(await place.query('select state from mgw.batch_rows')).toBe('waiting');
   });
 
   it('are claimed again by a worker that has lost track of them', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
-    const [row] = await own.take('clips', 1);
-    expect(await own.waiting('http://here')).toEqual([]);
+    const [row] = await own.claim('clips', 1);
+    expect(await own.availableBatches('http://here')).toEqual([]);
     if (row !== undefined) own.drop(row);
-    expect(await own.waiting('http://here')).toHaveLength(1);
-    expect((await own.take('clips', 1))[0]?.id).toBe('a');
+    expect(await own.availableBatches('http://here')).toHaveLength(1);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('a');
     expect(await place.query('select lost from mgw.batch_rows')).toBe('0');
   });
 
@@ -120,27 +120,27 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const database = await openDatabase(place.url());
     for (const expected of [[], [], [], [], [{ batch: 'clips', id: 'a', state: 'quarantined' }]]) {
       const gone = await processIn(database);
-      await new RowQueue(gone).take('clips', 1);
+      await new RowQueue(gone).claim('clips', 1);
       await gone.die();
       expect(await new RowQueue(other).recover()).toEqual(expected);
     }
     const own = new RowQueue(one);
-    expect((await own.take('clips', 1))[0]?.id).toBe('b');
-    expect(await own.take('clips', 1)).toEqual([]);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('b');
+    expect(await own.claim('clips', 1)).toEqual([]);
     expect(await queueCounts(one.query, 'clips')).toEqual({
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],
     });
-    expect(await handOutAgain(one.query, 'clips')).toBe(1);
-    expect((await own.take('clips', 1))[0]?.id).toBe('a');
+    expect(await requeueQuarantined(one.query, 'clips')).toBe(1);
+    expect((await own.claim('clips', 1))[0]?.id).toBe('a');
   });
 
   it('in doubt are requeued when their file is enqueued again, and no other rows are', async () => {
     await enqueue('a', 'b');
     const own = new RowQueue(one);
-    const taken = await own.take('clips', 2);
-    for (const row of taken) await own.end(row, row.id === 'a' ? 'unknown' : 'failed');
+    const taken = await own.claim('clips', 2);
+    for (const row of taken) await own.recordEnd(row, row.id === 'a' ? 'unknown' : 'failed');
     await enqueue('a', 'b');
     expect(await place.query('select id, state from mgw.batch_rows order by id')).toBe(
       'a\twaiting\nb\tended',
@@ -152,14 +152,14 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     async (when) => {
       await enqueue('a');
       const [own, others] = [new RowQueue(one), new RowQueue(other)];
-      const [row] = await own.take('clips', 1);
+      const [row] = await own.claim('clips', 1);
       await one.die();
       await others.recover();
-      const wake = async (): Promise<void> => row && own.giveBack(row, 0);
+      const wake = async (): Promise<void> => row && own.returnToQueue(row, 0);
       const findInDoubt = async (): Promise<string> => {
-        const [taken] = await others.take('clips', 1);
+        const [taken] = await others.claim('clips', 1);
         if (when === 'before') await wake();
-        if (taken !== undefined) await others.end(taken, 'unknown');
+        if (taken !== undefined) await others.recordEnd(taken, 'unknown');
         if (when === 'after') await wake();
         return place.query('select state from mgw.batch_rows');
       };
@@ -170,15 +170,15 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
   it('do not count a worker that was only stopped or cut off as dead once it resumes', async () => {
     await enqueue('a');
     const own = new RowQueue(one);
-    const [row] = await own.take('clips', 1);
+    const [row] = await own.claim('clips', 1);
     await place.query('update mgw.batch_rows set lost = 4');
     await one.die();
     expect(await new RowQueue(other).recover()).toHaveLength(1);
-    if (row !== undefined) await own.giveBack(row, 0);
+    if (row !== undefined) await own.returnToQueue(row, 0);
     expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t4');
-    const [next] = await new RowQueue(other).take('clips', 1);
-    if (row !== undefined) await own.end(row, 'unknown');
-    if (next !== undefined) await new RowQueue(other).end(next, 'done');
+    const [next] = await new RowQueue(other).claim('clips', 1);
+    if (row !== undefined) await own.recordEnd(row, 'unknown');
+    if (next !== undefined) await new RowQueue(other).recordEnd(next, 'done');
     expect(await place.query('select state, outcome from mgw.batch_rows')).toBe('ended\tdone');
   });
 
@@ -186,13 +186,13 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     await enqueue('a');
     const own = new RowQueue(one);
     for (let times = 0; times < 4; times += 1) {
-      const [row] = await own.take('clips', 1);
-      if (row !== undefined) await own.giveBack(row, 0);
+      const [row] = await own.claim('clips', 1);
+      if (row !== undefined) await own.returnToQueue(row, 0);
     }
     expect(await place.query('select state, lost from mgw.batch_rows')).toBe('waiting\t0');
-    const [row] = await own.take('clips', 1);
-    if (row !== undefined) await own.giveBack(row, 3_600_000, 'the gateway was away');
-    expect(await own.take('clips', 1)).toEqual([]);
-    expect(await own.waiting('http://here')).toEqual([]);
+    const [row] = await own.claim('clips', 1);
+    if (row !== undefined) await own.returnToQueue(row, 3_600_000, 'the gateway was away');
+    expect(await own.claim('clips', 1)).toEqual([]);
+    expect(await own.availableBatches('http://here')).toEqual([]);
   });
 });

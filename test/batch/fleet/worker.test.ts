@@ -401,7 +401,7 @@ describeFleet('mgw worker', {}, (place) => {
     const worker = main(args, { stdin, stdout, stderr, env, clock: systemClock });
     // The worker searches for rows from now on.
     await expect.poll(() => existsSync(health)).toBe(true);
-    const isTold = text(stderr, /Asking again/);
+    const isTold = text(stderr, /Retrying/);
     proxy.down();
     await isTold;
     proxy.up();

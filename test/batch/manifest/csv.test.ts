@@ -122,7 +122,7 @@ describe('the CSV reader', () => {
     ['id,prompt\n1,"x\ny"\n2,a"b\n', [expect.stringMatching(/^4: .*a quote inside an unquoted cell/)]],
     ['id,,prompt\n1,,a\n2,x,b', ['3: column 2 has a value here, but no name in the header']],
     ['aspect_ratio,Aspect Ratio', ['1: columns 1 and 2 are both called Aspect Ratio']],
-    ['', ['1: the file is empty: its first row names the fields']],
+    ['', ['1: the file is empty: its first row must contain the field names']],
     ['id,prompt\n  \n', []],
     ['id,prompt\n1,a\0b\n2,c\n', ['2: it contains a NUL byte']],
   ])('finds in %j the problems %j', async (text, problems) => {

@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { openManifest } from '../../../src/batch/manifest/manifest.ts';
 import { problemText } from '../../../src/batch/manifest/fields.ts';
-import { givenDefaults, type Row } from '../../../src/batch/manifest/row.ts';
+import { parseDefaults, type Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
 
 interface Read {
@@ -22,7 +22,7 @@ function fileOf(name: string, content: string | Uint8Array): string {
 }
 
 async function read(name: string, content: string | Uint8Array, ...defaults: string[]): Promise<Read> {
-  const manifest = await openManifest(fileOf(name, content), { given: givenDefaults(defaults) });
+  const manifest = await openManifest(fileOf(name, content), { commandDefaults: parseDefaults(defaults) });
   const found: Read = { rows: [], problems: [] };
   for await (const item of manifest.items()) {
     if ('row' in item) found.rows.push(item.row);
@@ -148,9 +148,9 @@ rows:
       'm:2: unknown field modell; did you mean model?',
       'm:2: unknown field text for protocol c; it belongs to tts',
       'm:2: unknown field audio for protocol c; it belongs to a, b',
-      'm:2: set.__proto__: __proto__ cannot be a step of a path',
+      'm:2: set.__proto__: __proto__ is not allowed in a path',
       'm:2: id: a/b is not allowed; allowed: 1 to 128 letters, digits and _ . @ : + -, beginning with a letter, digit or _, without ..',
-      'm:2: prompt: 5 is not allowed; allowed: a text',
+      'm:2: prompt: 5 is not allowed; allowed: text',
       'm:2: duration: long is not allowed; allowed: a number in digits, such as 5',
       'm:3: it is a list: JSON Lines needs one object on each line, without brackets around them',
       'm:4: it is not an object: JSON Lines needs one on each line, such as {"prompt":"a boat"}',
@@ -177,7 +177,7 @@ rows:
     ],
     [
       { protocol: 'b', prompt: 'x', 'model-version': 2 },
-      /^m:1: model-version: 2 is not allowed; allowed: a text/,
+      /^m:1: model-version: 2 is not allowed; allowed: text/,
     ],
     [
       { ...c, reference_image: [5] },
@@ -291,7 +291,7 @@ rows:
     ['rows:\n- {protocol: c, prompt: x, set.a: .inf}', [/^m:2: the number .inf cannot/]],
     [
       'rows:\n- {protocol: c, prompt: x, body: {__proto__: {a: 1}}}',
-      [/^m:2: no member can be called __proto__/],
+      [/^m:2: the name __proto__ is not allowed/],
     ],
     ['rows:\n- &a {protocol: c, body: {a: *a}}', [/too deeply|Unresolved alias/]],
     [
@@ -388,7 +388,7 @@ describe('-d NAME=VALUE', () => {
     ['id=5', 'an id belongs to one row'],
     ['__proto__=5', 'unknown field __proto__'],
   ])('refuses the value %s', (given, message) => {
-    expect(() => givenDefaults([given])).toThrow(message);
+    expect(() => parseDefaults([given])).toThrow(message);
   });
 });
 

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { usageError } from '../../../src/errors.ts';
-import { openManifest, type Opening } from '../../../src/batch/manifest/manifest.ts';
+import { openManifest, type OpenOptions } from '../../../src/batch/manifest/manifest.ts';
 import { problemText } from '../../../src/batch/manifest/fields.ts';
 import type { Row } from '../../../src/batch/manifest/row.ts';
 import { freshFolder } from '../../support/fresh-folder.ts';
@@ -14,10 +14,10 @@ interface Read {
 }
 
 const columns = new Set(['notes']);
-const kindOf: Opening['kindOf'] = (model) =>
+const kindOf: OpenOptions['kindOf'] = (model) =>
   model === 'vendor-h3' ? Promise.resolve('c') : Promise.reject(usageError(`No protocol for ${model}.`));
 
-async function read(name: string, content: string | Uint8Array, opening: Opening = {}): Promise<Read> {
+async function read(name: string, content: string | Uint8Array, opening: OpenOptions = {}): Promise<Read> {
   const path = join(freshFolder(), name);
   writeFileSync(path, content);
   const manifest = await openManifest(path, { kindOf, columns, ...opening });
@@ -97,7 +97,7 @@ describe('a spreadsheet file', () => {
     });
     expect(good).toHaveLength(1);
     const { problems } = await read('m.csv', 'protocol,prompt,Shot Owner\nc,a,x\ntts,,y\n');
-    expect(problems[0]).toBe('m:1: unknown field Shot Owner; --ignore-columns leaves a column out');
+    expect(problems[0]).toBe('m:1: unknown field Shot Owner; to ignore a column, use --ignore-columns');
   });
 
   it.each([
@@ -150,8 +150,8 @@ describe('templates', () => {
     ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(to write a brace.*\); did you mean animal\?/],
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
-    ['a { b', /^m:2: prompt: the row has no \{ \(to write a brace itself, double it\)$/],
-  ])('that contain an unknown name are refused: %s', async (prompt, message) => {
+    ['a { b', /^m:2: prompt: the row has no \{ \(for a literal brace, write \{\{ or \}\}\)$/],
+  ])('with an unknown name are refused: %s', async (prompt, message) => {
     const cell = `"${prompt.replaceAll('"', '""')}"`;
     const { rows, problems } = await read('m.csv', `protocol,prompt,#animal\nc,${cell},fox\n`);
     expect(rows).toEqual([]);

@@ -196,7 +196,7 @@ describe('a successful operation', () => {
     expect(state).toBe('succeeded');
     expect(results.map(({ sources }) => sources)).toEqual([[]]);
     expect(warning).toMatch(
-      /^Sample 1 of 1 (has neither content nor an address|is broken: |is at \S+, which cannot)/,
+      /^Sample 1 of 1 (has neither content nor a URL|is broken: |is at \S+, which cannot)/,
     );
   });
 

@@ -66,8 +66,8 @@ describe('a misspelled name', () => {
     ['Duration', 'OutputConfig.Duration'],
     ['resolution', 'OutputConfig.Resolution'],
     ['aspect_ratio', 'OutputConfig.AspectRatio'],
-    ['task_id', 'nothing'],
-    ['TaskId', 'nothing'],
+    ['task_id', 'none'],
+    ['TaskId', 'none'],
   ])('in the body is reported with the right name (%s: %s)', (name, right) => {
     expect(check({ ...goodBody, [name]: 'x' })).toMatchObject([
       { field: name, allowed: expect.stringContaining(right) as string },

@@ -177,7 +177,7 @@ describe('the limits of Protocol C', () => {
 describe('a self-hosted model refuses', () => {
   it.each(selfHosted)('reference videos: %s', (model) => {
     expect(message({ model, prompt: 'x', reference_video_urls: urls(1) })).toBe(
-      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 takes reference videos',
+      '--reference-video (reference_video_urls): a list of 1 is not allowed; allowed: none, since only vendor-h3 accepts reference videos',
     );
   });
 

@@ -497,15 +497,11 @@ describe('the reason why a task failed', () => {
       row({ status: 'FAILURE', fail_reason: '{"error":{"message":"no luck"}}' }),
       'no luck',
     ],
-    [
-      'nothing',
-      row({ status: 'FAILURE', fail_reason: '' }),
-      'The task ended as "FAILURE" and gives no reason.',
-    ],
+    ['nothing', row({ status: 'FAILURE', fail_reason: '' }), 'The task ended as "FAILURE" without a reason.'],
     [
       'an address',
       row({ status: 'FAILURE', fail_reason: video }),
-      'The task ended as "FAILURE" and gives no reason.',
+      'The task ended as "FAILURE" without a reason.',
     ],
   ])('is read from %s', (_, answer, message, nativeCode, code = 'task_failed') => {
     const seen = observed(answer);

@@ -255,7 +255,7 @@ describe('a 2xx response without a handle', () => {
 });
 
 describe('a response that was cut', () => {
-  const cut = 'The response was cut after the task id.';
+  const cut = 'The response was truncated after the task id.';
   it.each([
     ['{"task_id":"task_1"', 'task_1'],
     ['{"id":"task_1","task_id":"ta', 'task_1'],

@@ -114,7 +114,7 @@ function outcomeOf(
 
 async function handOutAgain(context: Context, query: Query, name: string): Promise<Outcome> {
   const queue = await import('../../../batch/fleet/row-queue.ts');
-  const again = await queue.handOutAgain(query, name);
+  const again = await queue.requeueQuarantined(query, name);
   context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
   return { json: { batch: { name }, again } };
 }

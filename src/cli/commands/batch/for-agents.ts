@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
-import { everyRow } from '../../../batch/choice.ts';
+import { everyRow } from '../../../batch/row-selection.ts';
 import { fleetStateOf } from '../../../batch/fleet/fleet-state.ts';
 import {
   type PlannedRow,
@@ -62,7 +62,7 @@ export function batchChecker(context: Context): CheckBatch {
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
       checked.add(planned.hash);
       if (kind === 'plan') await addOthers(others, planned, batch.name, deps);
-      if (everyRow.toCarryOut(planned, 0) !== undefined) isOpen = true;
+      if (everyRow.rowToRun(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
         const { job } = planned.take;
         const error = job && strictError(job, job.files);
@@ -220,11 +220,11 @@ async function runChecked(
     perMinute: undefined,
     onLimit: () => undefined,
   });
-  const options = { ...rows, pace, retake: () => undefined, isOfAgent: true };
+  const options = { ...rows, pace, nextRetry: () => undefined, isOfAgent: true };
   const watcher = {
     began: () => undefined,
     updated: () => undefined,
-    left: () => undefined,
+    skipped: () => undefined,
     note: () => undefined,
     ended: ({ planned, error }: RowEnd) => {
       if (error !== undefined) onError(planned.id, error);

@@ -4,7 +4,7 @@ import { canBeCached, DoneRowCache } from '../../../batch/done-row-cache.ts';
 import { type KnownBatch, pathOfBatch } from '../../../batch/known-batches.ts';
 import { type Manifest, openManifest } from '../../../batch/manifest/manifest.ts';
 import { variableName } from '../../../batch/manifest/fields.ts';
-import { givenDefaults } from '../../../batch/manifest/row.ts';
+import { parseDefaults } from '../../../batch/manifest/row.ts';
 import { namesIn } from '../../../batch/manifest/template.ts';
 import type { Batch, PlanDeps } from '../../../batch/plan.ts';
 import { kindOf, modelOf, type Work } from '../../../batch/planned-row.ts';
@@ -39,7 +39,7 @@ export async function openBatch(
   const columns = new Set([...ignored.map(variableName), ...namesIn(options.output ?? known?.output ?? '')]);
   const listing = oneListing(context);
   const manifest = await openManifest(file, {
-    given: givenDefaults(options.default ?? [], columns),
+    commandDefaults: parseDefaults(options.default ?? [], columns),
     format: options.format,
     content: file === '-' ? await readManifest(context.io.stdin) : undefined,
     columns,

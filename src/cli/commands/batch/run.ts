@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
-import { type Choice, everyRow } from '../../../batch/choice.ts';
+import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
@@ -47,7 +47,7 @@ export async function execute(
   context: Context,
   given: string,
   asked: RunBatchOptions,
-  choice: Choice,
+  choice: RowSelection,
 ): Promise<Outcome> {
   const named = await openNamed(context, given, asked);
   const { file, options, batch, isQueued } = named;
@@ -86,7 +86,7 @@ export async function execute(
       perMinute: options.perMinute,
       onLimit: (limit) => display.note(`The gateway limits parallel tasks: ${limit} at once from now on.`),
     });
-    const runOptions = { ...rows, pace, retake: (planned: PlannedRow) => choice.retake(planned) };
+    const runOptions = { ...rows, pace, nextRetry: (planned: PlannedRow) => choice.nextRetry(planned) };
     const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
       () => pace.close(),
     );
@@ -141,7 +141,7 @@ function watcherOf(
     note: (text) => {
       if (globals.verbose) display.note(redact(text));
     },
-    left: (planned) => report.left(planned),
+    skipped: (planned) => report.left(planned),
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
       report.ended(end, state);
