@@ -71,7 +71,7 @@ export class HashedFile {
   async overwrite(bytes: Uint8Array, at: number): Promise<void> {
     await this.settle();
     await this.#discardHash();
-    await this.#withLocalErrors(() => writeSync(this.#file, bytes, 0, bytes.length, at));
+    await this.#attempt(() => writeSync(this.#file, bytes, 0, bytes.length, at));
   }
 
   /** Waits for pending writes. */
@@ -85,7 +85,7 @@ export class HashedFile {
     await this.settle();
     if (this.#length === 0 && this.#hash !== undefined) return;
     await this.#discardHash();
-    await this.#withLocalErrors(() => ftruncateSync(this.#file));
+    await this.#attempt(() => ftruncateSync(this.#file));
     this.#hash = createHash('sha256');
     this.#length = 0;
   }
@@ -93,7 +93,7 @@ export class HashedFile {
   /** Makes the written bytes durable, and returns their number. */
   async sync(): Promise<number> {
     const length = this.#length;
-    await this.#withLocalErrors(() => syncFile(this.#file));
+    await this.#attempt(() => syncFile(this.#file));
     return length;
   }
 
@@ -101,13 +101,8 @@ export class HashedFile {
   async seal(): Promise<SealedFile> {
     await this.settle();
     const bytes = await this.sync();
-    const sha256 = await this.#withLocalErrors(() => this.#digest());
-    return {
-      path: this.path,
-      bytes,
-      sha256,
-      version: await this.#withLocalErrors(() => versionOf(this.#file)),
-    };
+    const sha256 = await this.#attempt(() => this.#digest());
+    return { path: this.path, bytes, sha256, version: await this.#attempt(() => versionOf(this.#file)) };
   }
 
   /** Closes the file after pending writes. */
@@ -187,7 +182,7 @@ export class HashedFile {
     if (this.#failure !== undefined) throw localError(this.#failure.error, this.path, 'yes');
   }
 
-  async #withLocalErrors<T>(work: () => Promise<T> | T): Promise<T> {
+  async #attempt<T>(work: () => Promise<T> | T): Promise<T> {
     try {
       return await work();
     } catch (error) {

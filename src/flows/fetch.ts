@@ -158,7 +158,7 @@ export async function deliverFound(
   }).catch(async (error: unknown) => {
     if (error instanceof MgwError && error.handle !== undefined) throw error;
     // Another command removed the job before this run began, or with --force.
-    const jobState = await deps.ledger.claimedJobState(job.id).catch(() => undefined);
+    const jobState = await deps.ledger.claimState(job.id).catch(() => undefined);
     throw jobState === 'removed' ? noSuchJob(job.id) : error;
   });
   return { job: run.job, files: run.value, isResumed: true, delivered: run.delivered };

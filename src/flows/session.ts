@@ -94,22 +94,19 @@ export function openSession(options: SessionOptions): Session {
     secrets.add(opened.key, resolved.sandbox.value ? resolved.key?.readIfValid() : undefined);
     return opened;
   });
-  let commandDeadline: Deadline | undefined;
+  let deadline: Deadline | undefined;
   const client = once(async () => {
     const gatewayClient = await clientOf(await gateway(), options.trace);
     closers.push(() => gatewayClient.close());
     const { withDeadline } = await import('../http/client.ts');
-    const limitedClient = withDeadline(gatewayClient, {
-      remainingMs: () => commandDeadline?.remainingMs() ?? Infinity,
-    });
-    return options.wrapClient?.(limitedClient) ?? limitedClient;
+    const limited = withDeadline(gatewayClient, { remainingMs: () => deadline?.remainingMs() ?? Infinity });
+    return options.wrapClient?.(limited) ?? limited;
   });
-  let openedLedger: Ledger | undefined;
+  let current: Ledger | undefined;
   let signals: Signals | undefined;
   const postgresLedger = once(async () => sharedLedgerOf(await settings(), options.clock, options.note));
   const ledger = once(
-    async () =>
-      (openedLedger = (await postgresLedger()) ?? (await ledgerOf(await settings(), options.clock))),
+    async () => (current = (await postgresLedger()) ?? (await ledgerOf(await settings(), options.clock))),
   );
   const session: Session = {
     clock: options.clock,
@@ -119,9 +116,7 @@ export function openSession(options: SessionOptions): Session {
     settings,
     gateway,
     client,
-    deadline: once(
-      async () => (commandDeadline = deadlineIn((await settings()).timeoutMs.value, options.clock)),
-    ),
+    deadline: once(async () => (deadline = deadlineIn((await settings()).timeoutMs.value, options.clock))),
     ledger,
     database: async () => {
       await ledger();
@@ -140,7 +135,7 @@ export function openSession(options: SessionOptions): Session {
     close: async () => {
       for (const close of closers.splice(0).reverse()) await close();
     },
-    closeLedger: async () => openedLedger?.close(),
+    closeLedger: async () => current?.close(),
   };
   return session;
 }

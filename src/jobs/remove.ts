@@ -91,7 +91,7 @@ export async function recordBegan(
     await ledger.append(id, began);
     return true;
   } catch (error) {
-    if ((await ledger.claimedJobState(id)) === 'removed') return false;
+    if ((await ledger.claimState(id)) === 'removed') return false;
     throw error;
   }
 }

@@ -50,7 +50,7 @@ export async function findJobById(ledger: Ledger, id: string): Promise<FoundJob>
   for (;;) {
     const job = await ledger.read(id);
     if (job !== undefined) return { job, fate: 'there' };
-    const fate = await ledger.claimedJobState(id);
+    const fate = await ledger.claimState(id);
     if (fate !== 'there') return { fate };
   }
 }

@@ -10,7 +10,7 @@ import { encodeEvent } from './event-log.ts';
 import { keepingFacts } from './kept-facts.ts';
 import type { IndexEntry } from './index-lines.ts';
 import { JobIndex, writeIndexed } from './index-log.ts';
-import { newJobId, names, claimFileName, isAttempt, type ClaimedJobState } from './names.ts';
+import { newJobId, names, claimFileName, isAttempt, type ClaimState } from './names.ts';
 import { foldRecord, JobRecords } from './job-records.ts';
 import type { Ledger } from './ledger.ts';
 import { currentOwner, lifeOf } from './owner.ts';
@@ -23,8 +23,8 @@ import { appendFile, createExclusively, createFile, readTail } from './durable-f
  */
 export async function openFileLedger(stateDir: string, now: () => number): Promise<Ledger> {
   const folders = { jobs: join(stateDir, 'jobs'), claims: join(stateDir, 'claims') };
-  const inStateFolder = <T>(action: () => Promise<T> | T): Promise<T> => inFolder(action, stateDir);
-  const durable = await openFolders(stateDir, Object.values(folders), inStateFolder);
+  const local = <T>(action: () => Promise<T> | T): Promise<T> => inFolder(action, stateDir);
+  const durable = await openFolders(stateDir, Object.values(folders), local);
   const records = new JobRecords(folders.jobs);
   const index = new JobIndex(stateDir, {
     folder: folders.jobs,
@@ -35,23 +35,23 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
     await enrolAll(raw, jobsIn(records), currentOwner());
   });
   return {
-    ...jobMethods({ records, index, claims, durable, inStateFolder, now }),
-    newId: (time) => inStateFolder(async () => newJobId(time, await index.highest())),
-    lookup: (kind, value) => inStateFolder(() => index.find(kind, value)),
+    ...jobMethods({ records, index, claims, durable, local, now }),
+    newId: (time) => local(async () => newJobId(time, await index.highest())),
+    lookup: (kind, value) => local(() => index.find(kind, value)),
     listed: ({ excludeSucceeded } = { excludeSucceeded: false }) =>
       // An incomplete index cannot be completed in a read-only folder, so read the records instead.
-      inStateFolder(() => index.ids(excludeSucceeded).catch(() => records.ids())),
+      local(() => index.ids(excludeSucceeded).catch(() => records.ids())),
     claim: (name, content) =>
-      inStateFolder(async () => {
+      local(async () => {
         await durable();
         // The process that created the job may have died before its name was durable. An attempt without a record would
         // look like a lost job.
         if (isAttempt(name)) await syncFolder(folders.jobs);
         return claims.claim(name, content);
       }),
-    claimed: (name) => inStateFolder(() => claims.claimed(name)),
-    confirm: (name) => inStateFolder(() => claims.confirm(name)),
-    isConfirmed: (name) => inStateFolder(() => claims.isConfirmed(name)),
+    claimed: (name) => local(() => claims.claimed(name)),
+    confirm: (name) => local(() => claims.confirm(name)),
+    isConfirmed: (name) => local(() => claims.isConfirmed(name)),
     lease: () => Promise.resolve({ owner: currentOwner(), assertLease: () => undefined }),
     lifeOf: (owner) => Promise.resolve(lifeOf(owner)),
     uncertainLease: () => Promise.resolve(undefined),
@@ -59,32 +59,23 @@ export async function openFileLedger(stateDir: string, now: () => number): Promi
   };
 }
 
-type InStateFolder = <T>(action: () => Promise<T> | T) => Promise<T>;
+type Local = <T>(action: () => Promise<T> | T) => Promise<T>;
 
 interface Parts {
   records: JobRecords;
   index: JobIndex;
   claims: FileClaims;
   durable: () => Promise<void>;
-  inStateFolder: InStateFolder;
+  local: Local;
   now: () => number;
 }
 
 type JobMethods = Pick<
   Ledger,
-  | 'create'
-  | 'append'
-  | 'flush'
-  | 'read'
-  | 'events'
-  | 'version'
-  | 'ids'
-  | 'remove'
-  | 'forbid'
-  | 'claimedJobState'
+  'create' | 'append' | 'flush' | 'read' | 'events' | 'version' | 'ids' | 'remove' | 'forbid' | 'claimState'
 >;
 
-function jobMethods({ records, index, claims, durable, inStateFolder, now }: Parts): JobMethods {
+function jobMethods({ records, index, claims, durable, local, now }: Parts): JobMethods {
   // The index is only a copy. On a full disk the event itself may still fit.
   const note = (entry: IndexEntry, isDurable: boolean): Promise<() => boolean> =>
     index.add([entry], isDurable).catch(() => () => true);
@@ -93,7 +84,7 @@ function jobMethods({ records, index, claims, durable, inStateFolder, now }: Par
   const noteRemoved = (id: string): Promise<unknown> => note({ kind: 'removed', value: '', id }, false);
   return {
     create: (id, events, restores) =>
-      inStateFolder(async () => {
+      local(async () => {
         await durable();
         if (records.isRemoved(id) ? restores !== true : records.version(id) !== undefined) return false;
         const text = events.map((event) => encodeEvent(event, now())).join('');
@@ -107,7 +98,7 @@ function jobMethods({ records, index, claims, durable, inStateFolder, now }: Par
       }),
     ...keepingFacts(
       (id, event) =>
-        inStateFolder(async () => {
+        local(async () => {
           if (event.type === 'sending' && !unsentJobs.delete(id)) await index.restore(id);
           const write = (): Promise<void> =>
             records.append(id, encodeEvent(event, now()), event.type !== 'delivered');
@@ -117,36 +108,36 @@ function jobMethods({ records, index, claims, durable, inStateFolder, now }: Par
           if (event.type === 'finished' && event.state === 'succeeded')
             await note({ kind: 'succeeded', value: '', id }, false);
         }),
-      (id) => inStateFolder(() => records.isRemoved(id)),
+      (id) => local(() => records.isRemoved(id)),
     ),
-    read: (id) => inStateFolder(() => records.read(id)),
-    events: (id) => inStateFolder(() => records.events(id)),
-    version: (id) => inStateFolder(() => records.version(id)),
+    read: (id) => local(() => records.read(id)),
+    events: (id) => local(() => records.events(id)),
+    version: (id) => local(() => records.version(id)),
     ids: () =>
-      inStateFolder(async () => {
+      local(async () => {
         const removed = await index.removed().catch(() => new Set<string>());
         return records.ids().filter((id) => !removed.has(id));
       }),
     remove: (id) =>
-      inStateFolder(async () => {
+      local(async () => {
         await records.remove(id);
         await noteRemoved(id);
       }),
     forbid: (id) =>
-      inStateFolder(async () => {
+      local(async () => {
         const isForbidden = await records.forbid(id);
         if (isForbidden) await noteRemoved(id);
         return isForbidden;
       }),
-    claimedJobState: (id) => inStateFolder(() => claimedJobState(id, { records, index, claims })),
+    claimState: (id) => local(() => claimState(id, { records, index, claims })),
   };
 }
 
-async function claimedJobState(
+async function claimState(
   id: string,
   { records, index, claims }: Pick<Parts, 'records' | 'index' | 'claims'>,
-): Promise<ClaimedJobState> {
-  const recordedState = (): ClaimedJobState | undefined => {
+): Promise<ClaimState> {
+  const recordedState = (): ClaimState | undefined => {
     if (records.isRemoved(id)) return 'removed';
     return records.version(id) === undefined ? undefined : 'there';
   };
@@ -178,11 +169,7 @@ function entriesOf(id: string, job: Job | undefined): IndexEntry[] {
 
 // Existing folders are also made durable before the first claim in them, because the process that created them may have
 // died before its sync. A command without a claim does not wait for this.
-async function openFolders(
-  stateDir: string,
-  inner: string[],
-  inStateFolder: InStateFolder,
-): Promise<() => Promise<void>> {
+async function openFolders(stateDir: string, inner: string[], run: Local): Promise<() => Promise<void>> {
   const make = async (): Promise<void> => {
     await makeOwnFolder(stateDir, true);
     // Concurrent, because one sync then covers all folders.
@@ -190,13 +177,13 @@ async function openFolders(
   };
   let creation: Promise<void> | undefined;
   const durable = (): Promise<void> =>
-    (creation ??= inStateFolder(make).catch((error: unknown) => {
+    (creation ??= run(make).catch((error: unknown) => {
       creation = undefined;
       throw error;
     }));
   const folders = [stateDir, ...inner];
   if (!folders.every(isFolder)) await durable();
-  else await inStateFolder(() => folders.forEach((folder) => checkOwnFolder(folder, true)));
+  else await run(() => folders.forEach((folder) => checkOwnFolder(folder, true)));
   return durable;
 }
 

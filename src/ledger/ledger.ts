@@ -1,5 +1,5 @@
 import type { Job, JobEvent, Life, Owner, RecordedEvent } from '../job.ts';
-import type { Ids, ClaimedJobState } from './names.ts';
+import type { Ids, ClaimState } from './names.ts';
 
 /** The identity under which a process writes. Other processes consider it alive while it holds the lease. */
 export interface Lease {
@@ -69,7 +69,7 @@ export interface Ledger {
   /** Prevents a job from being created; false if it exists. */
   forbid(id: string): Promise<boolean>;
   /** Returns whether the job of a claim exists; `lost` if it does not, but may have been paid for. */
-  claimedJobState(id: string): Promise<ClaimedJobState>;
+  claimState(id: string): Promise<ClaimState>;
   /**
    * Claims a name permanently. Returns undefined if this process now has the claim, else the content of the existing
    * claim, '' if that is damaged. If several processes try, exactly one gets undefined.

@@ -88,7 +88,7 @@ function parseOwner(value: unknown): Owner | undefined {
 }
 
 /** Whether the job of a claimed id exists: `unmade` if it was never created, `lost` if it may have been paid for. */
-export type ClaimedJobState = 'there' | 'removed' | 'lost' | 'unmade';
+export type ClaimState = 'there' | 'removed' | 'lost' | 'unmade';
 
 /** Encodes a claim's name, which may be any string, as a file name that is valid in every file system. */
 export function claimFileName(name: string): string {

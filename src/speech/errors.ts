@@ -1,12 +1,14 @@
-import { add, formatDecimal, parseDecimal, subtract, type Decimal } from '../decimal.ts';
+import { add, formatDecimal, parseDecimal, subtract, type Decimal, zero } from '../decimal.ts';
 import { messageOf, MgwError, exitCodes, type ExitName } from '../errors.ts';
 import type { Failure } from '../exchange.ts';
 import { asSentence } from '../http/failures.ts';
 import type { Job, JobFile } from '../job.ts';
+import type { JobDeps } from '../jobs/order.ts';
+import type { JsonObject } from '../json.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { newTakeFlag, resolveCommand, showCommand } from '../jobs/errors.ts';
 import { ClosedPipe } from './sink.ts';
-import { isOwnCallId } from './wire.ts';
+import { isOwnCallId, speechModel } from './wire.ts';
 
 /**
  * Exit 9: the stream was billed but is not proven to be complete (design 8). Exit 130 or 143 if the user interrupted
@@ -164,6 +166,16 @@ export function piecesError(state: PiecesState): unknown {
       ? ''
       : ` ${completeCount} of ${count} pieces are complete and saved in ${folder}${retryText}.`;
   return new PiecesError(error, `${pieceText}${asSentence(error.message)}${keptText}`, state);
+}
+
+/** Returns the maximum cost of several pieces. A piece without a known price counts as free. */
+export async function costOfAll(
+  bodies: readonly JsonObject[],
+  priceOf: JobDeps['priceOf'],
+): Promise<Decimal> {
+  const prices = bodies.map((body) => priceOf({ protocol: 'tts', model: speechModel, body }));
+  const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
+  return costs.reduce((sum, cost) => add(sum, cost), zero);
 }
 
 // A budget that allows the next piece only would stop each rerun at another piece.

@@ -1,7 +1,6 @@
 import { readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Deadline } from '../clock.ts';
-import { add, parseDecimal, zero } from '../decimal.ts';
 import { MgwError, localError, systemCode } from '../errors.ts';
 import { type OutputLock, removeLeftovers, type Claimant } from '../files/output-lock.ts';
 import { isIntact } from '../files/whole-file.ts';
@@ -14,11 +13,10 @@ import type { JsonObject } from '../json.ts';
 import { makeFolder, makeOwnFolder } from '../files/make-folder.ts';
 import { FileSink } from './file-sink.ts';
 import { hashOfPieces, joinedPart, type Joiner } from './containers.ts';
-import { piecesError, type PieceFailure } from './errors.ts';
+import { costOfAll, piecesError, type PieceFailure } from './errors.ts';
 import type { AudioSink } from './sink.ts';
 import { speak } from './speak.ts';
 import { withoutRepeats, type SpeechDeps } from './audio-stream.ts';
-import { speechModel } from './wire.ts';
 
 /** Long text to speak in pieces that make up one output. */
 export interface PiecesOrder {
@@ -162,9 +160,8 @@ class Pieces {
 
   async #clear(): Promise<void> {
     const { folder, bodies } = this.#order;
-    const targets = [...this.#files.keys()].map((index) => this.#target(index));
     // Publishing a labelled output leaves its unlabelled part behind.
-    targets.push(joinedPart(folder, bodies));
+    const targets = [...bodies.map((_, index) => this.#target(index)), joinedPart(folder, bodies)];
     await bestEffort(this.#deps, async () => this.#folder.clear(targets, await claimantOf(this.#deps)));
   }
 
@@ -218,7 +215,8 @@ class Pieces {
   }
 
   #target(index: number): string {
-    return this.#folder.target(index, this.#fingerprint(index));
+    const name = `${String(index + 1).padStart(4, '0')}-${this.#fingerprint(index).slice(0, 16)}`;
+    return join(this.#order.folder, name);
   }
 
   async #isInDoubt(index: number): Promise<boolean> {
@@ -250,16 +248,10 @@ class Pieces {
     const { folder, bodies } = this.#order;
     const isPaid = this.#complete.size > this.#reused;
     const missing = bodies.filter((_, index) => !this.#complete.has(index));
-    const prices = missing.map((body) => this.#deps.priceOf({ protocol: 'tts', model: speechModel, body }));
-    const costs = (await Promise.all(prices)).map(({ cost }) => parseDecimal(cost?.at_most ?? '0'));
-    const missingCost = costs.reduce((sum, cost) => add(sum, cost), zero);
-    const state = {
-      failures: this.#failures,
-      completeCount: this.#complete.size,
-      missingCost,
-      jobs: this.#startedJobs(),
-    };
-    return piecesError({ ...state, count: bodies.length, folder, isPaid, signal: this.#deps.signals.soft });
+    const counts = { completeCount: this.#complete.size, count: bodies.length };
+    const state = { failures: this.#failures, jobs: this.#startedJobs(), folder, isPaid };
+    const missingCost = await costOfAll(missing, this.#deps.priceOf);
+    return piecesError({ ...state, ...counts, missingCost, signal: this.#deps.signals.soft });
   }
 }
 
@@ -279,11 +271,6 @@ class PiecesFolder {
     await makeOwnFolder(this.path).catch((error: unknown) => {
       throw localError(error, this.path, 'no');
     });
-  }
-
-  /** Returns the path of a piece with the given fingerprint. */
-  target(index: number, fingerprint: string): string {
-    return join(this.path, `${String(index + 1).padStart(4, '0')}-${fingerprint.slice(0, 16)}`);
   }
 
   /**

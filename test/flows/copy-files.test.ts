@@ -48,7 +48,7 @@ it('every claim is copied with its confirmation, and a removed claim remains rem
       expect(await to.claimed(name), name).toBe(await from.claimed(name));
     expect(await confirmations(to)).toEqual([true, false]);
   }
-  expect([await to.claimedJobState(gone), await to.claimedJobState(next)]).toEqual(['removed', 'there']);
+  expect([await to.claimState(gone), await to.claimState(next)]).toEqual(['removed', 'there']);
   expect(await to.create(gone, [prepared])).toBe(false);
 });
 

@@ -71,7 +71,7 @@ describe('prune removes', () => {
     if (events.some(({ type }) => type === 'sending')) await ledger.claim(`send.${id}.1`, 'x');
     expect(await pruned()).toMatchObject({ removed: [id] });
     expect(await ledger.read(id)).toBeUndefined();
-    expect(await ledger.claimedJobState(id)).toBe('removed');
+    expect(await ledger.claimState(id)).toBe('removed');
   });
 
   it('jobs with a key only with --keys, and then the key belongs to no job', async () => {

@@ -44,9 +44,9 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is created once and no longer exists once removed; an invalid id has no job', async () => {
       const { ledger, id } = await made();
       expect(await ledger.create(id, [prepared, accepted])).toBe(false);
-      expect(await ledger.claimedJobState(id)).toBe('there');
+      expect(await ledger.claimState(id)).toBe('there');
       await ledger.remove(id);
-      expect([await ledger.read(id), await ledger.claimedJobState(id)]).toEqual([undefined, 'removed']);
+      expect([await ledger.read(id), await ledger.claimState(id)]).toEqual([undefined, 'removed']);
       expect(await ledger.ids()).toEqual([]);
       expect(await ledger.create(id, [prepared])).toBe(false);
       await ledger.claim('x.jsonl', 'mine');
@@ -134,7 +134,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       expect(await ledger.create(other, [prepared, accepted], true)).toBe(true);
       expect(await ledger.create(other, [prepared], true)).toBe(false);
       expect((await ledger.listed()).slice()).toEqual([other, id]);
-      expect([await ledger.read(other), await ledger.claimedJobState(other)]).toMatchObject([
+      expect([await ledger.read(other), await ledger.claimState(other)]).toMatchObject([
         { handle: 'task_1' },
         'there',
       ]);
@@ -145,14 +145,14 @@ export function conformance(newPlace: () => Promise<Place>): void {
     it('is never created once its id is forbidden, and the id of a job cannot be forbidden', async () => {
       const { ledger, open, id } = await made();
       const other = newJobId(now + 1);
-      expect(await ledger.claimedJobState(other)).toBe('unmade');
+      expect(await ledger.claimState(other)).toBe('unmade');
       expect([await ledger.forbid(other), await ledger.forbid(other), await ledger.forbid(id)]).toEqual([
         true,
         true,
         false,
       ]);
       expect(await (await open()).create(other, [prepared])).toBe(false);
-      expect([await ledger.claimedJobState(other), await ledger.claimedJobState(id)]).toEqual([
+      expect([await ledger.claimState(other), await ledger.claimState(id)]).toEqual([
         'removed',
         'there',
       ]);
@@ -163,7 +163,7 @@ export function conformance(newPlace: () => Promise<Place>): void {
       const { ledger } = await made();
       const other = newJobId(now + 1);
       await ledger.claim(`send.${other}.1`, '{}');
-      expect(await ledger.claimedJobState(other)).toBe('lost');
+      expect(await ledger.claimState(other)).toBe('lost');
     });
 
     it('gets an id higher than all earlier ones, even if the clock is set back', async () => {

@@ -485,7 +485,7 @@ it('a link in place of a record is not a removal, even if it has the length of o
   const link = '/'.padEnd(statSync(path).size, 'x');
   rmSync(path);
   symlinkSync(link, path);
-  expect(await ledger.claimedJobState(id)).toBe('there');
+  expect(await ledger.claimState(id)).toBe('there');
 });
 
 describe('an index', () => {
@@ -504,7 +504,7 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     rmSync(join(state, 'jobs', `${id}.jsonl`));
     expect(await ledger.lookup('fingerprint', 'f9')).toEqual([id]);
-    expect(await ledger.claimedJobState(id)).toBe('lost');
+    expect(await ledger.claimState(id)).toBe('lost');
   });
 
   it('returns a job whose record appears during the search', async () => {
@@ -512,7 +512,7 @@ describe('an index', () => {
     const id = await make(ledger, 5);
     const [path, aside] = [join(state, 'jobs', `${id}.jsonl`), join(state, 'aside')];
     renameSync(path, aside);
-    const fate = ledger.claimedJobState(id);
+    const fate = ledger.claimState(id);
     renameSync(aside, path);
     expect(await fate).toBe('there');
   });

@@ -4,13 +4,7 @@ import type { Job, Life, Owner } from '../../job.ts';
 import type { StateUrl } from '../../state-url.ts';
 import { damagedJob, foldJob } from '../fold.ts';
 import { decodeEvents } from '../event-log.ts';
-import {
-  jobIdPattern,
-  newJobId,
-  names as attemptNames,
-  type ClaimedJobState,
-  claimFileName,
-} from '../names.ts';
+import { jobIdPattern, newJobId, names as attemptNames, type ClaimState, claimFileName } from '../names.ts';
 import type { Ledger } from '../ledger.ts';
 import { Database } from './database.ts';
 import { EventWriter, nameHash } from './event-writer.ts';
@@ -132,9 +126,9 @@ function removalIn(
   database: Database,
   writer: EventWriter,
   claims: Pick<Ledger, 'claimed'>,
-): Pick<Ledger, 'remove' | 'forbid' | 'claimedJobState'> {
+): Pick<Ledger, 'remove' | 'forbid' | 'claimState'> {
   const [jobs, events, names] = ['jobs', 'events', 'names'].map((name) => database.table(name));
-  const claimedJobState = async (id: string): Promise<ClaimedJobState> => {
+  const claimState = async (id: string): Promise<ClaimState> => {
     // Read the claim first: a job that is created and sent in between is then found, and does not count as lost.
     const isSent = (await claims.claimed(attemptNames.attempt(id, 1))) !== undefined;
     const [row] = await database.query<{ state: string }>(`SELECT state FROM ${jobs} WHERE id = $1`, [id]);
@@ -142,7 +136,7 @@ function removalIn(
     return isSent ? 'lost' : 'unmade';
   };
   return {
-    claimedJobState,
+    claimState,
     remove: async (id) => {
       writer.dropCached(id);
       await database.query(
@@ -157,7 +151,7 @@ function removalIn(
         `INSERT INTO ${jobs} (id, n, folded, state) VALUES ($1, 0, 0, 'removed') ON CONFLICT (id) DO NOTHING`,
         [id],
       );
-      return (await claimedJobState(id)) === 'removed';
+      return (await claimState(id)) === 'removed';
     },
   };
 }
