@@ -254,7 +254,7 @@ async function pause(
 ): Promise<void> {
   const ms = backoffMs(tries, { floorMs: failure.retryAfterMs });
   if (ms > deadline.remainingMs()) throw waitTooLongError(reason, failure.code, clock.now() + ms);
-  note(`${reason}; retrying in ${(ms / 1000).toFixed(1)} s.`);
+  note(`${reason}; trying again in ${(ms / 1000).toFixed(1)} s.`);
   await clock.sleep(ms, signals.soft).catch(() => {
     throw interruptionError(signals.soft, 'no');
   });

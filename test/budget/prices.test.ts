@@ -72,6 +72,13 @@ describe('the maximum cost of a body', () => {
     expect(cost('c', price, { model: 'vendor-h3', duration: 5, seconds: 15 })).toBe('3');
   });
 
+  it('of Protocol C uses the highest price of all durations if only the maximum of an omitted one is known', () => {
+    const price = 'video=1; duration=10: video=5';
+    expect(cost('c', price, { model: 'vendor-h3-mini' })).toBe('5');
+    expect(cost('c', 'second=0.1; duration=10: second=0.7', { model: 'vendor-h3-mini' })).toBe('10.5');
+    expect(cost('c', price, { model: 'vendor-h3' })).toBe('1');
+  });
+
   it.each<[string | undefined, JsonObject['sampleCount']]>([
     ['24', '3'],
     ['8', null],

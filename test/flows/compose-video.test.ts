@@ -49,6 +49,16 @@ it('a local path is refused like any value that is not a URL if the caller reads
   });
 });
 
+it('a model of Protocol A that the list does not have is sent, with advice', async () => {
+  const listed = { id: 'veo-3', protocols: ['a'], model_versions: [] } as unknown as Model;
+  const adviceFor = async (model: string): Promise<string[]> => {
+    const parts = { flags: { model, prompt: 'a boat' } };
+    return (await composeVideo(sessionIn(freshFolder()), a, parts, () => Promise.resolve([listed]))).advice;
+  };
+  expect(await adviceFor('veo-33')).toContain("--model: veo-33 is not in the gateway's model list.");
+  expect(await adviceFor('veo-3')).toEqual([]);
+});
+
 describe('the model list', () => {
   const boat = { model: 'vendor-h3-mini', prompt: 'a boat' };
   /** Composes with a protocol that completes the duration from the list, and records the reason for each fetch of the list. */

@@ -64,6 +64,48 @@ describe('the text of a streamed response', () => {
     expect(read(sse(completed('Hello')))).toMatchObject({ text: 'Hello', end: { text: 'Hello' } });
   });
 
+  test('is whole and printed once if a relay changes or omits the place of a part', () => {
+    const done = { type: 'response.output_text.done', text: 'Hello' };
+    expect(read(sse(delta('Hel'), delta('lo'), done, completed('Hello'))).text).toBe('Hello');
+    const moved = { ...delta('lo'), item_id: 'm2' };
+    expect(read(sse(delta('Hel'), moved, { ...done, item_id: 'm3' }, completed('Hello'))).text).toBe('Hello');
+    const [first, second] = [delta('One'), { ...delta('Two'), output_index: 1 }];
+    expect(read(sse(first, { ...done, text: 'One' }, second, completed('OneTwo'))).text).toBe('OneTwo');
+  });
+
+  test('includes what the deltas lack, from the end of a part or of the response', () => {
+    const lost = 'data: {"type":"response.output_text.delta","delta":"lo\n\n';
+    const done = { type: 'response.output_text.done', ...place, text: 'Hello' };
+    expect(read(sse(delta('Hel')) + lost + sse(done, completed('Hello')))).toMatchObject({
+      text: 'Hello',
+      end: { kind: 'completed' },
+    });
+    expect(read(sse(delta('Hel')) + lost + sse(completed('Hello'))).text).toBe('Hello');
+  });
+
+  test('is not proven, and printed whole at the end, if a piece in the middle is lost', () => {
+    expect(read(sse(delta('He'), delta('o'), completed('Hello')))).toMatchObject({
+      text: 'Heo\nHello',
+      end: { kind: 'cut', response: { status: 'completed' } },
+    });
+  });
+
+  test('may differ in white space, or in the order of parts that arrive interleaved', () => {
+    const other = (text: string): object => ({ ...delta(text), output_index: 1 });
+    for (const stream of [
+      sse(delta('Hello '), completed('Hello')),
+      sse(delta('On'), other('Tw'), delta('e'), other('o'), completed('OneTwo')),
+    ])
+      expect(read(stream).end).toMatchObject({ kind: 'completed' });
+  });
+
+  test('has no half characters if a delta ends within one', () => {
+    const pieces: string[] = [];
+    const reader = new ResponseStream((piece) => pieces.push(piece));
+    reader.push(Buffer.from(sse(delta('a\ud83d'), delta('\ude00b'), completed('a😀b'))));
+    expect([pieces, reader.finish().kind]).toEqual([['a', '😀b'], 'completed']);
+  });
+
   test('does not include text of other kinds, such as reasoning', () => {
     const reasoning = { type: 'response.reasoning_summary_text.delta', delta: 'hmm' };
     expect(read(sse(reasoning, delta('Hi'), completed('Hi'))).text).toBe('Hi');

@@ -24,6 +24,14 @@ describe('a complete response', () => {
     });
   });
 
+  test.each([
+    [[{ type: 'message', content: 'Hi' }], {}],
+    ['Hi', {}],
+    [null, { output_text: 'Hi' }],
+  ])('may have text in place of a list, or at the top: %j %j', (output, more) => {
+    expect(readResponse({ status: 'completed', output, ...more } as never)).toMatchObject({ text: 'Hi' });
+  });
+
   test('may be empty, such as a tool call', () => {
     const response = { status: 'completed', output: [{ type: 'function_call' }] };
     expect(readResponse(response as never)).toMatchObject({ kind: 'completed', text: '', response });

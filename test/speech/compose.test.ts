@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { checkSpeech, formatFor } from '../../src/speech/compose.ts';
+import { checkSpeech, composeSpeech, formatFor } from '../../src/speech/compose.ts';
 import { splitText } from '../../src/speech/split.ts';
+import { sessionIn } from '../flows/flow-deps.ts';
+import { freshFolder } from '../support/servers.ts';
 
 const params = (more: object): { req_params: object } => ({ req_params: { text: 'Hello', ...more } });
 
@@ -54,6 +56,16 @@ describe('the speech format', () => {
     ['aac', 'a.aac', 'aac', 'aac', false],
   ])('with --format %s and the output %s is %s', (named, output, name, wire, wav) => {
     expect(formatFor(named, output)).toMatchObject({ name, wire, wav });
+  });
+
+  test.each([
+    ['a.wav', 'format=mp3', { name: 'mp3', mime: 'audio/mpeg', wav: false }],
+    ['a.mp3', 'format=pcm', { name: 'pcm', mime: 'audio/L16', wav: false }],
+    ['a.wav', 'format=pcm', { name: 'wav', mime: 'audio/wav', wav: true }],
+  ])('of %s with --set %s is that of the body', async (output, set, format) => {
+    const settings = await sessionIn(freshFolder()).settings();
+    const fields = { set: [`req_params.audio_params.${set}`] };
+    expect(composeSpeech('Hello', output, fields, settings).format).toMatchObject(format);
   });
 
   test('has a default for a file name without a known extension', () => {

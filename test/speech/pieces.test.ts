@@ -3,7 +3,9 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { openBudget } from '../../src/budget/file-budget.ts';
 import { deadlineIn } from '../../src/clock.ts';
+import { parseDecimal } from '../../src/decimal.ts';
 import { FileSink } from '../../src/speech/file-sink.ts';
 import { PiecesError } from '../../src/speech/errors.ts';
 import { joinedPart, joinerFor, wavHeader } from '../../src/speech/containers.ts';
@@ -19,6 +21,7 @@ import {
   type Seen,
   type TestDeps,
 } from './harness.ts';
+import { onEnd } from '../support/clean-ups.ts';
 import { readAll } from '../support/read-all.ts';
 
 const texts = ['one', 'two', 'three', 'four', 'five'];
@@ -227,6 +230,23 @@ describe('a piece that fails', () => {
     expect(kept(pieces)).toEqual(['0001']);
     expect(server.requests.map(textOf).sort()).toEqual(['one', 'two']);
   });
+});
+
+test('a budget that is too low is reported with the amount that all missing pieces need', async () => {
+  const server = await speechServer(speaker());
+  const { run, deps, target } = await bench(server.url);
+  const outcomeOf = (): Promise<'open'> => Promise.resolve('open');
+  const budget = await openBudget(`${target}.budget`, { now: () => 0, outcomeOf });
+  onEnd(() => budget.close());
+  const limit = { amount: parseDecimal('1.5') };
+  deps.allowances = () => Promise.resolve([{ name: '--budget', label: 'the budget', budget, limit }]);
+  deps.priceOf = () => Promise.resolve({ subject: 'speech', cost: { at_most: '1' } });
+  const error = await failure(run({ concurrency: 1 }));
+  expect(error).toMatchObject({ exitCode: 12, charged: 'yes', retry: 'resume', parts: 'pieces' });
+  expect(error.budget).toMatchObject({ limit: '1.5', exceeded_by: '3.5' });
+  expect(error.message).toContain('All missing pieces need 5. 1 of 5 pieces are complete');
+  limit.amount = parseDecimal('5');
+  expect(await run({ concurrency: 1 })).toMatchObject({ reused: 1 });
 });
 
 test('an interruption finishes the paid pieces, and the next run completes the output', async () => {

@@ -12,7 +12,7 @@ import { speak, type SpeechOrder, type SpeechResult } from '../../src/speech/spe
 import { onEnd } from '../support/clean-ups.ts';
 import { watchDisk } from '../support/disk-operations.ts';
 import { end, type Frames, frameText, speechBody } from './frames.ts';
-import { depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
+import { type Answer, depsFor, freshFolder, key, names, speechServer, type TestDeps } from './harness.ts';
 
 const [one, two] = [Buffer.from('first audio '), Buffer.from('second audio')];
 const body = { req_params: { text: 'Hello there.', audio_params: { format: 'mp3', sample_rate: 24000 } } };
@@ -85,6 +85,25 @@ test('speech that was not reported to an agent is not paid for again under anoth
   expect(server.requests).toHaveLength(1);
   await untold.delivered();
   expect(await failure(run(again))).toMatchObject({ code: 'output_exists' });
+});
+
+test('a submission in doubt blocks its request in any variant, but a finished one is not continued in another', async () => {
+  const lose: Answer = (response) => response.destroy();
+  const server = await speechServer(lose, [one, end], [one, end]);
+  const { run, deps, folder } = await bench(server.url);
+  const lost = await failure(run({ variant: 'wav' }));
+  expect(lost).toMatchObject({ exitCode: 7 });
+  for (const variant of [undefined, 'wav', 'piece 3'])
+    expect(await failure(run({ variant, output: join(folder, 'b.mp3') }))).toMatchObject({
+      ...{ exitCode: 7, job: lost['job'] },
+    });
+  expect(server.requests).toHaveLength(1);
+  await deps.ledger.append(String(lost['job']), { type: 'resolved', how: 'not-created' });
+  await (await run({ variant: 'wav', key: 'k' })).delivered();
+  expect(await failure(run({ key: 'k' }))).toMatchObject({
+    ...{ code: 'conflict', exitCode: 2, message: expect.stringContaining('file format') as string },
+  });
+  expect(server.requests).toHaveLength(2);
 });
 
 describe('speech is complete although', () => {
