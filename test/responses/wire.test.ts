@@ -29,7 +29,7 @@ describe('a complete response', () => {
     ['Hi', {}],
     [null, { output_text: 'Hi' }],
   ])('may have text in place of a list, or at the top: %j %j', (output, more) => {
-    expect(readResponse({ status: 'completed', output, ...more } as never)).toMatchObject({ text: 'Hi' });
+    expect(readResponse({ status: 'completed', output, ...more })).toMatchObject({ text: 'Hi' });
   });
 
   test('may be empty, such as a tool call', () => {

@@ -88,7 +88,7 @@ test('speech that was not reported to an agent is not paid for again under anoth
 });
 
 test('a submission in doubt blocks its request in any variant, but a finished one is not continued in another', async () => {
-  const lose: Answer = (response) => response.destroy();
+  const lose: Answer = (response) => void response.destroy();
   const server = await speechServer(lose, [one, end], [one, end]);
   const { run, deps, folder } = await bench(server.url);
   const lost = await failure(run({ variant: 'wav' }));
