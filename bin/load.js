@@ -1,11 +1,11 @@
 'use strict';
 
-// Loads the build, and caches the compiled code for the next start, because compiling takes a third of the time of a
-// short command. (Node has had its own compile cache since 22.8. It lacks functions that are compiled only when they
-// are called, which is most of them.)
+// Loads the build, and caches the compiled code for the next start, because compiling takes a third of the run time of a
+// short command. (Node has had its own compile cache since 22.8. It omits functions that are compiled only when they
+// are called, which are most of them.)
 //
 // Cached code is executed, so no other user may be able to write it. Each file has a checksum, because V8 does not
-// verify one. If the cache cannot be read or written, everything is compiled again, without a message.
+// detect damage. If the cache cannot be read or written, everything is compiled again without a message.
 
 const { Buffer } = require('node:buffer');
 const fs = require('node:fs');
@@ -18,11 +18,11 @@ const [head, tail] = ['(function (exports, require, module, __filename, __dirnam
 );
 
 /**
- * Returns a loader for the modules of a folder, which may require each other as `./NAME`, and modules of Node.
+ * Returns a loader for the modules of a folder. They may require each other as `./NAME`, and the modules of Node.
  * @param {string} folder
  * @param {string | undefined} cache from {@link openCache}
- * @param {string} use the first file is cached separately for each use, because it contains the code of all commands,
- * and one command needs little of it
+ * @param {string} use the purpose of the run: the first file is cached separately for each, because it contains the code of
+ * all commands, and one command needs little of it
  * @param {(name: string) => Buffer} [asset] returns an asset of the executable: a file of the folder, or its compiled
  * code in `compiled/`; throws if there is none
  * @returns {{ load: (name: string) => any, keep: () => void }} `keep` writes newly compiled code to the cache; call it
@@ -55,7 +55,7 @@ exports.loader = (folder, cache, use, asset) => {
   return { load, keep };
 };
 
-// Joins bytes, because V8 would copy a joined string, and starts with a small heap.
+// Joins bytes, because V8 would copy a joined string, and its initial heap is small.
 function wrapped(source) {
   return Buffer.concat([head, source, tail]);
 }
@@ -65,9 +65,9 @@ function entryOf(name, source) {
 }
 
 /**
- * Writes the compiled code of all functions of a file, for an executable. The file is not executed, so the same file gives the same
- * bytes if V8 runs with `--predictable`.
- * @param {string} filename below the working directory, as the executable will name it
+ * Writes the compiled code of all functions of a file, for an executable. The file is not executed, so if V8 runs with
+ * `--predictable`, the same file always results in the same bytes.
+ * @param {string} filename below the working directory, the same path that the executable will use
  * @param {string} folder
  */
 exports.compile = (filename, folder) => {
@@ -75,7 +75,7 @@ exports.compile = (filename, folder) => {
   const source = wrapped(fs.readFileSync(filename));
   setFlagsFromString('--no-lazy');
   const script = new Script(source.toString(), { filename, columnOffset: -head.length });
-  // The compiled code contains the current flags, and V8 refuses it if the flags differ.
+  // The compiled code contains the current flags, and V8 rejects it if the flags differ.
   setFlagsFromString('--lazy');
   writeEntry(path.join(folder, entryOf(path.basename(filename), source)), script.createCachedData());
 };
@@ -98,12 +98,13 @@ function writeEntry(entry, data) {
     fs.writeFileSync(own, bytes, { flag: 'wx', mode: 0o600 });
     fs.renameSync(own, entry);
   } catch {
-    // The disk may be full, for example.
+    // The cache is optional. The disk may be full, for example.
   }
 }
 
 /**
- * Returns the folder of a version's cache, and creates it if it is missing; undefined if that fails, or others may write to it.
+ * Returns the cache folder of a version, and creates it if it is missing. Undefined if that fails, or if others may
+ * write to it.
  * @param {string} version of mgw; the caches of other versions are removed
  * @param {NodeJS.ProcessEnv} env
  */
@@ -116,7 +117,7 @@ exports.openCache = (
   const own = path.join(base, base === HOME ? '.cache' : '', 'mgw', 'compiled');
   const folder = path.join(own, version);
   try {
-    // Nothing is written to the home of another user. A folder that others may write to could be replaced with all its content.
+    // Never write to another user's home. A folder below one that others may write to could be replaced.
     if (!isOurs(base) || !areSafe(path.dirname(fs.realpathSync(base)))) return undefined;
     const cacheHome = path.dirname(path.dirname(own));
     if (fs.existsSync(cacheHome) && !isOurs(cacheHome)) return undefined;

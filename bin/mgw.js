@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 'use strict';
 
-// Scripts and agents ask for the version and the help most often. Both are known beforehand, and need nothing else of mgw.
+// Scripts and agents request the version and the help most often. Both are known in advance, and need no other code.
 const { Buffer } = require('node:buffer');
 const { fstatSync, readFileSync, writeSync } = require('node:fs');
 const { join } = require('node:path');
@@ -16,17 +16,18 @@ if (known !== undefined) {
 } else {
   const { loader, openCache } = require('./load.js');
   const use = /^[a-z]{1,12}$/.test(first) ? first : 'any';
-  // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node do so only
-  // if it is used much. The flag is set before anything is compiled, since V8 accepts cached code only under the same flags.
+  // Node 20 optimises undici's parser, which is WebAssembly, for longer than a short command runs. Later versions of Node
+  // do so only if it is used heavily. Set the flag before anything is compiled, since V8 accepts cached code only under
+  // the same flags.
   if (process.versions.node.startsWith('20.')) require('node:v8').setFlagsFromString('--liftoff-only');
   const dist = asset ? 'dist' : join(__dirname, '..', 'dist');
   const { load, keep } = loader(dist, openCache(version), use, asset);
   const { main } = load('mgw.cjs');
-  // Node exits if nothing is left to wait for. Without an outcome, that must not look like success.
+  // Node exits when it has nothing left to wait for. Without an outcome, that must not look like success.
   let exitCode = 1;
   process.on('exit', () => {
     process.exitCode = exitCode;
-    // Exit 2 may mean that the word is no command, which needs no cache of its own.
+    // Exit 2 may mean that the word is not a command, and then it needs no cache of its own.
     if (exitCode !== 2) keep();
   });
   void main(process.argv.slice(2)).then((code) => {
@@ -39,7 +40,7 @@ if (known !== undefined) {
 }
 
 // On a terminal, the help depends on the width and the colours. For all other streams, the build has written it to a
-// file. An executable does not have that file: one of the same name next to it is not mgw's.
+// file. An executable does not have that file: a file of the same name next to it is not mgw's.
 function knownAnswer(flag) {
   if (flag === '--version' || flag === '-V') return Buffer.from(`${version}\n`);
   if (asset || flag !== '--help' || fstatSync(1).isCharacterDevice()) return undefined;

@@ -9,7 +9,7 @@ import { readPackageFile } from '../installation.ts';
 export type Action = (context: Context) => Promise<Outcome | undefined>;
 
 /** Runs an action in a context with the global flags. */
-export type Act = (globals: Globals, action: Action) => Promise<void>;
+export type RunAction = (globals: Globals, action: Action) => Promise<void>;
 
 /** Runs a parsed command. */
 export type Run = (command: Command, action: Action) => Promise<void>;
@@ -17,7 +17,7 @@ export type Run = (command: Command, action: Action) => Promise<void>;
 /** Adds a command (or a group of them) to the program. */
 export type Register = (parent: Command, run: Run) => void;
 
-/** A command as its parent's help lists it. The rest is loaded when the command is used. */
+/** A command as listed in its parent's help. Its flags and arguments are loaded when the command is used. */
 export interface ListedCommand {
   about: string;
   load: () => Promise<Register>;
@@ -26,55 +26,55 @@ export interface ListedCommand {
   hidden?: boolean;
 }
 
-const unread = new WeakMap<Command, () => Promise<void>>();
+const pendingLoads = new WeakMap<Command, () => Promise<void>>();
 
 /** An error of the parser, and the command that it belongs to. */
-export class Misuse extends Error {
+export class ParserError extends Error {
   constructor(
     readonly command: Command,
-    readonly complaint: CommanderError,
+    readonly commanderError: CommanderError,
   ) {
-    super(complaint.message);
+    super(commanderError.message);
   }
 }
 
-/** Adds subcommands by name and description. A command line loads only the command that it names. */
-export function list(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
+/** Adds subcommands by name and description. Only the command on the command line is loaded. */
+export function addCommands(group: Command, run: Run, commands: Record<string, ListedCommand>): void {
   for (const [name, { about, load, group: title, hidden }] of Object.entries(commands)) {
     if (title !== undefined) group.commandsGroup(title);
     const command = group.command(name, { hidden }).description(about);
-    unread.set(command, async () => (await load())(command, run));
+    pendingLoads.set(command, async () => (await load())(command, run));
   }
-  group.hook('preSubcommand', (_group, command) => read(command));
+  group.hook('preSubcommand', (_group, command) => loadCommand(command));
 }
 
 /** Loads a command: its flags, its arguments, and the names of its subcommands. */
-export async function read(command: Command): Promise<void> {
-  const load = unread.get(command);
-  unread.delete(command);
+export async function loadCommand(command: Command): Promise<void> {
+  const load = pendingLoads.get(command);
+  pendingLoads.delete(command);
   await load?.();
-  for (const one of allCommands(command)) endsByThrowing(one);
+  for (const each of allCommands(command)) throwInsteadOfExit(each);
 }
 
 /** Loads a command and all its subcommands. */
-export async function readAll(command: Command): Promise<void> {
-  await read(command);
-  for (const one of command.commands) await readAll(one);
+export async function loadAll(command: Command): Promise<void> {
+  await loadCommand(command);
+  for (const child of command.commands) await loadAll(child);
 }
 
-/** Loads the nested commands that the words name, and returns the innermost. Other words are skipped. */
-export async function reach(command: Command, words: readonly string[]): Promise<Command> {
-  await read(command);
+/** Loads the nested commands whose names are among the words, and returns the innermost. Skips other words. */
+export async function loadNested(command: Command, words: readonly string[]): Promise<Command> {
+  await loadCommand(command);
   for (const [index, word] of words.entries()) {
     const child = childOf(command, word);
-    if (child !== undefined) return reach(child, words.slice(index + 1));
+    if (child !== undefined) return loadNested(child, words.slice(index + 1));
   }
   return command;
 }
 
 /** Returns the direct subcommand with a name or alias. */
 export function childOf(command: Command, name: string): Command | undefined {
-  return command.commands.find((one) => one.name() === name || one.aliases().includes(name));
+  return command.commands.find((child) => child.name() === name || child.aliases().includes(name));
 }
 
 /** Returns the program that a command belongs to. */
@@ -87,19 +87,19 @@ export function allCommands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(allCommands)];
 }
 
-// Makes the parser throw instead of exit. `mgw` without arguments prints the overview, which is not an error.
-function endsByThrowing(command: Command): void {
+// Makes the parser throw instead of exiting. `mgw` without arguments prints the overview, which is not an error.
+function throwInsteadOfExit(command: Command): void {
   command.exitOverride((error) => {
     if (error.code === 'commander.help' && command.parent === null)
       throw new CommanderError(0, error.code, error.message);
-    throw error.exitCode === 0 ? error : new Misuse(command, error);
+    throw error.exitCode === 0 ? error : new ParserError(command, error);
   });
 }
 
 /** Returns the visible flags of a command and of its parents. */
 export function optionsOf(command: Command): Option[] {
-  const own = command.options.filter(({ hidden }) => !hidden);
-  return command.parent === null ? own : [...own, ...optionsOf(command.parent)];
+  const ownOptions = command.options.filter(({ hidden }) => !hidden);
+  return command.parent === null ? ownOptions : [...ownOptions, ...optionsOf(command.parent)];
 }
 
 /** Returns the words of a command after `mgw`: `['video', 'c', 'submit']`. */
@@ -121,10 +121,10 @@ export const topics: readonly Topic[] = [
   topic('scripting', 'command lines that are safe to repeat'),
   topic('batch', 'many jobs from one file', 'batches'),
   topic('fleet', 'one batch on many machines: a shared ledger, a queue and its workers'),
-  topic('budgets', 'what may be spent, and how it is counted'),
-  topic('sandbox', 'a gateway to try and test with'),
+  topic('budgets', 'spending limits, and how spending is counted'),
+  topic('sandbox', 'a built-in gateway for tests'),
   topic('agents', 'let an agent make videos and speech, under a budget'),
-  topic('refs', 'ways to name a job'),
+  topic('refs', 'ways to refer to a job'),
   topic('output', 'what is on stdout, and what --json prints'),
   topic('exit-codes', 'what the exit codes mean'),
   topic('environment', 'variables, profiles and the config file'),

@@ -15,11 +15,11 @@ export interface Context extends Session {
 
 /**
  * Builds the context of one command. Nothing is read or opened before its first use.
- * @param startedAt when the process started, ms since 1970, if it runs this command only
+ * @param startedAt the start time of the process, in ms since 1970, if it runs only this command
  */
 export function createContext(io: Io, globals: Globals, startedAt?: number): Context {
   const clock = io.clock ?? systemClock;
-  const bare = createProgress({
+  const display = createProgress({
     stderr: io.stderr,
     env: io.env,
     quiet: globals.quiet ?? false,
@@ -29,13 +29,13 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
   const session = openSession({
     clock,
     settings: async () => (await import('../flows/settings.ts')).loadSettings(globals, io.env),
-    note: (text) => bare.note(text),
+    note: (text) => display.note(text),
     trace: globals.verbose ? (line) => session.note(line) : undefined,
     signals: interruptions,
     startedAt,
-    wrapClient: (client) => watchedClient(client, bare),
+    wrapClient: (client) => watchedClient(client, display),
   });
-  const progress: Progress = { ...bare, note: (text) => session.note(text) };
+  const progress: Progress = { ...display, note: (text) => session.note(text) };
   const close = async (): Promise<void> => {
     progress.stop();
     await session.close();
@@ -43,23 +43,23 @@ export function createContext(io: Io, globals: Globals, startedAt?: number): Con
   return { ...session, io, globals, progress, close };
 }
 
-/** Wraps a client, and shows each call until the head of its response arrives. */
+/** Wraps a client so that each call is displayed until the head of its response arrives. */
 function watchedClient(client: GatewayClient, { calling }: Pick<Progress, 'calling'>): GatewayClient {
   const { host } = client.baseUrl;
-  const during = async <T>(isPaid: boolean, call: () => Promise<T>): Promise<T> => {
-    const end = calling(`${isPaid ? 'submitting to' : 'asking'} ${host}`);
+  const withProgress = async <T>(isPaid: boolean, call: () => Promise<T>): Promise<T> => {
+    const endDisplay = calling(`${isPaid ? 'submitting to' : 'waiting for'} ${host}`);
     try {
       return await call();
     } finally {
-      end();
+      endDisplay();
     }
   };
   return {
     ...client,
     // Only paid calls pass `onConnected`.
     exchange: (request, options) =>
-      during(options.onConnected !== undefined, () => client.exchange(request, options)),
+      withProgress(options.onConnected !== undefined, () => client.exchange(request, options)),
     stream: (request, options) =>
-      during(options.onConnected !== undefined, () => client.stream(request, options)),
+      withProgress(options.onConnected !== undefined, () => client.stream(request, options)),
   };
 }

@@ -7,7 +7,7 @@ import type { JobFile } from '../job.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * Does what remains after the outcome of a command is printed: reports to a workflow, notifies the user, opens the
+ * Runs the final steps after the outcome of a command is printed: reports to a workflow, notifies the user, opens the
  * file. Never throws, and does not change the outcome.
  */
 export async function runEndActions(outcome: Outcome, context: Context): Promise<void> {
@@ -18,15 +18,15 @@ export async function runEndActions(outcome: Outcome, context: Context): Promise
     note: (text: string) => progress.note(text),
   };
   if (outcome.isRun) {
-    const { tellWorkflow } = await import('./output/github.ts');
-    await tellWorkflow(outcome, deps);
+    const { reportToWorkflow } = await import('./output/github.ts');
+    await reportToWorkflow(outcome, deps);
   }
   if (globals.notify) {
-    const signal = notification(endText(outcome), io);
-    if (signal !== undefined) await write(io.stderr, signal).catch(() => undefined);
+    const sequence = notification(notificationText(outcome), io);
+    if (sequence !== undefined) await write(io.stderr, sequence).catch(() => undefined);
   }
   const files = (outcome.json['files'] as JobFile[] | undefined) ?? [];
-  if (globals.open && io.stderr.isTTY === true) await show(files, deps.note);
+  if (globals.open && io.stderr.isTTY === true) await openFirst(files, deps.note);
 }
 
 /**
@@ -39,7 +39,9 @@ export async function runOnDone(command: string, document: string, { stderr, env
     const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
     child.once('error', (error) => resolve(error.message));
     child.once('close', (code, signal) =>
-      resolve(code === 0 ? undefined : `it ended with ${code === null ? signal : `exit ${code}`}`),
+      resolve(
+        code === 0 ? undefined : code === null ? `it was ended by ${signal}` : `it exited with ${code}`,
+      ),
     );
     // The command may close its stdin without reading it.
     child.stdin?.on('error', () => undefined).end(`${document}\n`);
@@ -48,13 +50,13 @@ export async function runOnDone(command: string, document: string, { stderr, env
     await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
 }
 
-function endText({ json, ...outcome }: Outcome): string {
+function notificationText({ json, ...outcome }: Outcome): string {
   const code = exitCodeOf({ json, ...outcome });
   const { id } = (json['job'] as { id?: string } | undefined) ?? {};
-  return `${id ?? 'mgw'}: ${code === 0 ? 'done' : `ended with exit ${code}`}`;
+  return `${id ?? 'mgw'}: ${code === 0 ? 'done' : `exited with ${code}`}`;
 }
 
-async function show(files: readonly JobFile[], note: (text: string) => void): Promise<void> {
+async function openFirst(files: readonly JobFile[], note: (text: string) => void): Promise<void> {
   const file = files.find(({ path }) => path !== '-');
   if (file === undefined) return;
   await openFile(file.path).catch((error: unknown) =>
@@ -66,16 +68,16 @@ const bell = '\u0007';
 
 /**
  * Returns the control sequence that makes a terminal notify its user: OSC 9 or OSC 777 if the terminal is known to
- * support it, else the bell. Undefined if the stream is not a terminal. tmux and screen only pass the bell on.
+ * support it, else the bell. Undefined if the stream is not a terminal. tmux and screen forward only the bell.
  */
 export function notification(text: string, { stderr, env }: Pick<Io, 'stderr' | 'env'>): string | undefined {
   if (stderr.isTTY !== true || env['TERM'] === 'dumb') return undefined;
   if (env['TMUX'] !== undefined || env['TERM']?.startsWith('screen')) return bell;
-  const plain = printableLine(text, 200).replaceAll(';', ',');
+  const safeText = printableLine(text, 200).replaceAll(';', ',');
   const program = env['TERM_PROGRAM'] ?? '';
   if (['iTerm.app', 'WezTerm', 'ghostty'].includes(program) || env['TERM'] === 'xterm-kitty')
-    return `\u001b]9;${plain}${bell}`;
-  if (/^(foot|rxvt)/.test(env['TERM'] ?? '')) return `\u001b]777;notify;mgw;${plain}${bell}`;
+    return `\u001b]9;${safeText}${bell}`;
+  if (/^(foot|rxvt)/.test(env['TERM'] ?? '')) return `\u001b]777;notify;mgw;${safeText}${bell}`;
   return bell;
 }
 
@@ -87,32 +89,32 @@ export function openerOf(path: string, platform: NodeJS.Platform = process.platf
   return ['xdg-open', [path]];
 }
 
-// The maximum wait for the opener in ms, because the opener may be the viewer itself and run for hours.
-const openerMs = 2000;
+// The maximum wait for the opener, in ms. The opener may be the viewer itself, and run for hours.
+const maxOpenerWaitMs = 2000;
 
 /**
- * Opens a file in a program that outlives mgw. `path` is absolute, so that it cannot be taken for a flag.
- * @throws Error whose message says why the file could not be opened.
+ * Opens a file in a program that outlives mgw. `path` is absolute, so that it cannot be mistaken for a flag.
+ * @throws Error with the reason why the file could not be opened.
  */
 export async function openFile(path: string, opener = openerOf(path)): Promise<void> {
   const [program, args] = opener;
   const child = spawn(program, args, { stdio: 'ignore', detached: true });
-  const code = await ended(child);
+  const code = await waitForExit(child);
   child.unref();
   // Explorer exits with 1 even on success.
   if (code !== 0 && code !== undefined && program !== 'explorer.exe')
-    throw new Error(`${program} ended with ${code}`);
+    throw new Error(`${program} exited with ${code}`);
 }
 
 /** Resolves with the exit code; undefined if the program is still running. */
-function ended(child: ChildProcess): Promise<number | undefined> {
+function waitForExit(child: ChildProcess): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => resolve(undefined), openerMs);
-    const end = (settle: () => void): void => {
+    const timer = setTimeout(() => resolve(undefined), maxOpenerWaitMs);
+    const finish = (settle: () => void): void => {
       clearTimeout(timer);
       settle();
     };
-    child.once('error', (error) => end(() => reject(error)));
-    child.once('exit', (code) => end(() => resolve(code ?? 1)));
+    child.once('error', (error) => finish(() => reject(error)));
+    child.once('exit', (code) => finish(() => resolve(code ?? 1)));
   });
 }

@@ -10,7 +10,7 @@ const maxBytes = 64 * 1024 * 1024;
 
 /** Reads all of standard input as text. @throws MgwError('usage') if it is not valid UTF-8, or larger than 64 MiB. */
 export async function readStdin(io: Io): Promise<string> {
-  // On a terminal, say that mgw waits for input, so that it does not seem to hang.
+  // On a terminal, report that mgw is waiting for input, so that it does not seem to hang.
   if (io.stdin.isTTY === true) await write(io.stderr, 'Reading from the terminal. Press Ctrl-D to finish.\n');
   const chunks: Uint8Array[] = [];
   let size = 0;
@@ -23,7 +23,7 @@ export async function readStdin(io: Io): Promise<string> {
   return decodeUtf8(Buffer.concat(chunks), 'Standard input');
 }
 
-/** Decodes bytes as text. @throws MgwError('usage') naming `what` if they are not valid UTF-8. */
+/** Decodes bytes as text. @throws MgwError('usage') about `what` if they are not valid UTF-8. */
 export function decodeUtf8(bytes: Uint8Array, what: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -33,12 +33,12 @@ export function decodeUtf8(bytes: Uint8Array, what: string): string {
 }
 
 /**
- * Reads a file that a flag names, without waiting for a FIFO.
+ * Reads a file whose path is a flag's value, without waiting for a FIFO.
  * @throws MgwError('usage') naming the flag if the file does not exist, is not a regular file, or is over 64 MiB.
  */
 export async function readInputFile(path: string, flag: string): Promise<Uint8Array> {
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error: unknown) => {
-    throw usageError(`${flag}: cannot read ${path}: ${whyUnreadable(error)}.`);
+    throw usageError(`${flag}: cannot read ${path}: ${explainUnreadable(error)}.`);
   });
   try {
     const stat = await file.stat();
@@ -50,25 +50,25 @@ export async function readInputFile(path: string, flag: string): Promise<Uint8Ar
   }
 }
 
-function whyUnreadable(error: unknown): string {
-  const words: Record<string, string> = {
+function explainUnreadable(error: unknown): string {
+  const reasons: Record<string, string> = {
     ENOENT: 'there is no such file',
     EACCES: 'permission denied',
     ENOTDIR: 'a part of the path is not a folder',
     ELOOP: 'its symbolic links form a loop',
   };
-  return words[systemCode(error) ?? ''] ?? messageOf(error);
+  return reasons[systemCode(error) ?? ''] ?? messageOf(error);
 }
 
 /**
- * Reads the text of a file that a flag names.
+ * Reads the text of a file whose path is a flag's value.
  * @throws MgwError('usage') like {@link readInputFile}, or for invalid UTF-8.
  */
 export async function readInputText(path: string, flag: string): Promise<string> {
   return decodeUtf8(await readInputFile(path, flag), `${flag} @${path}`);
 }
 
-/** The text of an option. Errors do not quote the text of a file. */
+/** The text of an option. Errors do not quote a file's text. */
 export interface OptionText {
   text: string;
   isFile: boolean;
@@ -85,16 +85,16 @@ export async function optionText(context: Context, source: string, flag: string)
 }
 
 /** Parses JSON. @throws MgwError('usage') naming the flag. */
-export function optionJson(given: OptionText, flag: string): Json {
-  return parsed(given, flag, parseJson);
+export function optionJson(source: OptionText, flag: string): Json {
+  return parseOption(source, flag, parseJson);
 }
 
 /**
  * Parses a JSON object that will be sent.
- * @throws MgwError('usage') naming the flag, also if a number would lose precision.
+ * @throws MgwError('usage') naming the flag, including if a number would lose precision.
  */
-export function optionObject(given: OptionText, flag: string): JsonObject {
-  const json = parsed(given, flag, parseBodyJson);
+export function optionObject(source: OptionText, flag: string): JsonObject {
+  const json = parseOption(source, flag, parseBodyJson);
   if (!isObject(json)) throw usageError(`${flag}: the JSON must be an object.`);
   return json;
 }
@@ -105,7 +105,7 @@ function fileHint(text: string, flag: string): string {
   return isName ? `. To read the file, put an @ before its name: ${flag} @${text}` : '';
 }
 
-function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string) => Json): Json {
+function parseOption({ text, isFile }: OptionText, flag: string, parse: (text: string) => Json): Json {
   try {
     return parse(text);
   } catch (error) {
@@ -114,48 +114,48 @@ function parsed({ text, isFile }: OptionText, flag: string, parse: (text: string
       throw usageError(
         `${isJson ? flag : `${flag} is not JSON`}: ${messageOf(error)}${fileHint(text, flag)}`,
       );
-    const why = isJson
-      ? 'it contains a number that cannot be sent unchanged, or is nested too deeply'
-      : `it is not JSON${placeIn(text, messageOf(error))}`;
-    throw usageError(`${flag}: the file cannot be used: ${why}.`);
+    const reason = isJson
+      ? 'a number in it would lose precision, or it is nested too deeply'
+      : `it is not JSON${positionIn(text, messageOf(error))}`;
+    throw usageError(`${flag}: the file cannot be used: ${reason}.`);
   }
 }
 
-// V8 names the position of only some errors.
-function placeIn(text: string, message: string): string {
+// V8 includes the position in only some messages.
+function positionIn(text: string, message: string): string {
   const [, position] = /at position (\d+)/.exec(message) ?? [];
   if (position === undefined) return '';
-  const before = text.slice(0, Number(position)).split('\n');
-  return ` (line ${before.length}, column ${(before.at(-1)?.length ?? 0) + 1})`;
+  const linesBefore = text.slice(0, Number(position)).split('\n');
+  return ` (line ${linesBefore.length}, column ${(linesBefore.at(-1)?.length ?? 0) + 1})`;
 }
 
 /** Returns the REFs of a command; `-` reads them from standard input, separated by spaces or line breaks. */
 export async function readRefs(refs: string[], io: Io): Promise<string[]> {
-  let read: string[] = [];
+  let allRefs: string[] = [];
   for (const ref of refs) {
     // Not spread as arguments: there may be more REFs than a call accepts.
-    const named = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
-    read = read.concat(named);
+    const expanded = ref === '-' ? (await readStdin(io)).split(/\s+/).filter((word) => word !== '') : [ref];
+    allRefs = allRefs.concat(expanded);
   }
-  const empty = read.find((ref) => ref.trim() === '');
-  if (empty !== undefined) throw usageError('A REF is empty. Give a job id, @key, @last or a handle.');
-  return [...new Set(read)];
+  const empty = allRefs.find((ref) => ref.trim() === '');
+  if (empty !== undefined) throw usageError('A REF is empty. Use a job id, @key, @last or a handle.');
+  return [...new Set(allRefs)];
 }
 
 /**
- * Asks on the terminal for a line; the question goes to stderr.
+ * Reads a line from the terminal, with a prompt on stderr.
  * @throws MgwError with exit code 130 on Ctrl-C and if the input ends (Ctrl-D), and `usage` if stdin is not a terminal.
  */
 export async function readLine({ stdin, stderr }: Io, question: string): Promise<string> {
   if (stdin.isTTY !== true) throw usageError('Standard input is not a terminal.');
-  const asking = createInterface({ input: stdin, output: stderr });
+  const prompt = createInterface({ input: stdin, output: stderr });
   try {
     return await new Promise((resolve, reject) => {
-      asking.once('SIGINT', () => reject(interrupted())).once('close', () => reject(interrupted()));
-      asking.question(question).then(resolve, reject);
+      prompt.once('SIGINT', () => reject(interrupted())).once('close', () => reject(interrupted()));
+      prompt.question(question).then(resolve, reject);
     });
   } finally {
-    asking.close();
+    prompt.close();
   }
 }
 
@@ -164,7 +164,7 @@ interface Terminal {
 }
 
 /**
- * Asks on the terminal for a line that is not echoed; the question goes to stderr. Backspace and Ctrl-U edit it.
+ * Reads a line from the terminal without echoing it, with a prompt on stderr. Backspace and Ctrl-U edit the line.
  * @throws MgwError with exit code 130 on Ctrl-C, and `usage` if stdin is not a terminal.
  */
 export async function readHidden(io: Io, question: string): Promise<string> {
@@ -188,17 +188,17 @@ function isTerminal(stream: unknown): stream is Terminal {
 function readKeys({ stdin }: Io): Promise<string> {
   return new Promise((resolve, reject) => {
     let line = '';
-    const settle = (end: () => void): void => {
+    const settle = (finish: () => void): void => {
       stdin.off('data', onData).off('end', onEnd).off('error', onError);
-      end();
+      finish();
     };
     const onError = (error: Error): void => settle(() => reject(error));
     const onEnd = (): void => settle(() => resolve(line));
     const onData = (chunk: Buffer | string): void => {
-      const typed = type(line, chunk.toString());
+      const typed = applyKeys(line, chunk.toString());
       line = typed.line;
-      if (typed.end === 'done') settle(() => resolve(line));
-      if (typed.end === 'interrupted') settle(() => reject(interrupted()));
+      if (typed.ending === 'done') settle(() => resolve(line));
+      if (typed.ending === 'interrupted') settle(() => reject(interrupted()));
     };
     stdin.on('data', onData).once('end', onEnd).once('error', onError);
     stdin.resume();
@@ -210,15 +210,15 @@ function interrupted(): MgwError {
 }
 
 /**
- * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and whether it is
- * complete.
+ * Applies keystrokes to a line, because a terminal in raw mode does not edit it. Returns the line, and how it ended, if
+ * it did.
  */
-export function type(line: string, keys: string): { line: string; end?: 'done' | 'interrupted' } {
+export function applyKeys(line: string, keys: string): { line: string; ending?: 'done' | 'interrupted' } {
   let typed = line;
   // Arrow keys and bracketed paste send escape sequences, which are not part of the input.
   for (const key of keys.replace(/\x1b\[[\d;]*[ -/]*[@-~]|\x1b./g, '')) {
-    if (key === '\x03') return { line: '', end: 'interrupted' };
-    if (key === '\r' || key === '\n' || key === '\x04') return { line: typed, end: 'done' };
+    if (key === '\x03') return { line: '', ending: 'interrupted' };
+    if (key === '\r' || key === '\n' || key === '\x04') return { line: typed, ending: 'done' };
     if (key === '\x7f' || key === '\b') typed = typed.slice(0, -1);
     else if (key === '\x15') typed = '';
     else typed += key;

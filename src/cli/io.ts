@@ -25,10 +25,12 @@ export function columnsOf(stream: { isTTY?: boolean; columns?: number }): number
  */
 export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): boolean {
   if (stdout.fd === undefined || stderr.fd === undefined) return false;
-  const [one, other] = [fstatSync(stdout.fd), fstatSync(stderr.fd)];
+  const [outStat, errStat] = [fstatSync(stdout.fd), fstatSync(stderr.fd)];
   // Windows has no inode number for a pipe.
-  const isKnown = one.ino !== 0 || stdout.isTTY === true;
-  return isKnown && one.ino === other.ino && one.dev === other.dev && stdout.isTTY === stderr.isTTY;
+  const isKnown = outStat.ino !== 0 || stdout.isTTY === true;
+  return (
+    isKnown && outStat.ino === errStat.ino && outStat.dev === errStat.dev && stdout.isTTY === stderr.isTTY
+  );
 }
 
 /**
@@ -45,8 +47,8 @@ export function write(stream: Writable, text: string | Uint8Array, charged: Char
 }
 
 /**
- * Writes paid media, which are delivered only if every byte was accepted.
- * @throws MgwError: exit 9 if the reader has closed the stream, 10 if it cannot be written.
+ * Writes paid media. They count as delivered only if every byte was accepted.
+ * @throws MgwError: exit 9 if the reader has closed the stream, 10 if the stream cannot be written.
  */
 export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -57,7 +59,7 @@ export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
         reject(
           new MgwError(
             'result_unavailable',
-            'Standard output was closed before the whole result was written.',
+            'Standard output was closed before the result was completely written.',
             {
               charged: 'yes',
               retry: 'resume',
@@ -68,41 +70,47 @@ export function writeMedia(stream: Writable, bytes: Uint8Array): Promise<void> {
   });
 }
 
-/** True in a GitHub workflow, whose runner reads commands from stdout and stderr. */
+/** Whether mgw runs in a GitHub workflow, whose runner interprets commands on stdout and stderr. */
 export function isWorkflow(env: NodeJS.ProcessEnv): boolean {
   return env['GITHUB_ACTIONS'] === 'true';
 }
 
 /**
- * Returns a filter for text that arrives in pieces. The filter breaks up everything that the runner would take for a
+ * Returns a filter for text that arrives in pieces. The filter breaks up everything that the runner would interpret as a
  * command: `::add-mask::` at the beginning of a line, even after white space, and `##[` anywhere. The text may have one
  * character per byte, in any encoding.
  */
 export function commandFilter(): (piece: string) => string {
   // The part of the last line that may be the beginning of a command.
-  let end = '';
+  let lineStart = '';
   return (piece) => {
-    // The runner also skips white space beyond ASCII, so everything but visible ASCII counts as blank.
-    const safe = `${end}${piece}`
+    // The runner also skips non-ASCII white space, so every character except visible ASCII counts as blank.
+    const safe = `${lineStart}${piece}`
       .replace(/^([^!-~\n\r\u2028\u2029]*):(?=:)/gm, '$1: ')
       .replaceAll('##[', '## [');
     const line = safe.slice(Math.max(safe.lastIndexOf('\n'), safe.lastIndexOf('\r')) + 1);
-    const written = safe.slice(end.length);
+    const output = safe.slice(lineStart.length);
     const isBlank = /^[^!-~]*:?$/.test(line);
-    end = isBlank ? line.replace(/[^:]/g, '') : `x${line.slice(-2)}`;
-    return written;
+    lineStart = isBlank ? line.replace(/[^:]/g, '') : `x${line.slice(-2)}`;
+    return output;
   };
 }
 
 /** Returns streams for a workflow's runner that remove the runner's commands from text. Bytes are written unchanged. */
 export function withoutCommandsIn(io: Io): Io {
-  return { ...io, stdin: io.stdin, env: io.env, stdout: filtered(io.stdout), stderr: filtered(io.stderr) };
+  return {
+    ...io,
+    stdin: io.stdin,
+    env: io.env,
+    stdout: withFilter(io.stdout),
+    stderr: withFilter(io.stderr),
+  };
 }
 
-function filtered<Stream extends Writable>(stream: Stream): Stream {
+function withFilter<Stream extends Writable>(stream: Stream): Stream {
   const filter = commandFilter();
-  const write = (text: unknown, ...rest: []): boolean =>
-    stream.write(typeof text === 'string' ? filter(text) : text, ...rest);
+  const write = (text: unknown, ...remaining: []): boolean =>
+    stream.write(typeof text === 'string' ? filter(text) : text, ...remaining);
   return new Proxy(stream, {
     get: (target, name) => {
       if (name === 'write') return write;

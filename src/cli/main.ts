@@ -3,7 +3,7 @@ import type { Action } from './command-tree.ts';
 import { type Context, createContext } from './context.ts';
 import type { Globals } from './options.ts';
 import type { Screen, Screens } from './help/format.ts';
-import { wrapped } from './help/wrap.ts';
+import { wrap } from './help/wrap.ts';
 import { columnsOf, type Io, isWorkflow, withoutCommandsIn, write } from './io.ts';
 import { type Paint, paintOn, plain, withStates } from './output/human.ts';
 import { type Hint, withHint } from './output/next.ts';
@@ -23,47 +23,47 @@ import { secretRedactor, minSecretLength } from '../redact.ts';
  * Runs a command line and returns the exit code of the process (design 3). Never throws. This is the one place that
  * turns an outcome or an error into output and an exit code.
  */
-export async function main(argv: string[], given: Io = process): Promise<number> {
-  const io = isWorkflow(given.env) ? withoutCommandsIn(given) : given;
+export async function main(argv: string[], processIo: Io = process): Promise<number> {
+  const io = isWorkflow(processIo.env) ? withoutCommandsIn(processIo) : processIo;
   // `write` reports these errors to its caller; do not report them twice.
   for (const stream of [io.stdout, io.stderr]) stream.on('error', () => undefined);
   let context: Context | undefined;
-  const ended = await outcomeOf(
+  const commandOutcome = await outcomeOf(
     argv,
     screensOf(argv, io),
-    (globals) => (context = createContext(io, globals, given === process ? processStart() : undefined)),
+    (globals) => (context = createContext(io, globals, processIo === process ? processStart() : undefined)),
   );
-  const outcome = await withKeyOrigin(ended, context);
+  const outcome = await withKeyOrigin(commandOutcome, context);
   const globals = context?.globals ?? {
-    json: asksForJson(argv),
+    json: wantsJson(argv),
     color: !wordsBeforeDashes(argv).includes('--no-color'),
   };
-  // An error in the flags is found before any setting is read, so `context` may not know the keys yet.
-  const withoutKeys = secretRedactor(await keysFor(outcome, given.env));
-  const redact: Redact = (text) => withoutKeys(context?.redact(text) ?? text);
+  // Errors in flags are detected before any setting is read, so `context` may not have the keys yet.
+  const redactKeys = secretRedactor(await keysFor(outcome, processIo.env));
+  const redact: Redact = (text) => redactKeys(context?.redact(text) ?? text);
   let exitCode = exitCodeOf(outcome);
   context?.progress.stop();
   let isPrinted = false;
   try {
-    await annotate(outcome, given, globals, redact);
+    await annotate(outcome, processIo, globals, redact);
     await print(outcome, io, globals, redact);
     isPrinted = true;
   } catch (error) {
-    await complain(error, outcome, io, globals, redact);
+    await reportOutputError(error, outcome, io, globals, redact);
     exitCode ||= exitCodes.local;
   }
   if (context !== undefined && isPrinted) await afterRun(outcome, context);
   await context?.close();
-  // Recorded last: if the process is killed before that, the same command resumes.
-  if (isPrinted) await record(outcome, context);
+  // Record this last: if the process is killed earlier, the same command resumes.
+  if (isPrinted) await recordPrinted(outcome, context);
   await context?.closeLedger();
   if (globals.onDone !== undefined) {
     const document = jsonDocument({
       ...outcome,
       error: outcome.error && withGlobals(outcome.error, globals),
     });
-    const { runOnDone: runAtEnd } = await import('./end-actions.ts');
-    await runAtEnd(globals.onDone, redact(document), io);
+    const { runOnDone } = await import('./end-actions.ts');
+    await runOnDone(globals.onDone, redact(document), io);
   }
   return exitCode;
 }
@@ -80,11 +80,11 @@ async function keysFor({ error }: Outcome, env: Io['env']): Promise<string[]> {
   return (await import('../config/read.ts')).keysAtHand(env);
 }
 
-// Loads the code only if it is needed.
+// Loads the code of the end actions only if it is needed.
 async function afterRun(outcome: Outcome, context: Context): Promise<void> {
   const { globals, io } = context;
-  const isTold = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
-  if (globals.notify || globals.open || (outcome.isRun && isTold))
+  const hasReportFile = io.env['GITHUB_OUTPUT'] ?? io.env['GITHUB_STEP_SUMMARY'];
+  if (globals.notify || globals.open || (outcome.isRun && hasReportFile))
     await (await import('./end-actions.ts')).runEndActions(outcome, context);
 }
 
@@ -94,20 +94,20 @@ async function outcomeOf(
   open: (globals: Globals) => Context,
 ): Promise<Outcome> {
   let outcome: Outcome = { json: {} };
-  const act = async (globals: Globals, action: Action): Promise<void> => {
+  const runAction = async (globals: Globals, action: Action): Promise<void> => {
     outcome = (await action(open(globals))) ?? outcome;
   };
   let program: Program | undefined;
   try {
     requireNode();
-    program = createProgram(argv, act, screens);
+    program = createProgram(argv, runAction, screens);
     await program.run();
-    return await withNext(outcome, program, argv);
+    return await withNextCommand(outcome, program, argv);
   } catch (error) {
-    const text = program?.printed().trimEnd() ?? '';
+    const text = program?.parserOutput().trimEnd() ?? '';
     if (!(error instanceof CommanderError))
-      return withNext({ json: {}, error: toMgwError(error), help: text }, program, argv);
-    const helped = asksForJson(argv) ? program?.helped() : undefined;
+      return withNextCommand({ json: {}, error: toMgwError(error), help: text }, program, argv);
+    const helped = wantsJson(argv) ? program?.helpTarget() : undefined;
     if (helped !== undefined) {
       const { helpData } = await import('./help/command-data.ts');
       return helpData(helped).then(
@@ -119,11 +119,15 @@ async function outcomeOf(
   }
 }
 
-async function withNext(outcome: Outcome, program: Program | undefined, argv: string[]): Promise<Outcome> {
+async function withNextCommand(
+  outcome: Outcome,
+  program: Program | undefined,
+  argv: string[],
+): Promise<Outcome> {
   if (outcome.error === undefined || program === undefined) return outcome;
   // A handle that is not in the ledger has no job, and so no id.
-  const seen = outcome.json['job'] as Hint['job'];
-  const job = seen?.id === undefined ? undefined : seen;
+  const reportedJob = outcome.json['job'] as Hint['job'];
+  const job = reportedJob?.id === undefined ? undefined : reportedJob;
   const help = await helpOf(program.root, argv);
   return {
     ...outcome,
@@ -131,34 +135,34 @@ async function withNext(outcome: Outcome, program: Program | undefined, argv: st
   };
 }
 
-// An error that lists protocols comes from a command for videos, which has loaded them.
+// An error that lists protocols comes from a video command, which has already loaded them.
 async function namesFor({ error }: Outcome): Promise<readonly string[]> {
   return error?.protocols === undefined ? [] : (await import('../protocols/registry.ts')).protocolNames;
 }
 
-// Names the refused key and its gateway, because the user may have several of both.
+// Adds the source of the rejected key and its gateway to the error, because the user may have several of both.
 async function withKeyOrigin(outcome: Outcome, context: Context | undefined): Promise<Outcome> {
   const { error } = outcome;
-  // An error that suggests a solution (another key, an origin to trust) already names the key and the gateway.
+  // An error that suggests a solution (another key, an origin to trust) already mentions the key and the gateway.
   if (context === undefined || error?.code !== 'auth' || error.next?.join(' ') !== 'mgw auth status')
     return outcome;
   const { baseUrl, key, sandbox } = await context.settings();
   if (sandbox.value || baseUrl === undefined || key === undefined) return outcome;
-  // A recorded refusal may be about another key.
+  // A recorded rejection may be of another key.
   const { accountOf } = await import('../flows/settings.ts');
   if (error.job?.state === 'rejected' && error.job.record.account !== accountOf(key.read())) return outcome;
-  const asked = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
-  return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${asked}`) };
+  const keyOrigin = `Sent to ${new URL(baseUrl.value).host} with the key from ${originText(key)}.`;
+  return { ...outcome, error: error.with({}, `${asSentence(error.message)} ${keyOrigin}`) };
 }
 
-function asksForJson(argv: string[]): boolean {
+function wantsJson(argv: string[]): boolean {
   return wordsBeforeDashes(argv).some((word) => word === '--json' || /^--fields(=|$)/.test(word));
 }
 
-// Finds the flags in the words, because help is printed before the flags are parsed.
+// Searches the words for the flags, because help is printed before the flags are parsed.
 function screensOf(argv: string[], { stdout, stderr, env }: Io): Screens {
   const flags = wordsBeforeDashes(argv);
-  const isPlain = flags.includes('--no-color') || asksForJson(argv);
+  const isPlain = flags.includes('--no-color') || wantsJson(argv);
   const screenOf = (stream: Io['stdout']): Screen => ({
     width: columnsOf(stream) ?? 80,
     paint: isPlain ? plain : paintOn(stream, env),
@@ -180,7 +184,7 @@ async function print(outcome: Outcome, io: Io, globals: Globals, redact: Redact)
     return write(io.stderr, redact(`${errorText(error)}\n`)).catch(() => undefined);
   }
   if (text) await write(io.stdout, redact(`${withStates(text, paintOf(io.stdout, io, globals))}\n`));
-  if (error === undefined) return warnOfPart(outcome, io);
+  if (error === undefined) return explainPartial(outcome, io);
   const { errorText } = await import('./output/human.ts');
   const lines = [
     ...(help ? [help, ''] : []),
@@ -229,11 +233,11 @@ function coloured(text: string, io: Io, globals: Globals): string {
   return text.replace(/^mgw:/, paint('red', 'mgw:')).replace(/^ {2}next:/m, paint('bold', '  next:'));
 }
 
-// Says what the exit code means, because each job has reported only its own error.
-async function warnOfPart({ exitCode }: Outcome, io: Io): Promise<void> {
+// Explains the exit code, because each job has reported only its own error.
+async function explainPartial({ exitCode }: Outcome, io: Io): Promise<void> {
   if (exitCode !== exitCodes.partial) return;
   const text = `mgw: Some jobs failed or are not finished. (exit ${exitCode})`;
-  const lines = wrapped(text, columnsOf(io.stderr) ?? text.length, '  ');
+  const lines = wrap(text, columnsOf(io.stderr) ?? text.length, '  ');
   await write(io.stderr, `${lines}\n`).catch(() => undefined);
 }
 
@@ -242,34 +246,36 @@ function traceOf(error: Error & { code: string }): string[] {
   return [printable(error.cause.stack ?? '')];
 }
 
-// The text that could not be printed may be the only reference to a paid job, so print it on stderr. An error of the
-// command says more about the money than the error of the output.
-async function complain(
-  thrown: unknown,
+// The text that could not be printed may be the only reference to a paid job, so print it on stderr. Prefer
+// the command's own error, which says whether money was spent.
+async function reportOutputError(
+  outputError: unknown,
   outcome: Outcome,
   io: Io,
   globals: Globals,
   redact: Redact,
 ): Promise<void> {
-  const { printed, text = '', paid, error: own } = outcome;
+  const { onPrinted, text = '', paid, error: commandError } = outcome;
   const { errorText } = await import('./output/human.ts');
-  const { code, message } = toMgwError(thrown);
-  const charged = paid ?? (printed === undefined ? 'no' : 'yes');
-  const retry = printed !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';
+  const { code, message } = toMgwError(outputError);
+  const charged = paid ?? (onPrinted === undefined ? 'no' : 'yes');
+  const retry = onPrinted !== undefined ? 'resume' : charged === 'no' ? 'safe' : 'never';
   const error =
-    own === undefined ? new MgwError(code, message, { charged, retry }) : withGlobals(own, globals);
+    commandError === undefined
+      ? new MgwError(code, message, { charged, retry })
+      : withGlobals(commandError, globals);
   const lines = [
-    ...(own === undefined ? [] : [`mgw: ${message}`]),
+    ...(commandError === undefined ? [] : [`mgw: ${message}`]),
     errorText(error),
-    ...(text === '' || (own === undefined && charged === 'no') ? [] : [printable(text)]),
+    ...(text === '' || (commandError === undefined && charged === 'no') ? [] : [printable(text)]),
   ];
   await write(io.stderr, redact(`${lines.join('\n')}\n`)).catch(() => undefined);
 }
 
-// Records that the outcome was printed. A failure is only noted, because its only effect is that the same command
-// resumes the job.
-async function record({ printed }: Outcome, context: Context | undefined): Promise<void> {
-  await printed?.().catch((error: unknown) => {
+// Records that the outcome was printed. A failure is only reported, because its only effect is that the same
+// command resumes the job.
+async function recordPrinted({ onPrinted }: Outcome, context: Context | undefined): Promise<void> {
+  await onPrinted?.().catch((error: unknown) => {
     context?.progress.note(`Could not record the delivery: ${messageOf(error)}`);
   });
 }

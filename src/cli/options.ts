@@ -5,20 +5,20 @@ import { messageOf, usageError } from '../errors.ts';
 import { printableLine } from '../printable.ts';
 
 /**
- * Creates an option with one value. The option must not be given twice, because one value would be ignored. `parse`
- * throws an error whose message says what is allowed, such as `a whole number`.
+ * Creates an option with one value. It cannot be repeated, because one value would be ignored. The message of an error
+ * that `parse` throws describes the allowed values, such as `a whole number`.
  */
 export function single(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags, description);
-  return option.argParser((value: string, before: unknown) => {
-    if (before !== undefined) throw usageError(`${nameOf(option)} is given twice.`);
-    return parse === undefined ? value : parsed(option, value, parse);
+  return option.argParser((value: string, previous: unknown) => {
+    if (previous !== undefined) throw usageError(`${nameOf(option)} can be used only once.`);
+    return parse === undefined ? value : parseValue(option, value, parse);
   });
 }
 
 const repeatables = new WeakSet<Option>();
 
-/** Whether {@link repeatable} made the option. */
+/** Whether the option was created by {@link repeatable}. */
 export function isRepeatable(option: Option): boolean {
   return repeatables.has(option);
 }
@@ -27,55 +27,57 @@ export function isRepeatable(option: Option): boolean {
 export function repeatable(flags: string, description: string, parse?: (text: string) => unknown): Option {
   const option = new Option(flags.replace('...', ''), `${description} (repeatable)`);
   repeatables.add(option);
-  return option.argParser((value: string, before: unknown[] | undefined) => [
-    ...(before ?? []),
-    parse === undefined ? value : parsed(option, value, parse),
+  return option.argParser((value: string, previous: unknown[] | undefined) => [
+    ...(previous ?? []),
+    parse === undefined ? value : parseValue(option, value, parse),
   ]);
 }
 
-/** Restricts the value of an option to some words, which completion offers. */
+/** Restricts the value of an option to some words, which completion suggests. */
 export function oneOf(option: Option, words: readonly string[]): Option {
   const parse = option.parseArg;
   option.choices(words);
-  return option.argParser((value: string, before: unknown) => {
-    if (!words.includes(value)) throw refused(option, value, `one of ${words.join(', ')}`);
-    return parse === undefined ? value : parse(value, before);
+  return option.argParser((value: string, previous: unknown) => {
+    if (!words.includes(value)) throw invalidValue(option, value, `one of ${words.join(', ')}`);
+    return parse === undefined ? value : parse(value, previous);
   });
 }
 
-/** Creates an option that accepts several of `words`, separated by commas or repeated. Completion offers the words. */
+/** Creates an option that accepts several of `words`, separated by commas or repeated. Completion suggests the words. */
 export function someOf(flags: string, description: string, words: readonly string[]): Option {
   const option = repeatable(flags, description, (text) => {
-    const given = text.split(',');
-    if (given.every((word) => words.includes(word))) return given;
+    const values = text.split(',');
+    if (values.every((word) => words.includes(word))) return values;
     throw new Error(`one of ${words.join(', ')}`);
   });
   const parse = option.parseArg;
-  option.description = `${description} (several: repeated, or separated by commas)`;
+  option.description = `${description} (repeatable, or comma-separated)`;
   option.choices(words);
-  return option.argParser((value: string, before: unknown) => (parse?.(value, before) as string[][]).flat());
+  return option.argParser((value: string, previous: unknown) =>
+    (parse?.(value, previous) as string[][]).flat(),
+  );
 }
 
 /** Returns a parser for whole numbers within bounds. */
-export function wholeNumber(from: number, to = 999_999_999): (text: string) => number {
+export function wholeNumber(min: number, max = 999_999_999): (text: string) => number {
   return (text) => {
     const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
-    if (value >= from && value <= to) return value;
+    if (value >= min && value <= max) return value;
     throw new Error(
-      to === 999_999_999 ? `a whole number, ${from} or more` : `a whole number from ${from} to ${to}`,
+      max === 999_999_999 ? `a whole number, ${min} or more` : `a whole number from ${min} to ${max}`,
     );
   };
 }
 
-function parsed(option: Option, value: string, parse: (text: string) => unknown): unknown {
+function parseValue(option: Option, value: string, parse: (text: string) => unknown): unknown {
   try {
     return parse(value);
   } catch (error) {
-    throw refused(option, value, messageOf(error).replace(/\.$/, ''));
+    throw invalidValue(option, value, messageOf(error).replace(/\.$/, ''));
   }
 }
 
-function refused(option: Option, value: string, allowed: string): Error {
+function invalidValue(option: Option, value: string, allowed: string): Error {
   return usageError(`${nameOf(option)} ${shownValue(value)}: must be ${allowed}.`);
 }
 
@@ -94,10 +96,10 @@ export interface BudgetOptions {
   budgetName?: string;
 }
 
-/** Returns `--budget` and `--budget-name`. `whole` says what `--budget` covers. */
-export function budgetOptions(whole: string): Option[] {
+/** Returns `--budget` and `--budget-name`. `scope` describes what `--budget` covers. */
+export function budgetOptions(scope: string): Option[] {
   return [
-    single('--budget <amount>', `maximum to spend on ${whole}, over all its runs`, (text) => {
+    single('--budget <amount>', `maximum to spend on ${scope}, over all its runs`, (text) => {
       parseAmount(text);
       return text;
     }).helpGroup('Money:'),
@@ -111,7 +113,7 @@ export function sinceOption(): Option {
 }
 
 /**
- * Returns the time that `--since` names, ISO 8601 in UTC, as in records; `now` in ms since 1970.
+ * Parses the value of `--since` into ISO 8601 in UTC, as in records; `now` in ms since 1970.
  * @throws MgwError('usage') if it is not a time.
  */
 export function sinceTime(text: string, now: number): string {
@@ -128,7 +130,7 @@ export function sinceTime(text: string, now: number): string {
   }
 }
 
-/** The global flags (design 1), and the flags of single commands that are also settings. */
+/** The global flags (design 1), and the flags of individual commands that are also settings. */
 export interface Globals {
   profile?: string;
   baseUrl?: string;
@@ -161,10 +163,10 @@ export interface Globals {
 /** Adds the global flags to the program; commander finds them before and after any subcommand. */
 export function addGlobals(program: Command): Command {
   return program
-    .addOption(single('--profile <name>', 'profile of the config file to use'))
+    .addOption(single('--profile <name>', 'profile to use from the config file'))
     .addOption(single('--base-url <url>', 'address of the gateway, without /v1'))
     .option('--sandbox', 'use the built-in sandbox gateway: offline and free')
-    .option('--json', 'print one JSON document on stdout, also on failure')
+    .option('--json', 'print one JSON document on stdout, even on failure')
     .addOption(
       single(
         '--fields <names>',

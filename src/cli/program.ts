@@ -1,16 +1,16 @@
 import { Command } from 'commander';
 import {
-  type Act,
-  list,
+  type RunAction,
+  addCommands,
   type ListedCommand,
-  Misuse,
-  read,
-  readAll,
+  ParserError,
+  loadCommand,
+  loadAll,
   type Run,
   topics,
 } from './command-tree.ts';
 import { addGlobals, type Globals } from './options.ts';
-import { fitHelp, helpStyle, pages, type Screen } from './help/format.ts';
+import { fitHelp, helpStyle, pageScreens, type Screen } from './help/format.ts';
 import { usageErrorOf } from './usage.ts';
 import { version } from '../installation.ts';
 
@@ -18,7 +18,7 @@ import { version } from '../installation.ts';
 const commands: Record<string, ListedCommand> = {
   video: {
     group: 'Make',
-    about: 'make a video; the protocol follows from the model',
+    about: 'make a video; the model determines the protocol',
     load: async () => (await import('./commands/video/video.ts')).registerVideo,
   },
   tts: {
@@ -33,7 +33,7 @@ const commands: Record<string, ListedCommand> = {
   },
   batch: {
     group: 'Make',
-    about: 'many jobs from one file, each paid for once',
+    about: 'run many jobs from one file, each paid for once',
     load: async () => (await import('./commands/batch/batch.ts')).registerBatch,
   },
   worker: {
@@ -48,12 +48,12 @@ const commands: Record<string, ListedCommand> = {
   },
   spend: {
     group: 'Money',
-    about: 'show what was spent',
+    about: 'show the cost of your jobs',
     load: async () => (await import('./commands/spend.ts')).registerSpend,
   },
   budget: {
     group: 'Money',
-    about: 'limit what may be spent',
+    about: 'set spending limits',
     load: async () => (await import('./commands/budget.ts')).registerBudget,
   },
   models: {
@@ -78,12 +78,12 @@ const commands: Record<string, ListedCommand> = {
   },
   skill: {
     group: 'Agents',
-    about: 'tell an agent how to use mgw',
+    about: 'install a skill that explains mgw to agents',
     load: async () => (await import('./commands/skill.ts')).registerSkill,
   },
   sandbox: {
     group: 'Gateway',
-    about: 'a gateway to try and test with, offline and free',
+    about: 'a built-in gateway for tests, offline and free',
     load: async () => (await import('./commands/sandbox/sandbox.ts')).registerSandbox,
   },
   auth: {
@@ -103,7 +103,7 @@ const commands: Record<string, ListedCommand> = {
   },
   state: {
     group: 'Set-up',
-    about: 'set up a ledger on PostgreSQL that machines share',
+    about: 'set up a shared ledger on PostgreSQL',
     load: async () => (await import('./commands/state.ts')).registerState,
   },
   doctor: {
@@ -137,35 +137,34 @@ const commands: Record<string, ListedCommand> = {
 /** A command line to be parsed, and the parser's own output: help, or the version. */
 export interface Program {
   root: Command;
-  /** Runs the command line; throws MgwError('usage') for wrong arguments, CommanderError after help. */
+  /** Runs the command line. @throws MgwError('usage') for wrong arguments, CommanderError after help. */
   run: () => Promise<void>;
-  printed: () => string;
+  parserOutput: () => string;
   /** The command whose help was requested; undefined for the overview of `mgw` alone. */
-  helped: () => Command | undefined;
+  helpTarget: () => Command | undefined;
 }
 
 /**
- * Creates the program for a command line without loading a command. Its parser does not print, and does not end the
- * process.
+ * Creates the program for a command line, without loading a command. Its parser neither prints nor ends the process.
  */
-export function createProgram(argv: readonly string[], act: Act, screens = pages): Program {
-  let printed = '';
-  const take = (text: string, { width }: Screen): void => void (printed += fitHelp(text, width));
+export function createProgram(argv: readonly string[], act: RunAction, screens = pageScreens): Program {
+  let outputText = '';
+  const appendText = (text: string, { width }: Screen): void => void (outputText += fitHelp(text, width));
   const root = new Command('mgw')
     .description('Video and speech on a media gateway. Never pays twice, never loses a handle.')
     .version(version, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print help')
     .helpCommand(false)
     .configureOutput({
-      writeOut: (text) => take(text, screens.out),
-      writeErr: (text) => take(text, screens.err),
+      writeOut: (text) => appendText(text, screens.out),
+      writeErr: (text) => appendText(text, screens.err),
       outputError: () => undefined,
       getOutHasColors: () => true,
       getErrHasColors: () => true,
     });
   addGlobals(root);
-  let helped: Command | undefined;
-  root.on('beforeAllHelp', ({ command }: { command: Command }) => void (helped = command));
+  let helpCommand: Command | undefined;
+  root.on('beforeAllHelp', ({ command }: { command: Command }) => void (helpCommand = command));
   const name = firstOperand(root, argv);
   const isAll = wordsBeforeDashes(argv).includes('--help-all');
   const isOverview = name === undefined && !isAll && !argv.some((word) => word === '-h' || word === '--help');
@@ -177,25 +176,25 @@ export function createProgram(argv: readonly string[], act: Act, screens = pages
     const globals = command.optsWithGlobals<Globals>();
     return act(globals.fields === undefined ? globals : { ...globals, json: true }, action);
   };
-  list(root, run, commands);
+  addCommands(root, run, commands);
   return {
     root,
     run: () => parse(root, isAll ? argv.map((word) => (word === '--help-all' ? '--help' : word)) : argv),
-    printed: () => printed,
-    helped: () => (isOverview ? undefined : helped),
+    parserOutput: () => outputText,
+    helpTarget: () => (isOverview ? undefined : helpCommand),
   };
 }
 
 async function parse(root: Command, argv: readonly string[]): Promise<void> {
-  await read(root);
+  await loadCommand(root);
   try {
     await root.parseAsync(argv, { from: 'user' });
   } catch (error) {
-    if (!(error instanceof Misuse)) throw error;
-    const { command, complaint } = error;
-    // Loads all commands, because the word may name a subcommand of another command.
-    if (complaint.code === 'commander.unknownCommand') await readAll(root);
-    throw usageErrorOf(complaint, command);
+    if (!(error instanceof ParserError)) throw error;
+    const { command, commanderError } = error;
+    // Loads all commands, because the word may be a subcommand of another command.
+    if (commanderError.code === 'commander.unknownCommand') await loadAll(root);
+    throw usageErrorOf(commanderError, command);
   }
 }
 
@@ -207,8 +206,8 @@ export function wordsBeforeDashes(argv: readonly string[]): readonly string[] {
 
 // Returns the first word that is neither a flag nor a flag's value. The parser checks the words later.
 function firstOperand(root: Command, argv: readonly string[]): string | undefined {
-  const valued = root.options.filter((option) => option.required).map(({ long }) => long);
-  for (let at = 0; at < argv.length; at += valued.includes(argv[at]) ? 2 : 1)
+  const flagsWithValue = root.options.filter((option) => option.required).map(({ long }) => long);
+  for (let at = 0; at < argv.length; at += flagsWithValue.includes(argv[at]) ? 2 : 1)
     if (argv[at] !== '--' && !argv[at]?.startsWith('-')) return argv[at];
   return undefined;
 }

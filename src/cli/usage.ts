@@ -1,21 +1,21 @@
 import type { Command, CommanderError } from 'commander';
 import { usageError, type MgwError } from '../errors.ts';
-import { reach } from './command-tree.ts';
+import { loadNested } from './command-tree.ts';
 
-/** Converts an error of the parser to mgw's own error, which names the flag or argument, and suggests the help. */
+/** Converts an error of the parser to mgw's own error, which contains the flag or argument and suggests the help. */
 export function usageErrorOf(error: CommanderError, command: Command): MgwError {
   const [text = '', suggestion] = error.message.replace(/^error: /, '').split('\n');
   const hint = /^\(Did you mean ([^]*\?)\)/.exec(suggestion ?? '')?.[1];
   const quoted = /'([^]*)'/.exec(text)?.[1] ?? '';
   switch (error.code) {
     case 'commander.help':
-      return complaint(command, `${pathOf(command)} needs a command: ${commandNames(command)}.`);
+      return errorWithHelp(command, `${pathOf(command)} needs a command: ${commandNames(command)}.`);
     case 'commander.unknownCommand':
       return unknownCommand(command, quoted, hint);
     case 'commander.unknownOption':
       return unknownFlag(command, quoted, hint);
     case 'commander.optionMissingArgument':
-      return complaint(command, `${quoted.replace(/^-\w, /, '')} needs a value.`);
+      return errorWithHelp(command, `${quoted.replace(/^-\w, /, '')} needs a value.`);
     case 'commander.missingArgument':
       return missingArgument(command, quoted);
     case 'commander.excessArguments':
@@ -23,26 +23,32 @@ export function usageErrorOf(error: CommanderError, command: Command): MgwError 
     case 'commander.invalidArgument':
       return invalidArgument(command, text);
     default:
-      return complaint(command, text);
+      return errorWithHelp(command, text);
   }
 }
 
 // Commands of similar programs, with mgw's equivalent.
-const others = new Map<string, [advice: string, next: string]>([
+const commandEquivalents = new Map<string, [advice: string, next: string]>([
   ['version', ['Run mgw --version.', 'mgw --version']],
   ['whoami', ['Run mgw auth status.', 'mgw auth status']],
   ['login', ['Run mgw auth login.', 'mgw auth login']],
-  ['balance', ['The gateway does not report the balance; mgw spend shows what was spent.', 'mgw spend']],
+  [
+    'balance',
+    ['The gateway does not report the balance; mgw spend shows the cost of your jobs.', 'mgw spend'],
+  ],
   ['cancel', ['The gateway cannot cancel a task.', 'mgw jobs ls']],
   [
     'open',
     ['Run mgw jobs gallery, or add --open to the command that saves the file.', 'mgw jobs gallery --open'],
   ],
-  ['voices', ['The gateway does not list its voices; mgw tts --speaker takes one.', 'mgw tts --help']],
+  [
+    'voices',
+    ['The gateway does not list its voices. To choose one: mgw tts --speaker NAME.', 'mgw tts --help'],
+  ],
 ]);
 
 // Flags of similar programs, with mgw's equivalent.
-const otherFlags = new Map([
+const flagEquivalents = new Map([
   ['--voice', '--speaker'],
   ['--output-file', '--output'],
   ['--out', '--output'],
@@ -54,45 +60,50 @@ const otherFlags = new Map([
   ['--image', '--first-frame'],
 ]);
 
-/** Creates the error for an unknown command: names the nearest command (`hint`, as in `submit?`), or lists all. */
+/** Creates the error for an unknown command. It suggests the nearest command (`hint`, as in `submit?`), or lists all. */
 export function unknownCommand(parent: Command, name: string, hint?: string): MgwError {
-  const of = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
-  const elsewhere = below(parent).filter((command) => command.name() === name);
-  const other = others.get(name);
+  const ofParent = parent.parent === null ? '' : ` of ${pathOf(parent)}`;
+  const elsewhere = descendantsOf(parent).filter((command) => command.name() === name);
+  const equivalent = commandEquivalents.get(name);
   const help =
-    other !== undefined
-      ? other[0]
+    equivalent !== undefined
+      ? equivalent[0]
       : elsewhere.length > 0
         ? `Did you mean ${elsewhere.map(pathOf).join(', ')}?`
         : hint === undefined
           ? `Available: ${commandNames(parent)}.`
           : `Did you mean ${hint}`;
-  const message = `There is no command ${shown(name)}${of}. ${help}`;
-  return other === undefined ? complaint(parent, message) : usageError(message, other[1].split(' '));
+  const message = `There is no command ${quoteIfNeeded(name)}${ofParent}. ${help}`;
+  return equivalent === undefined
+    ? errorWithHelp(parent, message)
+    : usageError(message, equivalent[1].split(' '));
 }
 
-function below(command: Command): Command[] {
-  return command.commands.flatMap((child) => [child, ...below(child)]);
+function descendantsOf(command: Command): Command[] {
+  return command.commands.flatMap((child) => [child, ...descendantsOf(child)]);
 }
 
 function unknownFlag(command: Command, word: string, hint: string | undefined): MgwError {
   const [flag = ''] = word.split('=', 1);
   if (/\s/.test(flag))
-    return complaint(command, `${shown(word)} looks like a flag. Put text that begins with - after --.`);
-  const other = otherFlags.get(flag);
-  const isOwn = command.options.some(({ long }) => long === other);
-  const meant = other !== undefined && isOwn ? `${other}?` : hint;
+    return errorWithHelp(
+      command,
+      `${quoteIfNeeded(word)} looks like a flag. Put text that begins with - after --.`,
+    );
+  const equivalent = flagEquivalents.get(flag);
+  const isSupported = command.options.some(({ long }) => long === equivalent);
+  const suggestion = equivalent !== undefined && isSupported ? `${equivalent}?` : hint;
   const hasRows = command.options.some(({ long }) => long === '--default');
   const field = hasRows ? ' For a field of every row: -d NAME=VALUE, such as -d model=vendor-h3.' : '';
-  const help = meant === undefined ? field : ` Did you mean ${meant}`;
-  return complaint(command, `${pathOf(command)} has no flag ${shown(flag)}.${help}`);
+  const help = suggestion === undefined ? field : ` Did you mean ${suggestion}`;
+  return errorWithHelp(command, `${pathOf(command)} has no flag ${quoteIfNeeded(flag)}.${help}`);
 }
 
 function missingArgument(command: Command, name: string): MgwError {
   const argument = command.registeredArguments.find((one) => one.name() === name);
   const term = `<${name}${argument?.variadic ? '...' : ''}>`;
-  const what = argument?.description ? `: ${argument.description}` : '';
-  return complaint(command, `${pathOf(command)} needs ${term}${what}.`);
+  const description = argument?.description ? `: ${argument.description}` : '';
+  return errorWithHelp(command, `${pathOf(command)} needs ${term}${description}.`);
 }
 
 function invalidArgument(command: Command, text: string): MgwError {
@@ -100,27 +111,27 @@ function invalidArgument(command: Command, text: string): MgwError {
     /^command-argument value '([^]*)' is invalid for argument '(.*?)'\. Allowed choices are (.*)\.$/.exec(
       text,
     ) ?? [];
-  if (choices === undefined) return complaint(command, text);
-  return complaint(command, `<${name ?? ''}> ${shown(value)}: must be one of ${choices}.`);
+  if (choices === undefined) return errorWithHelp(command, text);
+  return errorWithHelp(command, `<${name ?? ''}> ${quoteIfNeeded(value)}: must be one of ${choices}.`);
 }
 
 function excessArguments(command: Command): MgwError {
-  const most = command.registeredArguments.length;
-  const takes = ['no argument', 'one argument'][most] ?? `${most} arguments`;
+  const maxCount = command.registeredArguments.length;
+  const allowed = ['no argument', 'one argument'][maxCount] ?? `${maxCount} arguments`;
   // An optional argument is free text, whereas REFs are required.
   const isText = command.registeredArguments[0]?.required === false;
   const advice = isText ? ' Put text with spaces in quotes.' : '';
-  const given = command.args.map(shown).join(' ');
-  return complaint(command, `${pathOf(command)} takes ${takes} but got ${given}.${advice}`);
+  const received = command.args.map(quoteIfNeeded).join(' ');
+  return errorWithHelp(command, `${pathOf(command)} takes ${allowed} but got ${received}.${advice}`);
 }
 
-function complaint(command: Command, message: string): MgwError {
+function errorWithHelp(command: Command, message: string): MgwError {
   return usageError(message, [...pathOf(command).split(' '), '--help']);
 }
 
-/** Returns the command line for the help of the command that some arguments name. */
+/** Returns the command line that prints the help of the command in `argv`. */
 export async function helpOf(root: Command, argv: readonly string[]): Promise<string[]> {
-  return [...pathOf(await reach(root, argv)).split(' '), '--help'];
+  return [...pathOf(await loadNested(root, argv)).split(' '), '--help'];
 }
 
 /** Returns a command as the user types it: `mgw video c submit`. */
@@ -133,6 +144,6 @@ function commandNames(command: Command): string {
   return visible.map((one) => one.name()).join(', ');
 }
 
-function shown(word: string): string {
+function quoteIfNeeded(word: string): string {
   return /^[\w./@:-]+$/.test(word) ? word : JSON.stringify(word);
 }

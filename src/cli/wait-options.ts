@@ -5,7 +5,7 @@ import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
 import { isObjectUrl, sidecarMessage, parseObjectUrl } from '../store-url.ts';
 
-/** The flags for waiting. The settings parse them, and have their defaults. */
+/** The flags for waiting. The settings module parses them and sets their defaults. */
 export interface WaitOptions {
   timeout?: string;
   pollInterval?: string;
@@ -13,15 +13,15 @@ export interface WaitOptions {
   retries?: string;
 }
 
-/** The flags that say where a result is saved, and how. */
+/** The flags for where and how a result is saved. */
 export interface OutputOptions {
   output?: string;
   force?: boolean;
-  /** For paid commands: writes a sidecar next to each file. */
+  /** For paid commands: write a sidecar next to each file. */
   sidecar?: boolean;
   /** For videos: exit 9 if a file differs from the request. */
   strict?: boolean;
-  /** Writes the origin "made by a trained algorithm" into the file. */
+  /** Label the file as AI-generated (IPTC trainedAlgorithmicMedia). */
   mark?: boolean;
 }
 
@@ -33,7 +33,7 @@ export function addWaitOptions(
   command
     .addOption(timeoutOption(limit))
     .addOption(
-      waiting(
+      waitingOption(
         '--poll-interval <duration>',
         'minimum pause between polls (default 5s; less only on loopback)',
       ),
@@ -47,7 +47,7 @@ export function addWaitOptions(
 export function timeoutOption(
   limit = 'time limit of the whole command, such as 90s or 20m (default 30m)',
 ): Option {
-  return waiting('--timeout <duration>', limit);
+  return waitingOption('--timeout <duration>', limit);
 }
 
 /** Adds `--notify` and `--on-done`. */
@@ -65,27 +65,29 @@ export function addEndOptions(command: Command): void {
 
 /** Returns `--request-timeout`, whose description ends with `defaults`. */
 export function requestTimeoutOption(defaults = ''): Option {
-  return waiting('--request-timeout <duration>', `time limit of one HTTP call${defaults}`);
+  return waitingOption('--request-timeout <duration>', `time limit of one HTTP call${defaults}`);
 }
 
 /** Adds `--retries`. */
 export function addRetriesOption(command: Command): void {
-  command.addOption(waiting('--retries <n>', 'how often to retry a refused or unsent request (default 5)'));
+  command.addOption(
+    waitingOption('--retries <n>', 'maximum retries of a refused or unsent request (default 5)'),
+  );
 }
 
-function waiting(flags: string, description: string): Option {
+function waitingOption(flags: string, description: string): Option {
   return single(flags, description).helpGroup('Waiting:');
 }
 
-/** Adds `-o` and `--force`; `where` describes the value of `-o`. */
+/** Adds `-o` and `--force`; `description` describes the value of `-o`. */
 export function addOutputOptions(
   command: Command,
-  where = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
+  description = 'save the result here (a file or s3://BUCKET/KEY); - writes it to stdout',
 ): void {
   command
-    .addOption(single('-o, --output <file>', where).helpGroup('Output:'))
+    .addOption(single('-o, --output <file>', description).helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
-    .addOption(new Option('--open', 'open the file once it is saved (on a terminal)').helpGroup('Output:'));
+    .addOption(new Option('--open', 'open the file after it is saved (on a terminal)').helpGroup('Output:'));
 }
 
 /** Adds the flags for fetching. `name` is the default file name. */
@@ -93,7 +95,7 @@ export function addFetchOptions(command: Command, name: string): void {
   command.option('--no-wait', 'exit 8 if a job has not finished');
   addOutputOptions(
     command,
-    `a file, a folder, a template, or - for stdout (default: the output named at submission, else ${name} here)`,
+    `a file, a folder, a template, or - for stdout (default: the output set at submission, else ${name} here)`,
   );
   command.addOption(strictOption()).addOption(markOption());
   addWaitOptions(command);
@@ -101,37 +103,38 @@ export function addFetchOptions(command: Command, name: string): void {
 
 /** Returns `--sidecar`. */
 export function sidecarOption(): Option {
-  const what = 'write NAME.json next to each file, with its request, job, price and SHA-256';
-  return new Option('--sidecar', what).helpGroup('Output:');
+  const description = 'write NAME.json next to each file, with its request, job, price and SHA-256';
+  return new Option('--sidecar', description).helpGroup('Output:');
 }
 
 /** Returns `--strict`. */
 export function strictOption(
-  what = 'exit 9 if the video differs from the request; the video is kept',
+  description = 'exit 9 if the video differs from the request; the video is kept',
 ): Option {
-  return new Option('--strict', what).helpGroup('Output:');
+  return new Option('--strict', description).helpGroup('Output:');
 }
 
 /** Returns `--mark`. */
 export function markOption(): Option {
-  return new Option('--mark', 'mark an MP4 or MP3 as made by an algorithm').helpGroup('Output:');
+  return new Option('--mark', 'label an MP4 or MP3 as AI-generated (IPTC trainedAlgorithmicMedia)').helpGroup(
+    'Output:',
+  );
 }
 
-/** Refuses `--sidecar`, `--mark` and `--strict` if there is no file for them. @throws MgwError('usage'). */
+/** Checks that `--sidecar`, `--mark` and `--strict` have a file. @throws MgwError('usage') if not. */
 export function checkFileOptions({ sidecar, strict, mark, output }: OutputOptions): void {
-  if (mark && output === undefined) throw usageError('--mark needs a file: name one with -o FILE.');
-  if (strict && output === undefined)
-    throw usageError('--strict needs a file to measure: name one with -o FILE.');
+  if (mark && output === undefined) throw usageError('--mark requires an output file: -o FILE.');
+  if (strict && output === undefined) throw usageError('--strict requires an output file: -o FILE.');
   if (!sidecar || (output !== undefined && output !== '-')) return;
-  throw usageError('--sidecar needs a file to write next to: name one with -o FILE.');
+  throw usageError('--sidecar requires an output file: -o FILE.');
 }
 
-/** Returns the target of `-o`; undefined if it is not given. @throws MgwError('usage') for an empty one. */
+/** Returns the target of `-o`; undefined without the flag. @throws MgwError('usage') if it is empty. */
 export function targetOf(options: OutputOptions): Target | undefined {
   const { output } = options;
   if (output === undefined) return undefined;
   if (output === '' || output.includes('\0'))
-    throw usageError('--output: give a file, a folder, or - for stdout.');
+    throw usageError('--output must be a file, a folder, or - for stdout.');
   if (isObjectUrl(output)) checkObject(output, options);
   return output === '-' ? { kind: 'stdout' } : { kind: 'file', path: output };
 }
@@ -140,14 +143,14 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
   try {
     parseObjectUrl(url.replace(/\/$/, '/{id}'));
   } catch (error) {
-    throw usageError(`--output: give ${messageOf(error)}.`);
+    throw usageError(`--output must be ${messageOf(error)}.`);
   }
   if (sidecar) throw usageError(sidecarMessage);
 }
 
 /**
- * Refuses an empty `-o`, and media on standard output together with `--json` or on a terminal, which would interpret
- * the bytes as control codes.
+ * Checks that `-o` is not empty, and that media on standard output are not mixed with `--json` or written to a terminal,
+ * which would interpret the bytes as control codes.
  * @throws MgwError('usage').
  */
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
@@ -157,22 +160,22 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
     throw usageError('--output - and --json both write to standard output; choose one.');
   if (context.io.stdout.isTTY && !options.dryRun)
     throw usageError(
-      '--output -: media cannot be written to a terminal. Pipe them to a player, or name a file with -o.',
+      '--output -: media cannot be written to a terminal. Pipe the output to a player, or save a file with -o FILE.',
     );
 }
 
 /**
- * Refuses a template as the output of a command that pays, because most values are not known before the job exists.
- * Allows `{n}`, the number of one of several files, and `{id}` if `hasId`, which is true for objects by default.
+ * Checks that the output of a command that pays is not a template, because most values are not known before the job
+ * exists. Allows `{n}`, the number of one of several files, and `{id}` if `hasId` (default: true for objects).
  * @throws MgwError('usage').
  */
 export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObjectUrl(output)): void {
   const isObject = isObjectUrl(output);
-  if (isObject && output.endsWith('/')) throw usageError('--output names a folder: name an object in it.');
+  if (isObject && output.endsWith('/')) throw usageError('--output must be an object, not a folder.');
   const [name] = (hasId ? /\{(?!n\}|id\})\w+\}/ : /\{(?!n\})\w+\}/).exec(output) ?? [];
   if (name === undefined) return;
   throw usageError(
-    `--output: ${name} is not known before the job exists. Give a file name here; mgw jobs fetch takes templates.`,
+    `--output: ${name} is not known before the job exists. Use a file name here; mgw jobs fetch accepts templates.`,
   );
 }
 
@@ -180,15 +183,15 @@ export function checkNoTemplate({ output = '' }: OutputOptions, hasId = isObject
 export function jobOptions(): Option[] {
   return inGroup('Job:', [
     single('--key <name>', 'permanently name this job: the same key never pays twice'),
-    new Option('--new', 'deliberately make a second take of an earlier submission'),
+    new Option('--new', 'deliberately make, and pay for, a second take'),
   ]);
 }
 
 /** Returns the flags that build and check the body. `example` is an example of `--set`. */
-export function requestOptions(example: string, ...own: Option[]): Option[] {
+export function requestOptions(example: string, ...extraOptions: Option[]): Option[] {
   return inGroup('Request:', [
-    repeatable('--set <path=value>', `set a body field in native spelling, such as ${example}`),
-    ...own,
+    repeatable('--set <path=value>', `set a body field by the protocol's own name, such as ${example}`),
+    ...extraOptions,
     new Option('--dry-run', 'show the request that would be sent, and send nothing'),
   ]);
 }
@@ -198,9 +201,12 @@ export function noCheckOption(): Option {
   return new Option('--no-check', 'skip the local checks');
 }
 
-/** Returns `--body` and, if there are `paths`, `--endpoint`, which names one of them. */
+/** Returns `--body` and, if there are `paths`, `--endpoint`, which selects one of them. */
 export function bodyOptions(paths: readonly string[] = []): Option[] {
-  const body = single('--body <@file>', 'the body as JSON, in native spelling: @file.json, or @- for stdin');
+  const body = single(
+    '--body <@file>',
+    "the body as JSON, with the protocol's own field names: @file.json, or @- for stdin",
+  );
   if (paths.length === 0) return [body];
   return [body, oneOf(single('--endpoint <name>', 'choose one of the equivalent paths'), paths)];
 }

@@ -28,7 +28,7 @@ export interface Call {
   deadline: Deadline;
 }
 
-/** The options of a call that its errors need for `next`. */
+/** The options of a call that determine `next` of its errors. */
 export interface CallInput extends CallOptions {
   output?: string | undefined;
   force?: boolean | undefined;
@@ -56,11 +56,11 @@ const optionNames: Record<keyof ClientOptions, true> = {
 export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
-  readonly #underWay = new Map<AbortController, Promise<unknown>>();
+  readonly #inProgress = new Map<AbortController, Promise<unknown>>();
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
-    checkNames(options, optionNames, 'createClient');
+    checkOptionNames(options, optionNames, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
     const never = new AbortController().signal;
@@ -68,7 +68,7 @@ export class Calls {
       clock: systemClock,
       settings: async () =>
         (await import('../flows/settings.ts')).loadSettings(this.#flags, environmentOf(options)),
-      // The program's callback must not run between a payment and its record.
+      // Defer the program's callback, which must not run between a payment and its record.
       note: (text) => onNote && queueMicrotask(() => onNote(text)),
       signals: () => ({ soft: never, hard: never }),
     });
@@ -76,7 +76,7 @@ export class Calls {
 
   /**
    * Makes one call.
-   * @throws MgwError, whatever `work` throws, with the job as users see it and the key removed.
+   * @throws MgwError for any error of `work`, with the public view of the job, and with the key removed.
    */
   async run<T>(input: CallInput, work: (call: Call) => Promise<T>): Promise<T> {
     if (this.#closing.signal.aborted) throw usageError('The client is closed.');
@@ -91,23 +91,23 @@ export class Calls {
     ];
     const signals = { soft: soft.signal, hard: hard.signal };
     const working = this.#work(input, signals, work);
-    this.#underWay.set(soft, working);
+    this.#inProgress.set(soft, working);
     try {
       return await working;
     } catch (error) {
-      throw this.#told(error, input, signals);
+      throw this.#callError(error, input, signals);
     } finally {
-      this.#underWay.delete(soft);
+      this.#inProgress.delete(soft);
       for (const each of unlink) each();
     }
   }
 
-  /** Ends the calls in progress and closes the session. Closing twice does nothing. */
+  /** Ends the calls in progress and closes the session. Closing it again has no effect. */
   async close(): Promise<void> {
     const reason = new Error('the client was closed');
     this.#closing.abort(reason);
-    for (const soft of this.#underWay.keys()) soft.abort(reason);
-    await Promise.allSettled(this.#underWay.values());
+    for (const soft of this.#inProgress.keys()) soft.abort(reason);
+    await Promise.allSettled(this.#inProgress.values());
     await this.#session.close();
     await this.#session.closeLedger();
   }
@@ -133,24 +133,24 @@ export class Calls {
     }
   }
 
-  #told(thrown: unknown, input: CallInput, { soft }: Signals): MgwError {
+  #callError(thrown: unknown, input: CallInput, { soft }: Signals): MgwError {
     const isAbort = !(thrown instanceof MgwError) && soft.aborted;
     const error = isAbort ? interruptionError(soft, 'no') : toMgwError(thrown);
     const cause = error.cause ?? (soft.aborted ? (soft.reason as unknown) : undefined);
-    const shown = error.with(
-      { job: error.job && shownJob(error.job), cause },
+    const publicError = error.with(
+      { job: error.job && publicJob(error.job), cause },
       this.#session.redact(error.message),
     );
-    return withGlobals(withOutput(shown, input), this.#flags);
+    return withGlobals(withOutput(publicError, input), this.#flags);
   }
 }
 
-/** Returns a job without the ledger's own members, as the published types show it. */
-export function shownJob(job: Job): Job {
+/** Returns a job without the ledger's own members, as in the published types. */
+export function publicJob(job: Job): Job {
   return jobView(job) as Job;
 }
 
-/** Returns the deps of a call: with its own signals, and its own budgets, which are closed when it ends. */
+/** Returns the deps of a call, with its own signals, and its own budgets, which are closed when it ends. */
 export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
   const [deps, client] = await Promise.all([session.jobDeps(), session.client()]);
   return { ...deps, client, signals, openBudget: (kind, name) => session.budget(kind, name) };
@@ -159,8 +159,8 @@ export async function depsOf({ session, signals }: Call): Promise<FlowDeps> {
 function flagsOf(options: ClientOptions): SettingFlags {
   const { baseUrl, apiKey, profile, sandbox, allowHttp, trustedOrigins, retries, budgetName } = options;
   const duration = (name: 'timeout' | 'pollInterval' | 'requestTimeout'): number | undefined => {
-    const given = options[name];
-    return given === undefined ? undefined : durationMs(given, name);
+    const value = options[name];
+    return value === undefined ? undefined : durationMs(value, name);
   };
   const flags = {
     ...{ baseUrl, apiKey, profile, sandbox, allowHttp, trustOrigin: trustedOrigins, retries, budgetName },
@@ -171,7 +171,7 @@ function flagsOf(options: ClientOptions): SettingFlags {
   return Object.fromEntries(Object.entries(flags).filter(([, value]) => value !== undefined));
 }
 
-// The folders have no flag: the command line takes them from the environment too.
+// The folders have no flags: the command line also reads them from the environment.
 function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions): NodeJS.ProcessEnv {
   return {
     ...env,
@@ -181,37 +181,38 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
 }
 
 /**
- * Refuses an unknown option: a misspelt `key` or `budget` could cost money.
+ * Rejects an unknown option: a misspelt `key` or `budget` could cost money.
  * @throws MgwError('usage') with the nearest name.
  */
-export function checkNames(given: object, names: Record<string, true>, what: string): void {
-  if (typeof given !== 'object' || given === null) throw usageError(`${what}: give an object of options.`);
-  const stray = Object.keys(given).find((name) => !Object.hasOwn(names, name));
+export function checkOptionNames(options: object, names: Record<string, true>, caller: string): void {
+  if (typeof options !== 'object' || options === null)
+    throw usageError(`${caller} must be an options object.`);
+  const stray = Object.keys(options).find((name) => !Object.hasOwn(names, name));
   if (stray === undefined) return;
   const near = nearestName(stray, Object.keys(names));
   const hint = near === undefined ? `Available: ${Object.keys(names).join(', ')}.` : `Did you mean ${near}?`;
-  throw usageError(`${what}: there is no option ${stray}. ${hint}`);
+  throw usageError(`${caller}: there is no option ${stray}. ${hint}`);
 }
 
-/** Parses a duration into ms. @throws MgwError('usage') saying what is allowed. */
-function durationMs(given: Duration, name: string): number {
-  const text = typeof given === 'number' ? `${given}ms` : given;
+/** Parses a duration into ms. @throws MgwError('usage') describing the allowed form. */
+function durationMs(duration: Duration, name: string): number {
+  const text = typeof duration === 'number' ? `${duration}ms` : duration;
   try {
     return parseDuration(text);
   } catch (error) {
-    throw usageError(`${name} ${text}: must be ${messageOf(error)}, or whole milliseconds.`);
+    throw usageError(`${name} ${text}: must be ${messageOf(error)}, or a whole number of milliseconds.`);
   }
 }
 
 /**
  * Returns the target of an `output`.
- * @param isNew whether the job does not exist yet: an object's name then accepts only `{id}` and `{n}`
- * @throws MgwError('usage') if it cannot name a file.
+ * @param isNew whether the job does not exist yet. An object's name then accepts only `{id}` and `{n}`.
+ * @throws MgwError('usage') if it is not a file path.
  */
 export function targetOf(output: string | undefined, isNew = false): (Target & { kind: 'file' }) | undefined {
   if (output === undefined) return undefined;
   if (typeof output !== 'string' || output === '' || output === '-' || output.includes('\0'))
-    throw usageError('output: give the path of a file.');
+    throw usageError('output must be a file path.');
   if (isObjectUrl(output)) checkObject(output, isNew);
   return { kind: 'file', path: output };
 }
@@ -222,7 +223,7 @@ function checkObject(url: string, isNew: boolean): void {
   try {
     parseObjectUrl(isNew ? url : url.replace(/\/$/, '/{id}'));
   } catch (error) {
-    throw usageError(`output: give ${messageOf(error)}.`);
+    throw usageError(`output must be ${messageOf(error)}.`);
   }
 }
 
@@ -231,14 +232,14 @@ export function amountText(budget: string | number | undefined): string | undefi
   return budget === undefined ? undefined : String(budget);
 }
 
-/** Returns an object as the JSON that is sent. @throws MgwError('usage') if it would not be sent unchanged. */
-export function jsonObject(given: object, name: string): JsonObject {
+/** Converts an object to the JSON that is sent. @throws MgwError('usage') if the conversion would change it. */
+export function jsonObject(value: object, name: string): JsonObject {
   let json: Json | undefined;
   try {
-    json = parseBodyJson(JSON.stringify(given) ?? 'null');
+    json = parseBodyJson(JSON.stringify(value) ?? 'null');
   } catch (error) {
     throw usageError(`${name}: ${messageOf(error)}.`);
   }
-  if (!isObject(json)) throw usageError(`${name}: it must be an object.`);
+  if (!isObject(json)) throw usageError(`${name} must be an object.`);
   return json;
 }

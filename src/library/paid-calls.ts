@@ -4,10 +4,10 @@ import { submitVideo as submitAndDeliver } from '../flows/submit-video.ts';
 import { checkKeyName } from '../jobs/ref.ts';
 import {
   depsOf,
-  shownJob,
+  publicJob,
   type Calls,
   amountText,
-  checkNames,
+  checkOptionNames,
   jsonObject,
   targetOf,
   type Call,
@@ -49,9 +49,9 @@ const orderNames: Record<keyof UncheckedVideo, true> = {
 };
 
 /** Implements `submit` of a client. */
-export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): Promise<Submitted> {
-  return calls.run(given, async (call) => {
-    checkNames(given, orderNames, 'submit');
+export function submitVideo(calls: Calls, order: VideoOrder | UncheckedVideo): Promise<Submitted> {
+  return calls.run(order, async (call) => {
+    checkOptionNames(order, orderNames, 'submit');
     const {
       key,
       newTake: fresh = false,
@@ -61,22 +61,26 @@ export function submitVideo(calls: Calls, given: VideoOrder | UncheckedVideo): P
       mark,
       check,
       endpoint,
-    } = given;
+    } = order;
     checkKeyName(key, fresh);
-    const target = targetOf(given.output, true);
-    if (sidecar && target === undefined) throw usageError('sidecar is written next to a file: set output.');
-    if (strict && target === undefined) throw usageError('strict measures the file: set output.');
-    if (mark && target === undefined) throw usageError('mark writes into the file: set output.');
+    const target = targetOf(order.output, true);
+    if (sidecar && target === undefined) throw usageError('sidecar requires output.');
+    if (strict && target === undefined) throw usageError('strict requires output.');
+    if (mark && target === undefined) throw usageError('mark requires output.');
     const { session, deadline } = call;
-    const parts = { body: jsonObject(given.body, 'body'), flags: {}, check, endpoint };
-    const { video, advice, defaults } = await composeVideo(session, protocolNamed(given.protocol), parts);
+    const parts = { body: jsonObject(order.body, 'body'), flags: {}, check, endpoint };
+    const { video, advice, defaults } = await composeVideo(session, protocolNamed(order.protocol), parts);
     for (const note of [...advice, ...(defaults === undefined ? [] : [defaults])]) session.note(note);
-    const ask = target === undefined ? (given.wait ? 'finish' : 'accept') : 'file';
-    const budget = amountText(given.budget);
-    const wanted = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
-    const { job, files, isResumed, delivered } = await submitAndDeliver(video, wanted, await depsOf(call));
+    const ask = target === undefined ? (order.wait ? 'finish' : 'accept') : 'file';
+    const budget = amountText(order.budget);
+    const submission = { ask, target, force, deadline, key, fresh, sidecar, strict, mark, budget } as const;
+    const { job, files, isResumed, delivered } = await submitAndDeliver(
+      video,
+      submission,
+      await depsOf(call),
+    );
     await delivered();
-    return { job: shownJob(job), files, resumed: isResumed };
+    return { job: publicJob(job), files, resumed: isResumed };
   });
 }
 
@@ -105,16 +109,15 @@ const fileNames: Record<keyof SpeechOrder, true> = {
 /** Implements `speak` of a client. */
 export function speakToFile(calls: Calls, order: SpeechOrder): Promise<Spoken> {
   return calls.run(order, async (call) => {
-    checkNames(order, fileNames, 'speak');
+    checkOptionNames(order, fileNames, 'speak');
     const target = targetOf(order.output, true);
-    if (target === undefined || /[\\/]$/.test(target.path))
-      throw usageError('output: give the path of a file.');
+    if (target === undefined || /[\\/]$/.test(target.path)) throw usageError('output must be a file path.');
     const output = absoluteOutput(target.path);
-    const { job, files, isResumed, delivered } = await spoken(call, order, output);
+    const { job, files, isResumed, delivered } = await speakText(call, order, output);
     const [file] = files;
     if (file === undefined) throw new MgwError('internal', 'Speech was delivered without its file.');
     await delivered();
-    return { job: shownJob(job), file, resumed: isResumed };
+    return { job: publicJob(job), file, resumed: isResumed };
   });
 }
 
@@ -123,33 +126,34 @@ export async function* speakStream(
   calls: Calls,
   order: SpeechStreamOrder,
 ): AsyncGenerator<Uint8Array, Job, void> {
-  const left = new AbortController();
-  const giveUp = order.giveUp === undefined ? left.signal : AbortSignal.any([order.giveUp, left.signal]);
+  const abandoned = new AbortController();
+  const giveUp =
+    order.giveUp === undefined ? abandoned.signal : AbortSignal.any([order.giveUp, abandoned.signal]);
   const pipe = new PassThrough();
-  const leave = (): void => {
-    left.abort(new Error('the reader of the speech has closed it'));
+  const abandon = (): void => {
+    abandoned.abort(new Error('the consumer has closed the stream'));
     pipe.destroy();
   };
   const speaking = calls.run({ ...order, giveUp }, async (call) => {
-    checkNames(order, streamNames, 'speakStream');
-    // The loop that reads this may itself close the client.
-    call.closing.addEventListener('abort', leave);
-    return spoken(call, order, pipe).finally(() => call.closing.removeEventListener('abort', leave));
+    checkOptionNames(order, streamNames, 'speakStream');
+    // The consuming loop may itself close the client.
+    call.closing.addEventListener('abort', abandon);
+    return speakText(call, order, pipe).finally(() => call.closing.removeEventListener('abort', abandon));
   });
-  const end = (): void => void pipe.end();
-  const ended = speaking.then(end, end);
+  const endPipe = (): void => void pipe.end();
+  const pipeEnded = speaking.then(endPipe, endPipe);
   try {
     yield* piecesOf(pipe);
   } finally {
-    leave();
-    await ended;
+    abandon();
+    await pipeEnded;
   }
   const { job, delivered } = await speaking;
   await delivered();
-  return shownJob(job);
+  return publicJob(job);
 }
 
-// The call reports why the pipe was closed early.
+// If the pipe was closed early, the call reports the reason.
 async function* piecesOf(pipe: PassThrough): AsyncGenerator<Uint8Array, void, void> {
   try {
     yield* pipe as AsyncIterable<Uint8Array>;
@@ -158,11 +162,15 @@ async function* piecesOf(pipe: PassThrough): AsyncGenerator<Uint8Array, void, vo
   }
 }
 
-async function spoken(call: Call, order: SpeechStreamOrder, output: string | Writable): Promise<Delivered> {
+async function speakText(
+  call: Call,
+  order: SpeechStreamOrder,
+  output: string | Writable,
+): Promise<Delivered> {
   const { settings, deadline } = call;
   const { text, speaker, format, sampleRate, params = {}, check, key, newTake: fresh = false } = order;
   checkKeyName(key, fresh);
-  if (typeof text !== 'string') throw usageError('text: give the text to speak.');
+  if (typeof text !== 'string') throw usageError('text is required.');
   const fields: SpeechFields = {
     ...(speaker !== undefined && { speaker }),
     ...(format !== undefined && { format }),
@@ -174,11 +182,11 @@ async function spoken(call: Call, order: SpeechStreamOrder, output: string | Wri
   const speech = composeSpeech(text, target, fields, settings);
   const { force = false, sidecar = false, mark }: Partial<SpeechOrder> = order;
   const budget = amountText(order.budget);
-  const wanted = { output, force, sidecar, mark, fresh, deadline, key, budget };
-  return speak(speech, wanted, await depsOf(call));
+  const submission = { output, force, sidecar, mark, fresh, deadline, key, budget };
+  return speak(speech, submission, await depsOf(call));
 }
 
-// As with `--set req_params.NAME=JSON`: these parameters override the others.
+// These parameters override the others, as with `--set req_params.NAME=JSON`.
 function setsOf(params: JsonObject): string[] {
   return Object.entries(params).map(([name, value]) => `req_params.${name}=${JSON.stringify(value)}`);
 }

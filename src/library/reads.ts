@@ -8,7 +8,7 @@ import { noSuchJob } from '../jobs/errors.ts';
 import { recordedJob } from '../jobs/ref.ts';
 import type { Model } from '../exchange.ts';
 import type { Protocol } from '../protocols/protocol.ts';
-import { depsOf, shownJob, type Calls, checkNames, targetOf } from './calls.ts';
+import { depsOf, publicJob, type Calls, checkOptionNames, targetOf } from './calls.ts';
 import { protocolNamed } from '../protocols/registry.ts';
 import type { Fetched, FetchOptions, ModelsOptions, WaitOptions } from './options.ts';
 
@@ -27,44 +27,46 @@ const fetchNames: Record<keyof FetchOptions, true> = {
 };
 const modelsNames: Record<keyof ModelsOptions, true> = waitNames;
 
-/** Implements `wait` of a client; `onUpdate` is called with the job at first, and after each poll. */
+/** Implements `wait` of a client; `onUpdate` is called with the job at the start, and after each poll. */
 export function wait(
   calls: Calls,
   ref: string,
-  given: WaitOptions = {},
+  options: WaitOptions = {},
   onUpdate?: (job: Job) => void,
 ): Promise<Job> {
-  return calls.run(given, async (call) => {
-    checkNames(given, waitNames, 'wait');
+  return calls.run(options, async (call) => {
+    checkOptionNames(options, waitNames, 'wait');
     const deps = await depsOf(call);
-    const found = await findJobHere(checkedRef(ref), deps, ['jobs', 'wait'], protocolOf(given));
+    const found = await findJobHere(checkRef(ref), deps, ['jobs', 'wait'], protocolOf(options));
     const hooks = { onAccepted: onUpdate, onUpdate };
     const { job, delivered } = await waitFor(found, call.deadline, deps, hooks);
     await delivered();
-    return shownJob(job);
+    return publicJob(job);
   });
 }
 
 /** Implements `fetch` of a client. */
-export function fetch(calls: Calls, ref: string, given: FetchOptions = {}): Promise<Fetched> {
-  return calls.run(given, async (call) => {
-    checkNames(given, fetchNames, 'fetch');
+export function fetch(calls: Calls, ref: string, options: FetchOptions = {}): Promise<Fetched> {
+  return calls.run(options, async (call) => {
+    checkOptionNames(options, fetchNames, 'fetch');
     const { deadline } = call;
-    const { force = false, strict, mark } = given;
-    const output = targetOf(given.output);
+    const { force = false, strict, mark } = options;
+    const output = targetOf(options.output);
     const deps = await depsOf(call);
-    const refs = [checkedRef(ref)];
-    const [planned] = (await planFetches(refs, output, deps, ['jobs', 'fetch'], protocolOf(given))).values();
+    const refs = [checkRef(ref)];
+    const [planned] = (
+      await planFetches(refs, output, deps, ['jobs', 'fetch'], protocolOf(options))
+    ).values();
     if (planned === undefined || 'error' in planned) throw planned?.error ?? noSuchJob(ref);
     const { job, files, delivered } = await fetchResult(planned, { force, deadline, strict, mark }, deps);
     await delivered();
-    return { job: shownJob(job), files };
+    return { job: publicJob(job), files };
   });
 }
 
-function checkedRef(ref: string): string {
+function checkRef(ref: string): string {
   if (typeof ref === 'string' && ref.trim() !== '') return ref;
-  throw usageError('A REF is empty. Give a job id, @key, @last or a handle.');
+  throw usageError('A REF is empty. Use a job id, @key, @last or a handle.');
 }
 
 function protocolOf({ protocol }: WaitOptions): Protocol | undefined {
@@ -75,46 +77,47 @@ function protocolOf({ protocol }: WaitOptions): Protocol | undefined {
 export async function* watch(
   calls: Calls,
   ref: string,
-  given: WaitOptions = {},
+  options: WaitOptions = {},
 ): AsyncGenerator<Job, void, void> {
-  const left = new AbortController();
-  const signal = given.signal === undefined ? left.signal : AbortSignal.any([given.signal, left.signal]);
-  const news = new EventEmitter();
-  // If the loop was left, the end of its wait is ignored.
-  news.on('error', () => undefined);
-  const updates = on(news, 'update', { close: ['end'] }) as AsyncIterable<[Job]>;
-  const waiting = wait(calls, ref, { ...given, signal }, (job) => news.emit('update', job)).then(
+  const abandoned = new AbortController();
+  const signal =
+    options.signal === undefined ? abandoned.signal : AbortSignal.any([options.signal, abandoned.signal]);
+  const emitter = new EventEmitter();
+  // After the loop was left, errors of its wait are ignored.
+  emitter.on('error', () => undefined);
+  const updates = on(emitter, 'update', { close: ['end'] }) as AsyncIterable<[Job]>;
+  const waiting = wait(calls, ref, { ...options, signal }, (job) => emitter.emit('update', job)).then(
     (job) => {
-      news.emit('update', job);
-      news.emit('end');
+      emitter.emit('update', job);
+      emitter.emit('end');
     },
-    (error: unknown) => news.emit('error', error),
+    (error: unknown) => emitter.emit('error', error),
   );
   try {
-    let last = '';
+    let lastState = '';
     for await (const [job] of updates) {
-      const shown = [job.state, job.native_status, job.progress].join('\n');
-      if (shown !== last) yield shownJob(job);
-      last = shown;
+      const state = [job.state, job.native_status, job.progress].join('\n');
+      if (state !== lastState) yield publicJob(job);
+      lastState = state;
     }
   } finally {
-    left.abort(new Error('the loop was left'));
+    abandoned.abort(new Error('the loop was left'));
     await waiting;
   }
 }
 
-/** Implements `job` of a client: returns the job as it is recorded. */
+/** Implements `job` of a client: returns the job from the ledger. */
 export function job(calls: Calls, ref: string): Promise<Job> {
   return calls.run({}, async ({ session }) => {
-    return shownJob(await recordedJob(await session.ledger(), checkedRef(ref)));
+    return publicJob(await recordedJob(await session.ledger(), checkRef(ref)));
   });
 }
 
-/** Implements `models` of a client: returns the models that the key may use, sorted by name. */
-export function models(calls: Calls, given: ModelsOptions = {}): Promise<Model[]> {
-  return calls.run(given, async ({ session, signals }) => {
-    checkNames(given, modelsNames, 'models');
-    const { protocol } = given;
+/** Implements `models` of a client: returns the models that the key can use, sorted by name. */
+export function models(calls: Calls, options: ModelsOptions = {}): Promise<Model[]> {
+  return calls.run(options, async ({ session, signals }) => {
+    checkOptionNames(options, modelsNames, 'models');
+    const { protocol } = options;
     const all = await fetchModels(session, undefined, { signal: signals.soft });
     return all
       .filter(({ protocols }) => protocol === undefined || protocols.includes(protocol))

@@ -6,13 +6,13 @@ import type { Session } from '../flows/session.ts';
 import type { Allowance } from '../payment/reserve.ts';
 import { printableLine } from '../printable.ts';
 
-/** A person's grant for a server to spend (design 16). */
+/** A person's permission for a server to spend (design 16). */
 export interface Grant {
   /** The total amount that all servers with the same root folder may spend together, an exact decimal. */
   budget?: string | undefined;
-  /** Starts a new budget for the root folder, with the whole amount. */
+  /** Starts a new budget with the full amount for the root folder. */
   newBudget?: boolean | undefined;
-  /** Whether the command line named a standing budget. The profile's budget is not a grant. */
+  /** Whether the command line has --budget-name. The profile's budget is not a grant. */
   hasBudgetName: boolean;
 }
 
@@ -21,7 +21,7 @@ export class Authority {
   readonly #session: Session;
   readonly #grant: Grant;
   readonly #root: string;
-  #own: Promise<Budget> | undefined;
+  #serverBudget: Promise<Budget> | undefined;
 
   constructor(session: Session, grant: Grant, root: string) {
     this.#session = session;
@@ -30,27 +30,27 @@ export class Authority {
   }
 
   /**
-   * Returns the budgets that limit a payment. Without a grant no payment fits.
-   * @throws MgwError('usage') if the named budget was never set.
+   * Returns the budgets that limit a payment. Without a grant, every payment is rejected.
+   * @throws MgwError('usage') if the standing budget was never set.
    */
   async allowances(): Promise<Allowance[]> {
     const { budget: amount, hasBudgetName } = this.#grant;
     if (amount === undefined && !hasBudgetName)
-      return [{ name: 'mgw mcp', label: 'the budget of this server', budget: nothingGranted }];
+      return [{ name: 'mgw mcp', label: 'the budget of this server', budget: emptyBudget }];
     // The standing budget of the profile is a limit, but not a grant.
     const standing = await this.#session.allowances();
     if (amount === undefined) return standing;
-    const budget = await this.#ownBudget(amount);
+    const budget = await this.#openServerBudget(amount);
     return [...standing, { name: 'mgw mcp', label: 'the budget of this server', budget }];
   }
 
-  /** Checks that a grant exists. @throws MgwError('budget') if there is none, as each payment would. */
+  /** Checks that a grant exists. @throws MgwError('budget') if there is none, as every payment would. */
   async check(): Promise<void> {
     const { budget, hasBudgetName } = this.#grant;
     if (budget === undefined && !hasBudgetName) await refuse();
   }
 
-  /** Returns the flags with which a person's command spends from the same standing budget. */
+  /** Returns the flags that make a person's command spend from the same standing budget. */
   async flags(): Promise<string[]> {
     const { budget } = await this.#session.settings();
     const isGranted = this.#grant.hasBudgetName && budget.value !== undefined;
@@ -67,14 +67,14 @@ export class Authority {
         await budget.settle();
         const { limit, spent, reserved } = await budget.state();
         const used = add(spent, reserved);
-        const most = limit?.amount ?? zero;
+        const max = limit?.amount ?? zero;
         return {
           budget: printableLine(label),
-          limit: formatDecimal(most),
+          limit: formatDecimal(max),
           ...(limit?.per && { per: limit.per }),
           spent: formatDecimal(spent),
           reserved: formatDecimal(reserved),
-          left: formatDecimal(compare(used, most) < 0 ? subtract(most, used) : zero),
+          left: formatDecimal(compare(used, max) < 0 ? subtract(max, used) : zero),
         };
       }),
     );
@@ -82,13 +82,13 @@ export class Authority {
 
   /** Closes the opened budgets. */
   async close(): Promise<void> {
-    await (await this.#own?.catch(() => undefined))?.close();
+    await (await this.#serverBudget?.catch(() => undefined))?.close();
   }
 
-  #ownBudget(amount: string): Promise<Budget> {
-    return (this.#own ??= this.#open(amount).catch((error: unknown) => {
+  #openServerBudget(amount: string): Promise<Budget> {
+    return (this.#serverBudget ??= this.#open(amount).catch((error: unknown) => {
       // The next call retries.
-      this.#own = undefined;
+      this.#serverBudget = undefined;
       throw error;
     }));
   }
@@ -110,8 +110,8 @@ export class Authority {
       [budget, number] = [next, number + 1];
     }
     const limit = { amount: parseAmount(amount) };
-    const { limit: before } = await budget.state();
-    if (before === undefined || compare(before.amount, limit.amount) !== 0) await budget.setLimit(limit);
+    const { limit: previous } = await budget.state();
+    if (previous === undefined || compare(previous.amount, limit.amount) !== 0) await budget.setLimit(limit);
     return budget;
   }
 
@@ -128,22 +128,22 @@ async function isUsed(budget: Budget): Promise<boolean> {
 
 function refuse(): Promise<never> {
   const text =
-    'This server may not spend anything: it was started without a budget. Nothing was sent. A person can start it with "mgw mcp --budget AMOUNT" or "mgw mcp --budget-name NAME".';
+    'This server cannot spend anything, because it was started without a budget. Nothing was sent. A person can start it with "mgw mcp --budget AMOUNT" or "mgw mcp --budget-name NAME".';
   return Promise.reject(
     new MgwError('budget', text, { retry: 'safe', next: ['mgw', 'mcp', '--budget', 'AMOUNT'] }),
   );
 }
 
-const nothing = (): Promise<void> => Promise.resolve();
+const noOp = (): Promise<void> => Promise.resolve();
 
-// A job that was paid for earlier is still found, since only payments check budgets.
-const nothingGranted: Budget = {
+// A job that was paid for earlier can still be found, because only payments check budgets.
+const emptyBudget: Budget = {
   reserve: refuse,
   state: refuse,
   setLimit: refuse,
-  keep: nothing,
-  release: nothing,
-  settle: nothing,
-  remove: nothing,
-  close: nothing,
+  keep: noOp,
+  release: noOp,
+  settle: noOp,
+  remove: noOp,
+  close: noOp,
 };

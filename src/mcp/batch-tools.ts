@@ -15,18 +15,20 @@ import {
   type Tools,
 } from './tool.ts';
 
-// The arguments that all three tools have.
+// The arguments of all three tools.
 const batchFields = () => ({
   manifest: z
     .string()
     .describe(
       "path of the manifest in the server's folder: .csv, .jsonl or .yaml. A row has an id and the arguments of submit_video without key, or of speak (text, speaker)",
     ),
-  name: z.optional(z.string().describe('names the batch and so its jobs; by default the name of the file')),
-  output: z.optional(z.string().describe('path of the files, such as clips/{id}.{ext}')),
+  name: z.optional(
+    z.string().describe("name of the batch, which its jobs' keys begin with (default: the file name)"),
+  ),
+  output: z.optional(z.string().describe('template of the file paths, such as clips/{id}.{ext}')),
 });
 
-/** The maximum number of rows whose errors are kept: as many as an answer shows. */
+/** The maximum number of rows whose errors are stored: as many as an answer contains. */
 const maxErrors = 200;
 
 /** The tools `batch_plan`, `batch_run` and `batch_status`. */
@@ -34,21 +36,21 @@ export const batchTools = [
   tool({
     name: 'batch_plan',
     title: 'Plan a batch',
-    description: 'Checks every row of a batch, and shows what running it would cost. Nothing is sent.',
+    description: 'Checks every row of a batch, and returns what a run would cost. Nothing is sent.',
     effect: 'look',
     fields: batchFields,
-    run: async (asked, _call, tools) => {
-      const checked = await tools.checkBatch(asked, tools, 'plan');
+    run: async (request, _call, tools) => {
+      const checked = await tools.checkBatch(request, tools, 'plan');
       const { view, refusal, isOpen } = checked;
       if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
-      const doubt = inDoubt(checked);
+      const doubt = doubtAnswer(checked);
       if (doubt !== undefined) return { ...doubt, ...view };
       const others = othersThatPay(checked, tools);
       if (others.length > 0)
-        return { ...freeSuccess, next: statusOf(asked, others), paid_by: others, ...view };
+        return { ...freeSuccess, next: statusOf(request, others), paid_by: others, ...view };
       return {
         ...freeSuccess,
-        next: isOpen ? { tool: 'batch_run', arguments: { ...asked } } : null,
+        next: isOpen ? { tool: 'batch_run', arguments: { ...request } } : null,
         ...view,
       };
     },
@@ -57,7 +59,7 @@ export const batchTools = [
     name: 'batch_run',
     title: 'Run a batch',
     description:
-      'Starts the open rows of a batch and returns: this costs money. The same batch name and row id are always the same job: call again after a timeout or an error, and no row is paid for twice. Never choose another name to try again: rows that a batch of another name has paid for are refused. Then call batch_status.',
+      'Starts the open rows of a batch and returns. This costs money. The same batch name and row id are always the same job: after a timeout or an error, call it again, and no row is paid for twice. Never choose another name to retry: rows that a batch of another name has paid for are rejected. Then call batch_status.',
     effect: 'pay',
     fields: () => ({
       ...batchFields(),
@@ -65,17 +67,17 @@ export const batchTools = [
         z
           .boolean()
           .describe(
-            'pays again for rows that a batch of another name has paid for; use it only to make them twice',
+            'pay again for rows that a batch of another name has paid for; use it only to make them twice',
           ),
       ),
     }),
-    run: ({ repeat = false, ...asked }, call, tools) => started(asked, repeat, call, tools),
+    run: ({ repeat = false, ...request }, call, tools) => startBatch(request, repeat, call, tools),
   }),
   tool({
     name: 'batch_status',
     title: 'State of a batch',
     description:
-      'Shows the state of the batch and of every row that is not done, with its error, what it has cost (charged) and its next call, the ids of rows whose video differs from the request (mismatched), and whether this server is still running the batch. Call it until pending is gone.',
+      'Returns the state of the batch and of every unfinished row, with its error, whether it was charged (charged) and its next call; the ids of rows whose video differs from the request (mismatched); and whether this server is still running the batch. Call it until the answer has no pending.',
     effect: 'look',
     isLocal: true,
     fields: () => ({
@@ -84,38 +86,39 @@ export const batchTools = [
         z
           .boolean()
           .describe(
-            'ends in an error if a video differs from its row; the video is kept, and never paid for again',
+            'return an error if a video differs from its row; the video is kept, and never paid for again',
           ),
       ),
     }),
-    run: ({ strict = false, ...asked }, _call, tools) => status(asked, strict, tools),
+    run: ({ strict = false, ...request }, _call, tools) => status(request, strict, tools),
   }),
 ];
 
-async function started(
-  asked: BatchRequest,
-  isRepeated: boolean,
+async function startBatch(
+  request: BatchRequest,
+  paysAgain: boolean,
   call: Call,
   tools: Tools,
 ): Promise<ToolOutcome> {
-  const checked = await tools.checkBatch(asked, tools, 'plan');
+  const checked = await tools.checkBatch(request, tools, 'plan');
   const { name, view, refusal, isOpen } = checked;
   if (refusal !== undefined) return { ...errorAnswer(refusal, 'no'), ...view };
   if (!isOpen) return { ...freeSuccess, next: null, ...view };
-  const doubt = inDoubt(checked);
+  const doubt = doubtAnswer(checked);
   if (doubt !== undefined) return { ...doubt, ...view };
-  const twice = (): Answer | undefined => (isRepeated ? undefined : paidTwice(asked, checked, tools));
-  const refused = twice();
+  const refusalIfPaid = (): Answer | undefined =>
+    paysAgain ? undefined : paidTwiceAnswer(request, checked, tools);
+  const refused = refusalIfPaid();
   if (refused !== undefined) return refused;
-  const instead = isRunning(tools, name) ? undefined : await unconfirmed(checked, call, tools);
+  const instead = isRunning(tools, name) ? undefined : await confirm(checked, call, tools);
   if (instead !== undefined) return instead;
-  const next = { tool: 'batch_status', arguments: { ...asked } };
-  // Check again: another call may have started the batch while the person was asked.
+  const next = { tool: 'batch_status', arguments: { ...request } };
+  // Check again: another call may have started the batch during the confirmation.
   if (isRunning(tools, name)) return { ...pendingAnswer(next), ...view };
   await tools.authority.check();
-  const late = twice();
-  if (late !== undefined) return late;
-  start(tools, checked);
+  const refusedNow = refusalIfPaid();
+  if (refusedNow !== undefined) return refusedNow;
+  startRun(tools, checked);
   return { ...pendingAnswer(next, 'maybe'), ...view };
 }
 
@@ -131,12 +134,12 @@ function othersThatPay({ name, rows, paidBy }: CheckedBatch, { runs }: Tools): s
   return [...new Set([...paidBy, ...running.map(([other]) => other)])];
 }
 
-function statusOf(asked: BatchRequest, [name]: string[]): Answer['next'] {
-  return { tool: 'batch_status', arguments: { ...asked, name } };
+function statusOf(request: BatchRequest, [name]: string[]): Answer['next'] {
+  return { tool: 'batch_status', arguments: { ...request, name } };
 }
 
-// Returns the answer in place of a run of rows whose requests may have been charged already; undefined if there are none.
-function inDoubt({ doubts }: CheckedBatch): Answer | undefined {
+// Returns the answer that replaces a run if requests of its rows may already have been charged; undefined if not.
+function doubtAnswer({ doubts }: CheckedBatch): Answer | undefined {
   const unknown = doubts.filter(({ about }) => about === 'unknown');
   const [first] = unknown.length > 0 ? unknown : doubts;
   if (first === undefined) return undefined;
@@ -151,23 +154,23 @@ function inDoubt({ doubts }: CheckedBatch): Answer | undefined {
 const maxNamed = 5;
 
 function unknownRows(rows: readonly RowInDoubt[]): MgwError {
-  const named = rows.slice(0, maxNamed).map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
+  const rowTexts = rows.slice(0, maxNamed).map(({ id, job }) => `${printableLine(id, 60)} (${job.id})`);
   const more = rows.length > maxNamed ? `, and ${rows.length - maxNamed} more` : '';
-  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${named.join(', ')}${more}. Nothing was sent. A person can find out whether the tasks exist, and resolve each job.`;
+  const text = `The requests of these rows were submitted as other jobs, and may have been charged: ${rowTexts.join(', ')}${more}. Nothing was sent. A person can find out whether the tasks exist, and resolve each job.`;
   const next = rows[0] && resolveCommand(rows[0].job);
   return new MgwError('submit_unknown', text, { charged: 'no', retry: 'never', next });
 }
 
 // Returns the answer that replaces a run if other batches pay for some of its rows; undefined if none do.
-function paidTwice(asked: BatchRequest, checked: CheckedBatch, tools: Tools): Answer | undefined {
+function paidTwiceAnswer(request: BatchRequest, checked: CheckedBatch, tools: Tools): Answer | undefined {
   const others = othersThatPay(checked, tools);
   if (others.length === 0) return undefined;
-  const text = `Rows of ${checked.name} were paid for, or are being paid for, by ${others.join(', ')}. Nothing was sent. Continue under that name, or call batch_run with repeat to pay for them again.`;
+  const text = `Rows of ${checked.name} were paid for, or are being paid for, by ${others.join(', ')}. Nothing was sent. Continue with that name, or call batch_run with repeat to pay for them again.`;
   const answer = errorAnswer(new MgwError('conflict', text, { charged: 'no', retry: 'never' }), 'no');
-  return { ...answer, next: statusOf(asked, others), paid_by: others, ...checked.view };
+  return { ...answer, next: statusOf(request, others), paid_by: others, ...checked.view };
 }
 
-function start(tools: Tools, batch: CheckedBatch): void {
+function startRun(tools: Tools, batch: CheckedBatch): void {
   const state: StartedRun = { isRunning: true, rows: batch.rows, errors: new Map() };
   tools.runs.set(batch.name, state);
   tools.calls.background(async (signals) => {
@@ -186,18 +189,18 @@ function start(tools: Tools, batch: CheckedBatch): void {
   });
 }
 
-async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
-  // A run that ends during the check counts as running, since the rows may have been read before its end.
+async function status(request: BatchRequest, isStrict: boolean, tools: Tools): Promise<Answer> {
+  // A run that ends during the check counts as running, because the rows may have been read before its end.
   const running = new Set([...tools.runs.values()].filter(({ isRunning }) => isRunning));
-  const { name, view, isOpen, differing } = await tools.checkBatch(asked, tools, 'status');
+  const { name, view, isOpen, differing } = await tools.checkBatch(request, tools, 'status');
   const run = tools.runs.get(name);
   const next = (name: string, more = {}): Answer['next'] => ({
     tool: name,
-    arguments: { ...asked, ...more },
+    arguments: { ...request, ...more },
   });
   if (run !== undefined && (run.isRunning || running.has(run))) {
-    const again = next('batch_status', isStrict ? { strict: true } : {});
-    return { ...freeSuccess, pending: true, next: again, running: true, ...view };
+    const statusCall = next('batch_status', isStrict ? { strict: true } : {});
+    return { ...freeSuccess, pending: true, next: statusCall, running: true, ...view };
   }
   if (run?.error !== undefined) return { ...errorAnswer(run.error, 'no'), running: false, ...view };
   if (isStrict && differing !== undefined)
@@ -210,9 +213,9 @@ async function status(asked: BatchRequest, isStrict: boolean, tools: Tools): Pro
   };
 }
 
-// Returns the answer in place of a run above the amount of `--confirm-over`; undefined if it may start.
-async function unconfirmed(
-  { name, atMost, request, typed, manifest }: CheckedBatch,
+// Returns the answer that replaces a run above the amount of `--confirm-over`; undefined if the run may start.
+async function confirm(
+  { name, atMost, request, commandWords, manifest }: CheckedBatch,
   { context }: Call,
   { confirmation, authority }: Tools,
 ): Promise<ToolOutcome | undefined> {
@@ -221,6 +224,6 @@ async function unconfirmed(
   if (atMost !== undefined && compare(parseDecimal(atMost), parseAmount(over)) <= 0) return undefined;
   const amount = atMost ?? 'unknown';
   const message = `The batch ${name}: this may cost ${amount}, more than ${over}.`;
-  const command = ['mgw', 'batch', 'run', ...typed, ...(await authority.flags()), '--', manifest];
+  const command = ['mgw', 'batch', 'run', ...commandWords, ...(await authority.flags()), '--', manifest];
   return confirmation.ask({ tool: 'batch_run', key: name, request, amount }, message, command, context);
 }

@@ -13,20 +13,20 @@ import { interruptionError } from '../payment/errors.ts';
 import type { Signals } from '../payment/pay-once.ts';
 import { agentText, type Answer, errorAnswer, type ToolOutcome, toolResult } from './result.ts';
 
-/** The maximum time that a call waits for jobs and results, ms. */
+/** The maximum time for which a call waits for jobs and results, in ms. */
 const maxWaitMs = 50_000;
 
-/** The time after which a call with unfinished work is answered, ms: clients give up after a minute (design 16). */
+/** The time after which a call with unfinished work is answered, in ms: clients time out after a minute (design 16). */
 export const maxCallMs = 53_000;
 
 /**
- * After this time, ms, the client is assumed to have read the answer to a call, unless it has cancelled the call or
+ * The time in ms after which the client is assumed to have read the answer to a call, unless it has cancelled the call or
  * disconnected.
  */
-const readWithinMs = 1_000;
+const assumedReadAfterMs = 1_000;
 
-/** The interval of progress notifications, ms. */
-const progressEveryMs = 5_000;
+/** The interval between progress notifications, in ms. */
+const progressIntervalMs = 5_000;
 
 /** One call of a tool. */
 export interface Call {
@@ -35,20 +35,20 @@ export interface Call {
   signals: Signals;
   deadline: Deadline;
   /** Reports progress to the client, if the client requested it. */
-  tell(text: string): void;
+  reportProgress(text: string): void;
   /** Notes of the flows, to include in the answer. */
   notes: string[];
   /** Records that this call is about to pay, so that an error can report the charge. */
-  paying(): void;
+  markPaying(): void;
   /**
-   * Calls `record` once it is known whether the client got the answer that is about to be returned. A client that
-   * cancels the call or disconnects, at any time until shortly after the answer was written, did not get it.
+   * Calls `record` when it is known whether the client received the answer to this call. A client that cancels the call
+   * or disconnects before, or shortly after, the answer is written did not receive it.
    */
-  whenTold(record: (isTold: boolean) => Promise<void>): void;
+  onAnswered(record: (wasReceived: boolean) => Promise<void>): void;
   context: ServerContext;
 }
 
-/** The calls of one server. A call that the client has given up continues until its outcome is recorded. */
+/** The calls of one server. A call that the client has abandoned continues until its outcome is recorded. */
 export class Calls {
   readonly #session: Session;
   readonly #interrupted: Signals;
@@ -59,7 +59,7 @@ export class Calls {
 
   /**
    * @param interrupted the signals of the process
-   * @param flags the server's flags, which the commands for a person need
+   * @param flags the server's flags, which are added to the commands for a person
    */
   constructor(session: Session, interrupted: Signals, flags: ServerFlags = {}) {
     this.#session = session;
@@ -69,11 +69,11 @@ export class Calls {
 
   /**
    * Runs the work of a tool, and answers within {@link maxCallMs}. Never throws.
-   * @param late the answer if the work takes longer; the work goes on
+   * @param lateAnswer the answer if the work takes longer; the work continues
    */
   async run(
     context: ServerContext,
-    late: Answer,
+    lateAnswer: Answer,
     work: (call: Call) => Promise<ToolOutcome>,
   ): Promise<CallToolResult | InputRequiredResult> {
     const soft = new AbortController();
@@ -85,18 +85,18 @@ export class Calls {
       abortWith(this.#interrupted.hard, hard),
     ];
     const answered = new AbortController();
-    const told = { text: '' };
+    const progress = { text: '' };
     const call = {
       context,
       signals: { soft: soft.signal, hard: hard.signal },
       deadline: deadlineIn(maxWaitMs, this.#session.clock),
-      tell: (text: string) => void (told.text = text),
-      whenTold: (record: (isTold: boolean) => Promise<void>) =>
+      reportProgress: (text: string) => void (progress.text = text),
+      onAnswered: (record: (wasReceived: boolean) => Promise<void>) =>
         this.background(async (signals) => {
           const isAwaited = !answered.signal.aborted && !soft.signal.aborted;
-          const isTold = isAwaited && (await this.#isRead(context.mcpReq, signals.soft));
-          // Without this record the client counts as not told, which costs nothing.
-          await record(isTold).catch(() => undefined);
+          const wasReceived = isAwaited && (await this.#wasRead(context.mcpReq, signals.soft));
+          // Without this record, mgw assumes that the client did not receive the answer, which costs nothing.
+          await record(wasReceived).catch(() => undefined);
         }),
     };
     const working = this.#work(call, work).finally(() => {
@@ -104,9 +104,9 @@ export class Calls {
       for (const each of unlink) each();
     });
     this.#inProgress.add(working);
-    void this.#tellProgress(context, told, answered.signal);
+    void this.#sendProgress(context, progress, answered.signal);
     try {
-      const outcome = await Promise.race([working, this.#late(late, answered.signal)]);
+      const outcome = await Promise.race([working, this.#lateAnswer(lateAnswer, answered.signal)]);
       return isInputRequiredResult(outcome)
         ? outcome
         : toolResult(await this.#withFlags(outcome), (text) => this.#session.redact(text));
@@ -130,16 +130,16 @@ export class Calls {
   }
 
   /**
-   * Records that the client has cancelled a call, even one that was answered: the answer may have come too late.
+   * Records that the client has cancelled a call, even an answered one: the answer may have arrived too late.
    * @param id the id of the request
    */
   cancelled(id: unknown): void {
     for (const each of this.#unread) if (each.id === id) each.cancelled.abort();
   }
 
-  /** Accepts nothing new, and resolves when everything in progress has ended and is recorded. */
+  /** Stops accepting calls, and resolves when all calls in progress have ended and are recorded. */
   async end(): Promise<void> {
-    this.#closing.abort(new Error('the client is gone'));
+    this.#closing.abort(new Error('the client has disconnected'));
     while (this.#inProgress.size > 0) await Promise.allSettled(this.#inProgress);
   }
 
@@ -150,13 +150,13 @@ export class Calls {
     return { ...answer, command: commandForPerson(answer.command, this.#flags, settings) };
   }
 
-  async #isRead({ id, signal }: ServerContext['mcpReq'], ending: AbortSignal): Promise<boolean> {
+  async #wasRead({ id, signal }: ServerContext['mcpReq'], ending: AbortSignal): Promise<boolean> {
     const cancelled = new AbortController();
     const call = { id, cancelled };
     const unlink = [abortWith(signal, cancelled), abortWith(ending, cancelled)];
     this.#unread.add(call);
     try {
-      await this.#session.clock.sleep(readWithinMs, cancelled.signal);
+      await this.#session.clock.sleep(assumedReadAfterMs, cancelled.signal);
       return true;
     } catch {
       return false;
@@ -167,16 +167,16 @@ export class Calls {
   }
 
   async #work(
-    given: Omit<Call, 'deps' | 'notes' | 'paying'>,
+    base: Omit<Call, 'deps' | 'notes' | 'markPaying'>,
     work: (call: Call) => Promise<ToolOutcome>,
   ): Promise<ToolOutcome> {
-    const { signals } = given;
+    const { signals } = base;
     const notes: string[] = [];
     let isPaying = false;
     const call: Call = {
-      ...given,
+      ...base,
       notes,
-      paying: () => void (isPaying = true),
+      markPaying: () => void (isPaying = true),
       deps: async () => ({
         ...(await this.#session.jobDeps()),
         signals,
@@ -188,26 +188,33 @@ export class Calls {
       return notes.length === 0 || isInputRequiredResult(outcome) ? outcome : { ...outcome, notes };
     } catch (error) {
       const isAbort = !(error instanceof MgwError) && signals.soft.aborted;
-      const shown = isAbort ? interruptionError(signals.soft, 'no') : toMgwError(error);
-      return { ...errorAnswer(shown, isPaying ? shown.charged : 'no'), ...(notes.length > 0 && { notes }) };
+      const mgwError = isAbort ? interruptionError(signals.soft, 'no') : toMgwError(error);
+      return {
+        ...errorAnswer(mgwError, isPaying ? mgwError.charged : 'no'),
+        ...(notes.length > 0 && { notes }),
+      };
     }
   }
 
-  async #late(answer: Answer, signal: AbortSignal): Promise<Answer> {
+  async #lateAnswer(answer: Answer, signal: AbortSignal): Promise<Answer> {
     await this.#session.clock.sleep(maxCallMs, signal).catch(() => undefined);
     return answer;
   }
 
-  async #tellProgress({ mcpReq }: ServerContext, told: { text: string }, signal: AbortSignal): Promise<void> {
+  async #sendProgress(
+    { mcpReq }: ServerContext,
+    latest: { text: string },
+    signal: AbortSignal,
+  ): Promise<void> {
     const progressToken = mcpReq._meta?.progressToken;
     if (progressToken === undefined) return;
     const { clock } = this.#session;
-    const began = clock.monotonic();
+    const startedAt = clock.monotonic();
     try {
       for (;;) {
-        await clock.sleep(progressEveryMs, signal);
-        const progress = Math.round((clock.monotonic() - began) / 1000);
-        const message = told.text === '' ? 'in progress' : told.text;
+        await clock.sleep(progressIntervalMs, signal);
+        const progress = Math.round((clock.monotonic() - startedAt) / 1000);
+        const message = latest.text === '' ? 'in progress' : latest.text;
         await mcpReq.notify({
           method: 'notifications/progress',
           params: { progressToken, progress, message },

@@ -14,7 +14,7 @@ import * as z from 'zod';
 import { printableLine } from '../printable.ts';
 import type { Answer } from './result.ts';
 
-/** The payment that a person is asked about. The answer applies to this payment only. */
+/** The payment that a person is asked to confirm. The answer applies only to this payment. */
 export interface PaymentQuestion {
   tool: string;
   key: string;
@@ -33,31 +33,31 @@ const stateSchema = z.object({
   amount: z.string(),
 });
 
-// A client's description of itself in a request: here, whether it can ask its user.
+// The part of a client's request that declares whether it can ask its user.
 const capabilitiesSchema = z.looseObject({
   [CLIENT_CAPABILITIES_META_KEY]: z.looseObject({ elicitation: z.looseObject({}) }),
 });
 
-/** The maximum time for a person's answer, seconds: less than a client waits for a call. */
-const answerWithinS = 45;
+/** The maximum time for a person's answer, in seconds; shorter than a client's timeout. */
+const maxAnswerSeconds = 45;
 
-const cannotAsk = 'This client cannot ask a person.';
+const cannotAskText = 'This client cannot ask a person to confirm.';
 
-const form = {
+const confirmationForm = {
   type: 'object' as const,
   properties: { pay: { type: 'boolean' as const, title: 'Pay for it' } },
   required: ['pay'],
 };
 
-/** Asks the person before a payment above an amount, through the client if it can ask (design 16). */
+/** Asks a person, through the client, to confirm a payment above an amount (design 16). */
 export class Confirmation {
   /** An exact decimal. */
   readonly over: string;
   readonly #codec: RequestStateCodec = createRequestStateCodec({ key: randomBytes(32) });
   readonly #folder: string;
-  readonly #used = new Set<string>();
+  readonly #usedStates = new Set<string>();
 
-  /** @param folder the root: a manifest may name files relative to it */
+  /** @param folder the root, where the person must run the command: a manifest may contain paths relative to it */
   constructor(over: string, folder: string) {
     this.over = over;
     this.#folder = folder;
@@ -67,7 +67,7 @@ export class Confirmation {
   readonly verify: RequestStateCodec['verify'] = (state, context) => this.#codec.verify(state, context);
 
   /**
-   * Returns undefined if the person agrees, else the answer in place of the outcome.
+   * Returns undefined if the person agrees, otherwise the answer that replaces the payment.
    * @param command the command line for a person to make the payment
    */
   async ask(
@@ -76,17 +76,17 @@ export class Confirmation {
     command: string[],
     context: ServerContext,
   ): Promise<Answer | InputRequiredResult | undefined> {
-    // In protocol revisions without requests from servers, clients describe themselves in each request.
+    // In protocol revisions without requests from servers, each request declares the client's capabilities.
     if (context.mcpReq.envelope !== undefined) return this.#askAndReturn(question, message, command, context);
-    const params = { message: `${message} Pay for it?`, requestedSchema: form };
+    const params = { message: `${message} Pay for it?`, requestedSchema: confirmationForm };
     try {
       const answer = await context.mcpReq.send(
         { method: 'elicitation/create', params },
-        { timeout: answerWithinS * 1000 },
+        { timeout: maxAnswerSeconds * 1000 },
       );
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
     } catch (error) {
-      return this.#refusal(command, `${message} ${whyNoAnswer(error)}`);
+      return this.#refusal(command, `${message} ${explainNoAnswer(error)}`);
     }
     return this.#refusal(command, `${message} The person declined.`);
   }
@@ -104,19 +104,22 @@ export class Confirmation {
     if (
       answer.kind === 'elicit' &&
       state.success &&
-      isAbout(state.data, question) &&
-      !this.#used.has(state.data.id)
+      isSamePayment(state.data, question) &&
+      !this.#usedStates.has(state.data.id)
     ) {
-      this.#used.add(state.data.id);
+      this.#usedStates.add(state.data.id);
       if (answer.action === 'accept' && answer.content?.['pay'] === true) return undefined;
       return this.#refusal(command, `${message} The person declined.`);
     }
     const capabilities = capabilitiesSchema.safeParse(mcpReq.envelope);
-    if (!capabilities.success) return this.#refusal(command, `${message} ${cannotAsk}`);
+    if (!capabilities.success) return this.#refusal(command, `${message} ${cannotAskText}`);
     const requestState = await this.#codec.mint({ id: randomUUID(), ...question }, context);
     return inputRequired({
       inputRequests: {
-        confirm: inputRequired.elicit({ message: `${message} Pay for it?`, requestedSchema: form }),
+        confirm: inputRequired.elicit({
+          message: `${message} Pay for it?`,
+          requestedSchema: confirmationForm,
+        }),
       },
       requestState,
     });
@@ -135,15 +138,15 @@ export class Confirmation {
   }
 }
 
-function whyNoAnswer(error: unknown): string {
+function explainNoAnswer(error: unknown): string {
   const code = error instanceof SdkError ? error.code : undefined;
-  if (code === SdkErrorCode.CapabilityNotSupported) return cannotAsk;
+  if (code === SdkErrorCode.CapabilityNotSupported) return cannotAskText;
   return code === SdkErrorCode.RequestTimeout
-    ? `The person did not answer within ${answerWithinS} s. The same call asks again.`
+    ? `The person did not answer within ${maxAnswerSeconds} s. The same call asks again.`
     : 'The client could not ask the person.';
 }
 
-function isAbout(state: PaymentQuestion, question: PaymentQuestion): boolean {
+function isSamePayment(state: PaymentQuestion, question: PaymentQuestion): boolean {
   return (
     state.tool === question.tool &&
     state.key === question.key &&

@@ -16,12 +16,12 @@ import {
 } from './result.ts';
 import { tool, type Tools } from './tool.ts';
 
-/** The tools that cannot pay: they list models and jobs, show money, wait for jobs, and save results. */
+/** The tools that cannot pay: they list models, jobs and spending, wait for jobs, and save results. */
 export const freeTools = [
   tool({
     name: 'models',
     title: 'Models',
-    description: 'Lists the models that the key may use, each with its protocols and prices.',
+    description: 'Lists the models that the key can use, each with its protocols and prices.',
     effect: 'look',
     fields: () => ({
       protocol: z.optional(z.enum([...protocolNames, 'tts']).describe('only models of this protocol')),
@@ -31,7 +31,7 @@ export const freeTools = [
   tool({
     name: 'job',
     title: 'One job',
-    description: 'Shows a job as it is recorded, with its request.',
+    description: 'Returns the record of a job, with its request.',
     effect: 'look',
     isLocal: true,
     fields: () => ({ ref: z.string().describe(refText) }),
@@ -44,16 +44,19 @@ export const freeTools = [
   tool({
     name: 'jobs',
     title: 'Jobs',
-    description: 'Lists jobs, newest first: also those of earlier sessions and of people.',
+    description:
+      'Lists jobs, newest first, including those from earlier sessions and those started by people.',
     effect: 'look',
     isLocal: true,
     fields: () => ({
       state: z.optional(z.array(z.enum(jobStates)).describe('only jobs in these states')),
       key: z.optional(
-        z.array(z.string()).describe('only jobs of these keys; intro-* matches all that start with intro-'),
+        z
+          .array(z.string())
+          .describe('only jobs with these keys; intro-* matches all keys that start with intro-'),
       ),
       model: z.optional(z.array(z.string()).describe('only jobs of these models')),
-      batch: z.optional(z.string().describe('only jobs of the batch of this name')),
+      batch: z.optional(z.string().describe('only jobs of this batch')),
       mismatched: z.optional(z.boolean().describe('only jobs with a file that differs from the request')),
       limit: z.optional(z.int().min(1).max(200).describe('default 20')),
     }),
@@ -65,8 +68,8 @@ export const freeTools = [
   }),
   tool({
     name: 'spend',
-    title: 'What was spent',
-    description: 'Adds up what the jobs cost.',
+    title: 'Spending',
+    description: 'Returns the total cost of the jobs.',
     effect: 'look',
     isLocal: true,
     fields: () => ({ by: z.optional(z.enum(spendGroups).describe('default model')) }),
@@ -77,8 +80,9 @@ export const freeTools = [
   }),
   tool({
     name: 'budget',
-    title: 'What may be spent',
-    description: 'Shows the budgets of this server, and what is left. Without one, nothing can be paid for.',
+    title: 'Budgets',
+    description:
+      'Returns the budgets of this server, and the amounts left. Without a budget, nothing can be paid for.',
     effect: 'look',
     isLocal: true,
     fields: () => ({}),
@@ -93,7 +97,7 @@ export const freeTools = [
     name: 'wait',
     title: 'Wait for jobs',
     description:
-      'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It pays nothing.',
+      'Waits until jobs have finished, for at most 50 s; if pending is true, call it again. It is free.',
     effect: 'look',
     fields: () => ({
       ref: z.optional(z.string().describe(refText)),
@@ -101,7 +105,7 @@ export const freeTools = [
     }),
     run: ({ ref, refs = [] }, call) => {
       const all = [...refs, ...(ref === undefined ? [] : [ref])];
-      if (all.length === 0) throw usageError('Give ref or refs.');
+      if (all.length === 0) throw usageError('ref or refs is required.');
       return wait([...new Set(all)], call);
     },
   }),
@@ -109,7 +113,7 @@ export const freeTools = [
     name: 'fetch',
     title: 'Save a result',
     description:
-      'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It pays nothing, and overwrites nothing.',
+      'Waits for a job and saves its file, for at most 50 s; if pending is true, call it again. It is free, and never overwrites a file.',
     effect: 'save',
     fields: () => ({
       ref: z.string().describe(refText),
@@ -117,15 +121,17 @@ export const freeTools = [
         z
           .string()
           .describe(
-            "path of the file, or of a folder with / at its end, in the server's folder; by default the job's id names the file",
+            "path of the file, or of a folder with / at its end, in the server's folder (default: a file named after the job's id)",
           ),
       ),
       strict: z.optional(
-        z.boolean().describe('ends in an error if the video differs from the request; the file is kept'),
+        z.boolean().describe('return an error if the video differs from the request; the file is kept'),
       ),
-      mark: z.optional(z.boolean().describe('marks an MP4 or MP3 as made by an algorithm')),
+      mark: z.optional(
+        z.boolean().describe('label an MP4 or MP3 as AI-generated (IPTC trainedAlgorithmicMedia)'),
+      ),
     }),
-    run: (given, call, tools) => fetched(given, call, tools),
+    run: (given, call, tools) => fetchJob(given, call, tools),
   }),
 ];
 
@@ -158,12 +164,12 @@ async function wait(all: readonly string[], call: Call): Promise<Answer> {
   const { waitFor } = await import('../flows/fetch.ts');
   const { findJobHere } = await import('../flows/find-job.ts');
   const deps = await call.deps();
-  const ends = await Promise.all(
-    all.map(async (each): Promise<Ended> => {
+  const results = await Promise.all(
+    all.map(async (each): Promise<WaitResult> => {
       try {
         const found = await findJobHere(each, deps, ['jobs', 'wait']);
         const onUpdate = ({ id, state, progress }: Job): void =>
-          call.tell(`${id} ${state}${progress === undefined ? '' : ` ${progress}%`}`);
+          call.reportProgress(`${id} ${state}${progress === undefined ? '' : ` ${progress}%`}`);
         const { job, delivered } = await waitFor(found, call.deadline, deps, { onUpdate });
         await delivered();
         return { ref: each, job };
@@ -173,21 +179,21 @@ async function wait(all: readonly string[], call: Call): Promise<Answer> {
       }
     }),
   );
-  return endOf(ends);
+  return waitAnswer(results);
 }
 
-interface Ended {
+interface WaitResult {
   ref: string;
   job?: Job;
   error?: MgwError;
 }
 
-function endOf(ends: readonly Ended[]): Answer {
-  const open = ends.filter(({ error }) => error?.code === 'pending' || error?.exitCode === 130);
-  const failed = ends.filter((end) => end.error !== undefined && !open.includes(end));
-  const jobs = ends.map(({ ref: each, job, error }) => {
-    const seen = job ?? error?.job;
-    const shown = seen === undefined ? { ref: each } : agentView(seen);
+function waitAnswer(results: readonly WaitResult[]): Answer {
+  const open = results.filter(({ error }) => error?.code === 'pending' || error?.exitCode === 130);
+  const failed = results.filter((result) => result.error !== undefined && !open.includes(result));
+  const jobs = results.map(({ ref: each, job, error }) => {
+    const knownJob = job ?? error?.job;
+    const shown = knownJob === undefined ? { ref: each } : agentView(knownJob);
     return error === undefined || error.code === 'pending'
       ? shown
       : { ...shown, problem: errorAnswer(error, 'no').error };
@@ -198,8 +204,8 @@ function endOf(ends: readonly Ended[]): Answer {
   }
   const [first] = failed;
   if (first?.error !== undefined) return { ...errorAnswer(first.error, 'no'), jobs };
-  const [end] = ends;
-  return { ...freeSuccess, next: end?.job === undefined ? null : nextForJob(end.job), jobs };
+  const [result] = results;
+  return { ...freeSuccess, next: result?.job === undefined ? null : nextForJob(result.job), jobs };
 }
 
 interface FetchArguments {
@@ -209,7 +215,7 @@ interface FetchArguments {
   mark?: boolean | undefined;
 }
 
-async function fetched(
+async function fetchJob(
   { ref, output, strict, mark }: FetchArguments,
   call: Call,
   tools: Tools,
@@ -223,21 +229,22 @@ async function fetched(
   if (planned === undefined || 'error' in planned) throw planned?.error ?? usageError(`No such job: ${ref}.`);
   if (planned.target.kind !== 'stdout') await tools.root.file(planned.target.path, 'output');
   try {
-    const onUpdate = ({ id, state }: Job): void => call.tell(`${id} ${state}`);
-    const onProgress = ({ bytes }: { bytes: number }): void => call.tell(`${planned.job.id}: ${bytes} bytes`);
-    const wishes = { force: false, deadline: call.deadline, strict, mark };
-    const { job, files, delivered } = await fetchResult(planned, wishes, deps, { onUpdate, onProgress });
+    const onUpdate = ({ id, state }: Job): void => call.reportProgress(`${id} ${state}`);
+    const onProgress = ({ bytes }: { bytes: number }): void =>
+      call.reportProgress(`${planned.job.id}: ${bytes} bytes`);
+    const options = { force: false, deadline: call.deadline, strict, mark };
+    const { job, files, delivered } = await fetchResult(planned, options, deps, { onUpdate, onProgress });
     await delivered();
     return { ...freeSuccess, next: null, job: agentView(job), files };
   } catch (error) {
     if (!(error instanceof MgwError) || error.code !== 'pending') throw error;
     const job = error.job ?? planned.job;
-    const same = {
+    const sameOptions = {
       ...(output !== undefined && { output }),
       ...(strict && { strict }),
       ...(mark && { mark }),
     };
-    const next = { tool: 'fetch', arguments: { ref: job.id, ...same } };
+    const next = { tool: 'fetch', arguments: { ref: job.id, ...sameOptions } };
     return { ...pendingAnswer(next), job: agentView(job) };
   }
 }

@@ -6,13 +6,13 @@ import { keyField, sameKey, tool } from './tool.ts';
 import { deadlineIn } from '../clock.ts';
 import type { PaymentRequest } from './paying.ts';
 
-// The arguments of a video: the flags of all protocols, each described for the protocols that have it.
+// The arguments of a video: the flags of all protocols. Each description begins with the protocols that have the flag.
 function videoFields(): Record<string, z.ZodOptional> {
-  const one = z.union([z.string(), z.number()]);
+  const single = z.union([z.string(), z.number()]);
   const types = {
     switch: z.optional(z.boolean()),
-    list: z.optional(z.union([z.array(one), z.string(), z.number()])),
-    other: z.optional(one),
+    list: z.optional(z.union([z.array(single), z.string(), z.number()])),
+    other: z.optional(single),
   };
   const fields = [...flagTexts()].map(([name, { kind, text }]) => {
     const type = kind === 'switch' || kind === 'list' ? types[kind] : types.other;
@@ -29,7 +29,7 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   for (const protocol of protocolNames)
     for (const flag of protocolNamed(protocol).flags) {
       const { kind } = flag;
-      // Tools do not read a file in place of a text.
+      // Tools do not read text from files.
       const description = flag.description.replace(/, or @FILE\b[^,;]*/, '');
       const known = flags.get(longName(flag)) ?? { kind, texts: new Map<string, string[]>() };
       known.texts.set(description, [...(known.texts.get(description) ?? []), protocol]);
@@ -43,36 +43,36 @@ function flagTexts(): Map<string, { kind: Flag['kind']; text: string }> {
   );
 }
 
-/** The tools that make a video or speech for money, and `price`, which shows the cost. */
+/** The tools that make a video or speech for money, and `price`, which returns the cost. */
 export const paidTools = [
   tool({
     name: 'submit_video',
     title: 'Submit a video',
-    description: `Submits one video and returns as soon as the gateway has accepted it: this costs money. ${sameKey} models lists the models and their protocols; the description of an argument begins with the protocols that accept it. Then call wait, then fetch.`,
+    description: `Submits one video and returns as soon as the gateway has accepted it. This costs money. ${sameKey} The tool models lists the models and their protocols; the description of an argument begins with the protocols that accept it. Then call wait, then fetch.`,
     effect: 'pay',
     fields: () => ({ key: keyField(), ...videoFields() }),
-    run: async (...asked) => (await import('./videos.ts')).submitted(...asked),
+    run: async (...asked) => (await import('./videos.ts')).runSubmitVideo(...asked),
   }),
   tool({
     name: 'price',
-    title: 'What a request may cost',
+    title: 'Price of a request',
     description:
-      'Shows the maximum cost of a video (takes the arguments of submit_video except key) or of speech (text), and what is left of the budgets. Nothing is sent.',
+      'Returns the maximum cost of a video (with the arguments of submit_video except key) or of speech (with text), and the amounts left in the budgets. Nothing is sent.',
     effect: 'look',
-    fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text of speech')) }),
-    run: async (...asked) => (await import('./videos.ts')).priced(...asked),
+    fields: () => ({ ...videoFields(), text: z.optional(z.string().describe('the text to speak')) }),
+    run: async (...asked) => (await import('./videos.ts')).runPrice(...asked),
   }),
   tool({
     name: 'speak',
     title: 'Speak text',
-    description: `Speaks text into a file: this costs money. ${sameKey}`,
+    description: `Speaks text into a file. This costs money. ${sameKey}`,
     effect: 'pay',
     fields: () => ({
       key: keyField(),
       text: z.string().describe('the text to speak'),
       speaker: z.optional(z.string().describe('the name of a voice')),
       format: z.optional(
-        z.string().describe('mp3, wav, pcm or ogg_opus; by default the extension of output decides'),
+        z.string().describe('mp3, wav, pcm or ogg_opus (default: from the extension of output)'),
       ),
       'sample-rate': z.optional(z.number().describe('hertz')),
       output: z
@@ -103,16 +103,16 @@ export const paidTools = [
         deadline: deadlineIn(settings.timeoutMs.value, session.clock),
         blockedByAnyDoubt: call.deadline,
       };
-      const asked: PaymentRequest = {
+      const request: PaymentRequest = {
         tool: 'speak',
         key,
-        given: { ...given },
-        typed: { ...given, output: path },
+        args: { ...given },
+        absoluteArgs: { ...given, output: path },
         order: { protocol: 'tts', model: speechModel, body: speech.body },
         flow: (deps) => speak(speech, wanted, deps),
         next: () => null,
       };
-      return pay(asked, call, tools);
+      return pay(request, call, tools);
     },
   }),
 ];

@@ -14,76 +14,76 @@ import { agentView, type Answer, errorAnswer, type NextCall, type ToolOutcome } 
 import type { Tools } from './tool.ts';
 
 /** The arguments of a call. */
-export type Given = Record<string, unknown>;
+export type Arguments = Record<string, unknown>;
 
 /** A payment that a tool call requests. */
 export interface PaymentRequest {
   tool: string;
   key: string;
   /** The arguments, with the key. */
-  given: Given;
+  args: Arguments;
   /** The arguments with absolute paths, for a person's command line in any folder. */
-  typed: Given;
+  absoluteArgs: Arguments;
   /** The request to pay for. */
   order: PriceQuery;
-  /** Pays, or finds the paid job. */
+  /** Pays for the request, or finds the paid job. */
   flow: (deps: FlowDeps) => Promise<Delivered>;
   /** Returns the next call for the job; null if there is nothing to do. */
   next: (job: Job) => NextCall | null;
 }
 
 /** Pays once for the request of a tool call, or finds the job of its key. Asks the person first if needed. */
-export async function pay(asked: PaymentRequest, call: Call, tools: Tools): Promise<ToolOutcome> {
-  checkKeyName(asked.key, false);
+export async function pay(request: PaymentRequest, call: Call, tools: Tools): Promise<ToolOutcome> {
+  checkKeyName(request.key, false);
   const deps = await payingDeps(tools, call);
-  const instead = await unconfirmed(asked, deps, call, tools);
-  if (instead !== undefined) return instead;
+  const unconfirmedAnswer = await confirm(request, deps, call, tools);
+  if (unconfirmedAnswer !== undefined) return unconfirmedAnswer;
   let paid: Delivered;
   try {
-    paid = await asked.flow(deps);
+    paid = await request.flow(deps);
   } catch (error) {
-    return submittedUnder(error, asked);
+    return otherKeyAnswer(error, request);
   }
   const { job, files, isResumed, delivered } = paid;
-  // A client that gave up does not know of the job, and the record must say so.
-  call.whenTold(delivered);
+  // A client that gave up does not know of the job, so the job must not be recorded as delivered.
+  call.onAnswered(delivered);
   return {
     ok: true,
     charged: isResumed ? 'no' : 'yes',
     retry: 'resume',
-    next: asked.next(job),
+    next: request.next(job),
     ...(isResumed && { resumed: true }),
     job: agentView(job),
     ...(files.length > 0 && { files }),
   };
 }
 
-// Returns the answer if the request was submitted under another key that the client may not know of.
-function submittedUnder(error: unknown, { tool, key, given }: PaymentRequest): Answer {
+// Returns the answer if the request was submitted with another key, which the client may not know.
+function otherKeyAnswer(error: unknown, { tool, key, args }: PaymentRequest): Answer {
   const other = error instanceof MgwError && error.code === 'conflict' ? error.job?.key : undefined;
   if (!(error instanceof MgwError) || other === undefined || other === key) throw error;
-  // The key of a batch's row is not a key that a tool accepts.
-  const next = isKeyName(other) ? { tool, arguments: { ...given, key: other } } : undefined;
+  // Tools do not accept the key of a batch's row.
+  const next = isKeyName(other) ? { tool, arguments: { ...args, key: other } } : undefined;
   return { ...errorAnswer(error, 'no'), ...(next && { next }) };
 }
 
-// Returns deps that pay only under the server's authority, and record that a payment was attempted.
+// Returns deps that pay only within the server's budgets, and record that a payment was attempted.
 async function payingDeps(tools: Tools, call: Call): Promise<FlowDeps> {
   const deps = await call.deps();
   return {
     ...deps,
     allowances: () => tools.authority.allowances(),
-    // Called directly before a payment, but not for a call that resumes a job.
+    // This is called directly before a payment, but not for a call that resumes a job.
     priceOf: (order) => {
-      call.paying();
+      call.markPaying();
       return deps.priceOf(order);
     },
   };
 }
 
-// Returns the answer in place of a payment above the amount of `--confirm-over`; undefined if it may be made.
-async function unconfirmed(
-  { key, order, tool, typed }: PaymentRequest,
+// Returns the answer that replaces a payment above the amount of `--confirm-over`; undefined if it may be made.
+async function confirm(
+  { key, order, tool, absoluteArgs }: PaymentRequest,
   deps: FlowDeps,
   { context }: Call,
   { confirmation, session, authority }: Tools,
@@ -97,11 +97,11 @@ async function unconfirmed(
     .update(canonicalJson([order.protocol, order.body] as Json))
     .digest('hex');
   const message = `${what}: this may cost ${amount}, more than ${over}.`;
-  const command = commandLine(tool, typed, await authority.flags());
+  const command = commandLine(tool, absoluteArgs, await authority.flags());
   return confirmation.ask({ tool, key, request, amount }, message, command, context);
 }
 
-// Whether a key's job rules out another payment. A rejected job is sent again.
+// Whether the job of a key was, or may have been, paid for. A rejected job is sent again.
 async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
   const job = await namedJob(ledger, key);
   if (job === undefined) return false;
@@ -109,7 +109,11 @@ async function isPaid(key: string, { ledger }: FlowDeps): Promise<boolean> {
 }
 
 // Returns the command line that is equivalent to a call.
-function commandLine(tool: string, { protocol, text, ...flags }: Given, more: readonly string[]): string[] {
+function commandLine(
+  tool: string,
+  { protocol, text, ...flags }: Arguments,
+  more: readonly string[],
+): string[] {
   const words =
     tool === 'speak' ? ['tts'] : ['video', ...(protocol === undefined ? [] : [textOf(protocol)]), 'submit'];
   const options = Object.entries(flags).flatMap(([name, value]) => {

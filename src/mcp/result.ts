@@ -14,15 +14,15 @@ export interface NextCall {
 /** A tool's answer, as `structuredContent` and as text (design 16). */
 export interface Answer {
   ok: boolean;
-  /** Whether this call was charged. If an earlier call paid, it is `no`, with `resumed`. */
+  /** Whether this call was charged. If an earlier call paid, `charged` is `no` and `resumed` is true. */
   charged: Charged;
   retry: Retry;
   next: NextCall | null;
-  /** The command line for a person, if no tool can do the next step. */
+  /** The command line for a person, if no tool can perform the next step. */
   command?: string[];
   /** True if an earlier call paid for the job. */
   resumed?: true;
-  /** True if the call timed out; the work goes on. */
+  /** True if the call timed out; the work continues. */
   pending?: true;
   error?: { code: string; message: string; exit_code: number; request_id?: string };
   [member: string]: unknown;
@@ -34,16 +34,16 @@ export type ToolOutcome = Answer | InputRequiredResult;
 /** The schema of every answer. It accepts unknown members, so that an answer about money is never rejected. */
 export const answerSchema = z.looseObject({
   ok: z.boolean(),
-  charged: z.enum(['no', 'maybe', 'yes']).describe('what this call cost'),
+  charged: z.enum(['no', 'maybe', 'yes']).describe('whether this call was charged'),
   retry: z
     .enum(['safe', 'resume', 'never'])
-    .describe('whether the same call may be made again: resume never pays twice'),
+    .describe('whether the same call can be repeated; with resume, it never pays twice'),
   next: z
     .nullable(z.looseObject({ tool: z.string(), arguments: z.record(z.string(), z.unknown()) }))
     .describe('the tool to call next'),
   command: z.optional(z.array(z.string()).describe('a command line for the person')),
   resumed: z.optional(z.boolean().describe('an earlier call with this key paid for the job')),
-  pending: z.optional(z.boolean().describe('not finished yet: call next')),
+  pending: z.optional(z.boolean().describe('not finished yet; make the call in next')),
   error: z.optional(
     z.looseObject({
       code: z.string(),
@@ -54,9 +54,9 @@ export const answerSchema = z.looseObject({
   ),
 });
 
-/** Returns the result of a tool. Removes control characters of foreign text, secrets, and signatures in URLs. */
+/** Returns the result of a tool. Removes control characters, secrets, and signatures in URLs. */
 export function toolResult(answer: Answer, redact: (text: string) => string): CallToolResult {
-  const structuredContent = shown(answer, redact) as Record<string, unknown>;
+  const structuredContent = sanitize(answer, redact) as Record<string, unknown>;
   return {
     content: [{ type: 'text', text: JSON.stringify(structuredContent) }],
     structuredContent,
@@ -65,7 +65,7 @@ export function toolResult(answer: Answer, redact: (text: string) => string): Ca
 }
 
 /**
- * Returns the answer about an error.
+ * Returns the answer for an error.
  * @param charged whether this call was charged
  */
 export function errorAnswer(error: MgwError, charged: Charged): Answer {
@@ -88,7 +88,7 @@ export function errorAnswer(error: MgwError, charged: Charged): Answer {
   };
 }
 
-// The values that only the person who starts a server can set.
+// The flags that only the person who starts a server can set.
 const personFlags = [
   'budget',
   'budget-name',
@@ -100,23 +100,23 @@ const personFlags = [
 ];
 
 /**
- * Returns the text of an error or a note for an agent: a tool's arguments have the names of the flags, without dashes.
+ * Adapts the text of an error or a note for an agent: a tool's arguments are named like the flags, without dashes.
  */
 export function agentText(text: string): string {
   return (
     text
       // No tool has these flags.
-      .replace(/[;.] --(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
+      .replace(/[;.] (?:To [^;.]*, use )?--(?:force|ignore-columns|no-check|skip-bad)\b[^;.]*\.?$/, '.')
       .replace(/, or (?:replace (?:it|the link) with --force|-o - for standard output)\b/g, '')
       .replace(/(a)nother --key, or --new without one,/i, '$1nother key')
-      .replace(/"mgw [^"]*"|--([a-z][a-z-]*)/g, (whole, flag?: string) => {
-        if (flag === undefined || personFlags.includes(flag)) return whole;
+      .replace(/"mgw [^"]*"|--([a-z][a-z-]*)/g, (match, flag?: string) => {
+        if (flag === undefined || personFlags.includes(flag)) return match;
         return flag === 'new' ? 'another key' : flag;
       })
   );
 }
 
-/** Returns a job for an agent, without its request, which `job` shows. */
+/** Returns a job for an agent, without its request, which the tool `job` returns. */
 export function agentView(job: Job): JobView {
   return { ...jobView(job), request: undefined, details: undefined };
 }
@@ -151,7 +151,7 @@ export function nextForJob({ id, state, protocol, files }: Job): Answer['next'] 
   return { tool: 'fetch', arguments: { ref: id } };
 }
 
-/** Returns the answer of a call that timed out: the work goes on, and `next` finds its outcome. */
+/** Returns the answer to a call that timed out: the work continues, and `next` returns its outcome. */
 export function pendingAnswer(next: NextCall, charged: Charged = 'no'): Answer {
   return { ok: true, charged, retry: 'resume', pending: true, next };
 }
@@ -164,15 +164,15 @@ export const refText = 'a job id or a unique part of one, @key, @last, or a hand
 
 const maxTextLength = 4000;
 
-function shown(value: unknown, redact: (text: string) => string): unknown {
+function sanitize(value: unknown, redact: (text: string) => string): unknown {
   if (typeof value === 'string') return withoutQueries(printable(redact(value), maxTextLength));
-  if (Array.isArray(value)) return value.map((each) => shown(each, redact));
+  if (Array.isArray(value)) return value.map((each) => sanitize(each, redact));
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).filter(([, member]) => member !== undefined);
-  return Object.fromEntries(members.map(([name, member]) => [printable(name), shown(member, redact)]));
+  return Object.fromEntries(members.map(([name, member]) => [printable(name), sanitize(member, redact)]));
 }
 
-// The query of a URL may contain a signature, and the part before its host a password.
+// The query of a URL may contain a signature, and the part before the host may contain a password.
 function withoutQueries(text: string): string {
   return text.replace(/https?:\/\/[^\s"'<>]+/gi, (url) =>
     url.replace(/\?.*/s, '?…').replace(/\/\/[^/]*@/, '//'),

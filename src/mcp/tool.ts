@@ -23,46 +23,46 @@ export interface Tools {
   readFile: ReadFile;
   /** The runs of batches by their names, including those that have ended. */
   runs: Map<string, StartedRun>;
-  /** Absent if no payment needs a person. */
+  /** Undefined if payments do not require confirmation. */
   confirmation: Confirmation | undefined;
 }
 
-/** A tool: its description for clients, and its action. */
+/** A tool: its description for clients, and its implementation. */
 export interface Tool<Fields extends z.ZodRawShape = z.ZodRawShape> {
   name: string;
   title: string;
   description: string;
-  /** `look` changes nothing, `save` writes files, `pay` costs money. */
+  /** `look` is read-only, `save` writes files, `pay` costs money. */
   effect: 'look' | 'save' | 'pay';
   /** Whether the tool works without the network. */
   isLocal?: true;
-  /** Called when first needed: a server answers `initialize` sooner without the schemas of its tools. */
+  /** Called on first use: without the schemas of its tools, a server answers `initialize` sooner. */
   fields: () => Fields;
   run(given: z.infer<z.ZodObject<Fields>>, call: Call, tools: Tools): Promise<ToolOutcome>;
 }
 
-/** The part that every description of a paying tool contains. */
+/** The part that is common to the descriptions of all paying tools. */
 export const sameKey =
-  'The same key is always the same job: call again with the same key and arguments after a timeout or an error, and nothing is paid twice.';
+  'The same key is always the same job: after a timeout or an error, call it again with the same key and arguments, and nothing is paid twice.';
 
-/** The argument that every tool that pays requires. */
+/** The argument that every paying tool requires. */
 export const keyField = (): z.ZodString =>
   z
     .string()
-    .describe('permanently names this submission, such as intro-1. Never choose another key to try again.');
+    .describe('permanent name of this submission, such as intro-1. Never choose another key to retry.');
 
-/** Returns the tool unchanged, and infers the types of its arguments. */
-export function tool<Fields extends z.ZodRawShape>(given: Tool<Fields>): Tool {
-  return given;
+/** Returns the tool unchanged, but infers the types of its arguments. */
+export function tool<Fields extends z.ZodRawShape>(definition: Tool<Fields>): Tool {
+  return definition;
 }
 
-/** Adds a tool to a server. A call that takes too long is answered with the same call as the next step. */
+/** Adds a tool to a server. If a call takes too long, its answer suggests the same call as the next step. */
 export function addTool(server: McpServer, tools: Tools, each: Tool): void {
   const { name, title, description, effect, isLocal = false, fields } = each;
-  let made: z.ZodObject | undefined;
-  const schema = (): z.ZodObject => (made ??= z.strictObject(fields()));
-  // Arguments are checked below: a response of the SDK would not say that nothing was charged.
-  const asGiven: StandardSchemaWithJSON<Record<string, unknown>> = {
+  let cachedSchema: z.ZodObject | undefined;
+  const schema = (): z.ZodObject => (cachedSchema ??= z.strictObject(fields()));
+  // Arguments are checked below, because an error of the SDK would not report that nothing was charged.
+  const inputSchema: StandardSchemaWithJSON<Record<string, unknown>> = {
     '~standard': {
       version: 1,
       vendor: 'zod',
@@ -77,7 +77,7 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
     {
       title,
       description,
-      inputSchema: asGiven,
+      inputSchema,
       outputSchema: answerSchema,
       annotations: {
         readOnlyHint: effect === 'look',
@@ -85,20 +85,24 @@ export function addTool(server: McpServer, tools: Tools, each: Tool): void {
         openWorldHint: !isLocal,
       },
     },
-    (given, context) => {
-      const late = pendingAnswer({ tool: name, arguments: given }, effect === 'pay' ? 'maybe' : 'no');
+    (args, context) => {
+      const late = pendingAnswer({ tool: name, arguments: args }, effect === 'pay' ? 'maybe' : 'no');
       return tools.calls.run(context, late, async (call) =>
-        each.run(parsed(schema(), given, name), call, tools),
+        each.run(parseArguments(schema(), args, name), call, tools),
       );
     },
   );
 }
 
-function parsed<Schema extends z.ZodObject>(schema: Schema, given: unknown, tool: string): z.infer<Schema> {
-  const { success, data, error } = schema.safeParse(given);
+function parseArguments<Schema extends z.ZodObject>(
+  schema: Schema,
+  args: unknown,
+  tool: string,
+): z.infer<Schema> {
+  const { success, data, error } = schema.safeParse(args);
   if (success) return data;
-  const faults = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
-  throw usageError(`${tool}: ${faults.join('; ')}. Nothing was sent.`);
+  const problems = error.issues.map(({ path, message }) => [...path.map(String), message].join(': '));
+  throw usageError(`${tool}: ${problems.join('; ')}. Nothing was sent.`);
 }
 
 /** The arguments that identify a batch. */
@@ -114,35 +118,35 @@ export interface CheckedBatch {
   name: string;
   /** The absolute path of its manifest. */
   manifest: string;
-  /** The other words of the command line that runs it, with absolute paths. */
-  typed: readonly string[];
-  /** The part for the answer: counts, cost, problems, rows. */
+  /** The flags of the command line that runs it, with absolute paths. */
+  commandWords: readonly string[];
+  /** The members for the answer: counts, cost, problems, rows. */
   view: Record<string, unknown>;
   /** The maximum cost of the open rows, an exact decimal; undefined if a price is unknown. */
   atMost: string | undefined;
   /** Whether any row is open. */
   isOpen: boolean;
-  /** The error about invalid rows, which keep the batch from running. */
+  /** The error about invalid rows, which prevent a run. */
   refusal: MgwError | undefined;
-  /** The error of `strict` about videos of done rows that differ from their requests; undefined if none differs. */
+  /** The error of `strict` if the video of a done row differs from its request; undefined if none does. */
   differing: MgwError | undefined;
-  /** The hash of all its requests. */
+  /** The hash of all requests. */
   request: string;
   /** The hash of each row's request. */
   rows: ReadonlySet<string>;
   /** The names of other batches that paid, or may have paid, for the requests of new rows. */
   paidBy: ReadonlySet<string>;
-  /** The jobs in doubt outside of the batch that block its rows. */
+  /** The jobs outside of the batch that block its rows, because their outcome is unknown. */
   doubts: readonly RowInDoubt[];
   /**
-   * Carries out the open rows, except rows whose request has changed since the check.
-   * @param onError called for each row that ended with an error
+   * Runs the open rows, except rows whose request has changed since the check.
+   * @param onError called for each row that fails
    * @returns the error that stopped the run early, or undefined
    */
   run(deps: FlowDeps, onError: (id: string, error: MgwError) => void): Promise<MgwError | undefined>;
 }
 
-/** A row that was not submitted, and a job with the same request whose outcome is unknown, here or to the agent. */
+/** A row that was not submitted, and a job with the same request whose outcome is unknown to mgw or to the agent. */
 export interface RowInDoubt {
   /** The id of the row. */
   id: string;
@@ -150,10 +154,10 @@ export interface RowInDoubt {
   about: 'unknown' | 'sending' | 'untold';
 }
 
-/** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if it cannot be read. */
+/** Returns the bytes of a plain file. @throws MgwError('usage') naming the argument if the file cannot be read. */
 export type ReadFile = (path: string, what: string) => Promise<Uint8Array>;
 
-/** Opens batches with the code of `mgw batch`. Files are read and written only below the root. */
+/** Opens and checks batches with the code of `mgw batch`. Reads and writes files only below the root. */
 export type CheckBatch = (
   asked: BatchRequest,
   tools: Pick<Tools, 'root' | 'runs'>,
@@ -170,7 +174,7 @@ export interface StartedRun {
   error?: MgwError;
 }
 
-/** The folder that contains all files an agent may read or write (design 16). */
+/** The folder that contains all files that an agent may read or write (design 16). */
 export class Root {
   /** The real path of the folder. */
   readonly path: string;
@@ -189,28 +193,32 @@ export class Root {
   }
 
   /**
-   * Returns the absolute path of a file that is read or written.
-   * @param given relative to the root, or absolute
-   * @param what the name of the argument, for the error
-   * @throws MgwError('usage') if its real path, or that of the folder it would be created in, is outside of the root or
-   * cannot be resolved.
+   * Returns the absolute path of a file to read or write.
+   * @param pathArgument relative to the root, or absolute
+   * @param argument the name of the argument, for the error
+   * @throws MgwError('usage') if its real path, or that of the folder in which it would be created, is outside of the root
+   * or cannot be resolved.
    */
-  async file(given: string, what: string): Promise<string> {
-    const shown = `${what}: ${printableLine(given, 200)}`;
-    if (isObjectUrl(given)) throw usageError(`${shown} is not a path: give one below ${this.path}.`);
-    const path = resolve(this.path, given);
-    if (!given.includes('\0') && this.#holds(path)) {
+  async file(pathArgument: string, argument: string): Promise<string> {
+    const subject = `${argument}: ${printableLine(pathArgument, 200)}`;
+    if (isObjectUrl(pathArgument))
+      throw usageError(`${subject} is not a path. Use a path below ${this.path}.`);
+    const path = resolve(this.path, pathArgument);
+    if (!pathArgument.includes('\0') && this.#contains(path)) {
       const real = await realPathOf(path).catch((error: unknown) => {
-        throw usageError(`${shown}: ${messageOf(error)}`);
+        throw usageError(`${subject}: ${messageOf(error)}`);
       });
-      if (this.#holds(real)) return path;
+      if (this.#contains(real)) return path;
     }
-    throw usageError(`${shown} is outside of ${this.path}, the folder this server may use.`);
+    throw usageError(`${subject} is outside of ${this.path}, the only folder that this server can use.`);
   }
 
-  #holds(path: string): boolean {
-    const way = relative(this.path, path);
-    return way === '' || (way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way));
+  #contains(path: string): boolean {
+    const relativePath = relative(this.path, path);
+    return (
+      relativePath === '' ||
+      (relativePath !== '..' && !relativePath.startsWith(`..${sep}`) && !isAbsolute(relativePath))
+    );
   }
 }
 

@@ -15,23 +15,23 @@ import { composeSpeech } from '../speech/compose.ts';
 import { speechModel } from '../speech/wire.ts';
 import { isObjectUrl } from '../store-url.ts';
 import type { Call } from './calls.ts';
-import { type PaymentRequest, type Given, pay } from './paying.ts';
+import { type PaymentRequest, type Arguments, pay } from './paying.ts';
 import { agentText, type ToolOutcome, freeSuccess } from './result.ts';
 import type { ReadFile, Tools } from './tool.ts';
 
-// How long a refused submission is retried, ms. The call is answered before that.
+// The maximum time in ms for which a refused submission is retried. The call is answered earlier.
 const maxSubmissionMs = 10 * 60_000;
 
-/** Carries out the tool `submit_video`. */
-export async function submitted(
-  { key, ...given }: Given & { key: string },
+/** Implements the tool `submit_video`. */
+export async function runSubmitVideo(
+  { key, ...given }: Arguments & { key: string },
   call: Call,
   tools: Tools,
 ): Promise<ToolOutcome> {
-  const { video, advice, defaults } = await composedVideo(tools, given);
+  const { video, advice, defaults } = await composeFromArguments(tools, given);
   call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
   const { protocol, body } = video;
-  const wanted = {
+  const submission = {
     ask: 'accept',
     force: false,
     fresh: false,
@@ -40,55 +40,59 @@ export async function submitted(
     blockedByAnyDoubt: call.deadline,
     deadline: deadlineIn(maxSubmissionMs, tools.session.clock),
   } as const;
-  const asked: PaymentRequest = {
+  const request: PaymentRequest = {
     tool: 'submit_video',
     key,
-    given: { key, ...given },
-    typed: { key, ...withAbsolutePaths(given, protocol, tools) },
+    args: { key, ...given },
+    absoluteArgs: { key, ...withAbsolutePaths(given, protocol, tools) },
     order: { protocol: protocol.name, model: protocol.modelOf(body), body },
-    flow: (deps) => submitVideo(video, wanted, deps),
+    flow: (deps) => submitVideo(video, submission, deps),
     next: ({ id }) => ({ tool: 'wait', arguments: { refs: [id] } }),
   };
-  return pay(asked, call, tools);
+  return pay(request, call, tools);
 }
 
-/** Carries out the tool `price`. */
-export async function priced({ text, ...given }: Given, call: Call, tools: Tools): Promise<ToolOutcome> {
+/** Implements the tool `price`. */
+export async function runPrice(
+  { text, ...given }: Arguments,
+  call: Call,
+  tools: Tools,
+): Promise<ToolOutcome> {
   const settings = await tools.session.settings();
-  let asked: PriceQuery;
+  let query: PriceQuery;
   if (typeof text === 'string') {
     if (Object.keys(given).length > 0)
-      throw usageError('Give text, or the arguments of submit_video, not both.');
-    asked = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
+      throw usageError('text cannot be combined with the arguments of submit_video.');
+    query = { protocol: 'tts', model: speechModel, body: composeSpeech(text, undefined, {}, settings).body };
   } else {
-    const { video, advice, defaults } = await composedVideo(tools, given);
+    const { video, advice, defaults } = await composeFromArguments(tools, given);
     call.notes.push(...[...advice, defaults ?? ''].filter(Boolean).map(agentText));
-    asked = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
+    query = { protocol: video.protocol.name, model: video.protocol.modelOf(video.body), body: video.body };
   }
-  const { cost, subject: what } = priceOf(asked, settings);
+  const { cost, subject: what } = priceOf(query, settings);
   return { ...freeSuccess, next: null, what, cost: cost ?? 'unknown', budgets: await tools.authority.view() };
 }
 
-/** Returns a video composed from the arguments. @throws MgwError('usage') naming everything that is wrong. */
-export async function composedVideo(
+/** Composes a video from the arguments. @throws MgwError('usage') naming every wrong argument. */
+export async function composeFromArguments(
   tools: Tools,
-  { protocol: named, ...given }: Given,
+  { protocol: named, ...given }: Arguments,
 ): ReturnType<typeof composeVideo> {
   const listing = oneListing(tools.session);
-  const protocol = await chosenProtocol(tools, listing, named, given['model']);
+  const protocol = await chooseProtocol(tools, listing, named, given['model']);
   const flags: Record<string, FlagValue> = {};
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined) continue;
     const flag = protocol.flags.find((each) => longName(each) === name);
     if (flag === undefined)
-      throw usageError(`${name} is not an argument of a video of Protocol ${protocol.name.toUpperCase()}.`);
+      throw usageError(`${name} is not an argument of videos of Protocol ${protocol.name.toUpperCase()}.`);
     flags[name] = await flagValue(tools, flag, name, value);
   }
   const readLocalFile: ReadFile = (path, name) => readBelow(tools, path, name);
   return composeVideo(tools.session, protocol, { flags, readLocalFile }, listing);
 }
 
-function withAbsolutePaths(given: Given, { flags }: Protocol, { root }: Tools): Given {
+function withAbsolutePaths(given: Arguments, { flags }: Protocol, { root }: Tools): Arguments {
   const absolute = (value: unknown): unknown =>
     typeof value === 'string' && isLocalPath(value) ? resolve(root.path, value) : value;
   const isFile = (name: string): boolean =>
@@ -100,30 +104,31 @@ function withAbsolutePaths(given: Given, { flags }: Protocol, { root }: Tools): 
   return Object.fromEntries(entries);
 }
 
-async function chosenProtocol(
+async function chooseProtocol(
   { session }: Tools,
   listing: Listing,
-  named: unknown,
+  protocolArgument: unknown,
   model: unknown,
 ): Promise<Protocol> {
-  if (typeof named === 'string') return protocolNamed(named);
-  if (typeof model !== 'string') throw usageError('model: missing; models lists those that the key may use.');
+  if (typeof protocolArgument === 'string') return protocolNamed(protocolArgument);
+  if (typeof model !== 'string')
+    throw usageError('model is required; call models to list the models that the key can use.');
   return protocolOfModel(session, model, listing);
 }
 
 async function flagValue(tools: Tools, flag: Flag, name: string, value: unknown): Promise<FlagValue> {
   if (flag.kind === 'switch') {
     if (typeof value === 'boolean') return value;
-    throw usageError(`${name}: give true or false.`);
+    throw usageError(`${name} must be true or false.`);
   }
   const texts = [value].flat().map(String);
   if (flag.isAsset === true)
-    for (const each of texts) if (isEarlierJob(each)) await checkPlaceOf(each, name, tools);
+    for (const each of texts) if (isEarlierJob(each)) await checkJobFiles(each, name, tools);
   if (flag.kind === 'list') return texts;
   const [text = '', ...more] = texts;
-  if (more.length > 0) throw usageError(`${name} takes one value.`);
+  if (more.length > 0) throw usageError(`${name} must be one value.`);
   if (flag.atFile === true && text.startsWith('@'))
-    throw usageError(`${name}: give the value itself; a file is not read.`);
+    throw usageError(`${name} must be the value itself, not a file.`);
   return fileNamedBy(flag, text) === undefined ? text : readBelow(tools, text, name);
 }
 
@@ -131,8 +136,8 @@ async function readBelow({ root, readFile }: Tools, path: string, name: string):
   return readFile(await root.file(path, name), name);
 }
 
-// The video of an earlier job is read, or saved again, only below the root.
-async function checkPlaceOf(value: string, name: string, { session, root }: Tools): Promise<void> {
+// Checks that the files of an earlier job are below the root, before one is read or saved again.
+async function checkJobFiles(value: string, name: string, { session, root }: Tools): Promise<void> {
   const { keyIn } = await import('../flows/earlier-job.ts');
   const key = keyIn(value);
   const job = await recordedJob(await session.ledger(), key.startsWith('job_') ? key : `@${key}`);

@@ -86,7 +86,7 @@ it('a batch uses the budget and the sidecars of its last run until a command set
   for (const command of [['run'], ['retry', '--id', 'a']]) {
     const { code, json, stderr } = await batch(...(command as [string]), file, '--json');
     expect(code, stderr).toBe(12);
-    expect(stderr).toContain('Using --budget 1 of the last run.');
+    expect(stderr).toContain('Using --budget 1 from the last run.');
     expect(json['error']).toMatchObject({
       next: expect.arrayContaining([command[0], '--budget', '2', '--sidecar']) as string[],
     });

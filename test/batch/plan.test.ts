@@ -31,7 +31,7 @@ describe('a plan', () => {
       ['5', expect.stringMatching(/^output: .*also the output of line 4$/)],
       ['6', 'id: duplicate id "c" (also on line 4)'],
       ['7', expect.stringMatching(/^protocol: z is not allowed/)],
-      ['8', expect.stringMatching(/^text: missing/)],
+      ['8', expect.stringMatching(/^text or file is required/)],
       ['9', expect.stringMatching(/^output: there is no \{colour\}/)],
     ]);
     expect(scene.gateway.requests).toEqual([]);

@@ -97,7 +97,10 @@ describe('a run', () => {
       const row = { id: 'a', protocol: 'c', model: 'vendor-h3-mini', duration: 5, prompt: 'a boat' };
       const file = scene.file('m.yaml', JSON.stringify({ output, rows: [row] }));
       const refused = await runHereAs(scene.user, ['batch', 'run', file]);
-      expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('in neither')]);
+      expect([refused.code, refused.stderr]).toEqual([
+        2,
+        expect.stringContaining('is outside the current folder'),
+      ]);
       expect(await scene.batch('plan', file)).toMatchObject({ code: 0 });
       expect(scene.gateway.requests).toEqual([]);
     },
@@ -178,7 +181,7 @@ describe('a run', () => {
     let turned = 0;
     scene.gateway.judge = () => ((turned += 1) <= 2 ? { kind: 'limit', seconds: 1 } : undefined);
     const { stderr, code } = await scene.batch('run', file, '--concurrency', '2');
-    expect(stderr).toContain('1 at once from now on');
+    expect(stderr).toContain('at most 1 from now on');
     expect(code).toBe(0);
     expect(charges()).toEqual({ 'a boat': 1, 'a cat': 1, 'a dog': 1 });
   });
@@ -245,7 +248,7 @@ describe('a row that failed', () => {
     const retry = ['retry', file, '--id', 'a'] as const;
     const again = await scene.batch(...retry);
     expect(again).toMatchObject({ code: 0, stdout: `${scene.at('a.2.mp4')}\n` });
-    expect(again.stderr).toContain('Already done, but made and paid for again: a.');
+    expect(again.stderr).toContain('Already done, but remade and paid for again: a.');
     expect(await scene.batch(...retry, '--force')).toMatchObject({
       code: 0,
       stdout: `${scene.at('a.2.mp4')}\n`,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { allCommands, loadAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { openFileLedger } from '../../src/ledger/file-ledger.ts';
 import { newJobId } from '../../src/ledger/names.ts';
@@ -44,8 +44,8 @@ const exitCodes: Record<string, number> = {
 };
 
 const repository = fileURLToPath(new URL('../../', import.meta.url));
-const { root, printed } = createProgram([], () => Promise.resolve());
-await readAll(root);
+const { root, parserOutput } = createProgram([], () => Promise.resolve());
+await loadAll(root);
 const commands = allCommands(root).filter((command) => examplesOf(command).length > 0);
 
 // Commands about a ledger on PostgreSQL need a database.
@@ -93,9 +93,9 @@ function fill(home: string): void {
 }
 
 function examplesOf(command: Command): string[] {
-  const before = printed().length;
+  const before = parserOutput().length;
   command.outputHelp();
-  const help = printed()
+  const help = parserOutput()
     .slice(before)
     .replace(/ \\\n {6}/g, ' ');
   return [...help.matchAll(/^ {2}\$ (.*)$/gm)].map(([, line = '']) => line);

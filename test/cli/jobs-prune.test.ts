@@ -37,7 +37,7 @@ describe('jobs prune', () => {
   it.each([
     ['with a key', 'with a key', ['--key', 'boat-1', '-o']],
     ['whose file was not delivered', 'not delivered yet', ['-o']],
-    ['in doubt', 'not ended', []],
+    ['in doubt', 'unfinished', []],
   ])('does not make a command %s pay again', async (_, why, args) => {
     if (args.length === 0) gateway.script.submit.push(({ response }) => response.destroy());
     if (args.length === 1) gateway.script.query.push({ status: 401 });

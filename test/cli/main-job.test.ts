@@ -286,7 +286,7 @@ describe('submit --on-done', () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
     expect(run.code).toBe(2);
-    expect(run.stderr).toContain('mgw: --on-done failed: it ended with exit 3');
+    expect(run.stderr).toContain('mgw: --on-done failed: it exited with 3');
     expect(JSON.parse(file('done.json').toString())).toMatchObject({ ok: false, exit_code: 2 });
   });
 });

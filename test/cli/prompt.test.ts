@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import { readHidden, readLine, type } from '../../src/cli/input.ts';
+import { readHidden, readLine, applyKeys } from '../../src/cli/input.ts';
 import type { Io } from '../../src/cli/io.ts';
 import { readAll } from '../support/read-all.ts';
 
@@ -75,16 +75,16 @@ describe('readHidden', () => {
 describe('typing', () => {
   it.each([
     ['abc', { line: 'abc' }],
-    ['abc\rdef', { line: 'abc', end: 'done' }],
-    ['abc\n', { line: 'abc', end: 'done' }],
-    ['abc\x04', { line: 'abc', end: 'done' }],
+    ['abc\rdef', { line: 'abc', ending: 'done' }],
+    ['abc\n', { line: 'abc', ending: 'done' }],
+    ['abc\x04', { line: 'abc', ending: 'done' }],
     ['ab\bc', { line: 'ac' }],
     ['abc\x15d', { line: 'd' }],
     ['\x7f\x7fa', { line: 'a' }],
     ['a\x1b[Db\x1b[3~c', { line: 'abc' }],
-    ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', end: 'done' }],
-    ['abc\x03', { line: '', end: 'interrupted' }],
+    ['\x1b[200~sk-1\x1b[201~\r', { line: 'sk-1', ending: 'done' }],
+    ['abc\x03', { line: '', ending: 'interrupted' }],
   ])('%j gives %j', (keys, typed) => {
-    expect(type('', keys)).toEqual(typed);
+    expect(applyKeys('', keys)).toEqual(typed);
   });
 });

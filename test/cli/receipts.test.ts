@@ -114,7 +114,9 @@ it('a batch reports each row that differs; --strict exits 11 each time, and pays
   const first = await run('--strict', '--results', results);
   expect(first.code).toBe(11);
   expect(first.stderr).toContain('boat.mp4, duration 2 s instead of 4 s, it has no sound');
-  expect(first.stderr).toContain('1 of them differs from the request: mgw jobs ls --mismatched --batch m');
+  expect(first.stderr).toContain(
+    '1 row with a file that differs from the request: mgw jobs ls --mismatched --batch m',
+  );
   const [boat, ship] = readFileSync(results, 'utf8')
     .trim()
     .split('\n')

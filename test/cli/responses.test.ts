@@ -159,8 +159,8 @@ describe('an unusual response', () => {
 
 it.each([
   [['responses', '--model', 'text-1'], /No input/],
-  [['responses', 'Hi'], /No model[^]*next: mgw models$/m],
-  [['responses', 'Hi', '--file', 'x', '--model', 'm'], /not both/],
+  [['responses', 'Hi'], /--model NAME is required[^]*next: mgw models$/m],
+  [['responses', 'Hi', '--file', 'x', '--model', 'm'], /cannot be combined/],
   [['responses', '-', '--body', '-', '--model', 'm'], /both be standard input/],
   [['responses', 'Hi', '--model', 'm', '--body', '[]'], /must be an object/],
   [['responses', 'Hi', '--model', 'm', '--body', '{'], /not JSON/],

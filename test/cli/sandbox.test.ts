@@ -290,8 +290,10 @@ describe('exec --verify', () => {
     expect(charges(run)).toBe(paid);
   });
 
-  it('prints how to repeat the chaos if no seed was specified', async () => {
-    expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(/--seed \d+ repeats this chaos/);
+  it('prints how to reproduce the faults if no seed was specified', async () => {
+    expect((await exec(['--fault', 'chaos'], 'true')).stderr).toMatch(
+      /To reproduce these faults: --seed \d+/,
+    );
   });
 
   it('reports a failed task if the script succeeded', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import stringWidth from 'string-width';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { allCommands, readAll, topics } from '../../src/cli/command-tree.ts';
+import { allCommands, loadAll, topics } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { runOnScreen } from '../support/screen.ts';
 
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(home, { recursive: true, force: true }));
 
 const { root } = createProgram([], () => Promise.resolve());
-await readAll(root);
+await loadAll(root);
 const helps = allCommands(root)
   .filter((command) => !['help'].includes(command.parent?.name() ?? ''))
   .flatMap((command) => ['--help', '--help-all'].map((flag) => [...pathOf(command), flag]));

@@ -277,7 +277,7 @@ describe('invalid input sends nothing', () => {
     [['tts', '-o', 'a.mp3'], /No text/],
     [['tts', 'Hi'], /No output.*next: mgw tts Hi -o speech\.mp3/s],
     [['tts', 'Hi', '--format', 'ogg_opus'], /next: mgw tts Hi --format ogg_opus -o speech\.ogg/],
-    [['tts', 'Hi', '--file', 'x', '-o', 'a.mp3'], /not both/],
+    [['tts', 'Hi', '--file', 'x', '-o', 'a.mp3'], /cannot be combined/],
     [['tts', ' … ', '-o', 'a.mp3'], /req_params\.text/],
     [['tts', '', '-o', 'a.mp3'], /req_params\.text/],
     [['tts', 'Hi', '-o', 'a.flac'], /\.flac/],

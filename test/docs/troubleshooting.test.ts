@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
-import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { allCommands, loadAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { exitCodes } from '../../src/errors.ts';
 
@@ -20,7 +20,7 @@ it('docs/troubleshooting.md lists every exit code except success, and every erro
 
 it('docs/troubleshooting.md contains only existing commands', async () => {
   const { root } = createProgram([], () => Promise.resolve());
-await readAll(root);
+await loadAll(root);
   const known = new Set(allCommands(root).map((command) => pathOf(command)));
   const named = Array.from(page.matchAll(/(?:`|^)mgw ((?:(?:video c|[a-z]+) )?[a-z]+)\b/gm), ([, path = '']) => path);
   const isKnown = (path: string): boolean => {

@@ -64,7 +64,7 @@ test('a client that requests progress receives the progress of its call', async 
     const { context } = contextWith(never, 'token', resolve);
     let finish: (answer: Answer) => void = () => undefined;
     void callsOn(new TestClock()).run(context, late, (call) => {
-      call.tell('job_1 running');
+      call.reportProgress('job_1 running');
       return new Promise<Answer>((done) => (finish = done));
     });
     onTestFinished(() => finish(well));
@@ -85,7 +85,7 @@ test.each<[string, boolean, (calls: Calls) => unknown]>([
   const recorded = new Promise<boolean>((resolve) => {
     void calls
       .run(context, late, (call) => {
-        call.whenTold((each) => {
+        call.onAnswered((each) => {
           resolve(each);
           return Promise.resolve();
         });
@@ -104,7 +104,7 @@ test('an error reports the cost of the call only if the call was about to pay', 
   };
   const resumed = await calls.run(contextWith().context, late, () => fail());
   const paid = await calls.run(contextWith().context, late, (call) => {
-    call.paying();
+    call.markPaying();
     return fail();
   });
   expect(resumed.structuredContent).toMatchObject({ charged: 'no' });

@@ -5,7 +5,7 @@ import { Confirmation } from '../../src/mcp/confirmation.ts';
 const asking = { tool: 'submit_video', key: 'one', request: 'hash', amount: '5' };
 
 test.each([
-  [new SdkError(SdkErrorCode.CapabilityNotSupported, 'no'), 'This client cannot ask a person.'],
+  [new SdkError(SdkErrorCode.CapabilityNotSupported, 'no'), 'This client cannot ask a person to confirm.'],
   [new SdkError(SdkErrorCode.RequestTimeout, 'late'), 'The person did not answer within 45 s.'],
   [new Error('Method not found'), 'The client could not ask the person.'],
 ])('the refusal after the error %s explains why there is no answer', async (error, text) => {

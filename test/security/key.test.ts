@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { findKey } from '../faults/invariants.ts';
-import { allCommands, readAll } from '../../src/cli/command-tree.ts';
+import { allCommands, loadAll } from '../../src/cli/command-tree.ts';
 import { createProgram } from '../../src/cli/program.ts';
 import { canaryKey, newUser, type Running } from '../support/cli.ts';
 import { FaultGateway } from '../faults/gateway.ts';
@@ -57,7 +57,7 @@ describe('a gateway that reflects the key', () => {
 
 it('no flag accepts a secret', async () => {
   const { root } = createProgram([], () => Promise.resolve());
-  await readAll(root);
+  await loadAll(root);
   const flags = allCommands(root).flatMap(({ options }) => options.map(({ long }) => long ?? ''));
   expect(flags).toContain('--key');
   // These two flags are about the keys of jobs.

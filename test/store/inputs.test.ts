@@ -240,7 +240,7 @@ test('doctor checks the store, and uploads nothing', async () => {
   const { user, store } = await scene();
   const rowOf = async (): Promise<string | undefined> =>
     (await user.run(['doctor'])).stdout.split('\n').find((row) => row.startsWith('store '));
-  expect(await rowOf()).toMatch(/^store +ok +s3:\/\/bucket\/inputs at 127\.0\.0\.1:\d+ answers/);
+  expect(await rowOf()).toMatch(/^store +ok +s3:\/\/bucket\/inputs at 127\.0\.0\.1:\d+ responds/);
   store.faults.push((_, response) => response.writeHead(403).end());
   expect(await rowOf()).toMatch(/^store +fail/);
   expect(store.objects.size).toBe(0);

@@ -101,7 +101,7 @@ describe('mgw store prune', () => {
     expect(store.objects.size).toBe(5);
     const pruned = await user.run(['store', 'prune', '--yes']);
     expect(pruned.stdout.trim().split('\n').sort()).toEqual(orphans);
-    expect(pruned.stderr).toContain('kept: 1 that open jobs need');
+    expect(pruned.stderr).toContain('kept: 1 needed by open jobs');
     expect(store.objects.size).toBe(2);
     end();
     await user.run(['jobs', 'wait', '@last', '--poll-interval', '50ms']);

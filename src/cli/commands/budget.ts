@@ -19,14 +19,17 @@ export function registerBudget(group: Command, run: Run): void {
     .command('ls')
     .description('list the standing budgets: limit, spent, reserved and left')
     .addHelpText('after', '\nExamples:\n  $ mgw budget ls\n  $ mgw budget ls --json')
-    .action(() => run(ls, list));
+    .action(() => run(ls, listBudgets));
   const set = group
     .command('set')
-    .description('set the limit of a budget, or create one')
+    .description('set the limit of a budget, or create the budget')
     .argument('<name>', 'the name of the budget')
-    .argument('<amount>', 'maximum amount to spend, such as 100 or 0.5')
+    .argument('<amount>', 'maximum to spend, such as 100 or 0.5')
     .addOption(
-      oneOf(single('--per <time>', 'limit each day or month, in UTC (default: the total)'), ['day', 'month']),
+      oneOf(single('--per <time>', 'limit the spending of each day or month, in UTC (default: the total)'), [
+        'day',
+        'month',
+      ]),
     )
     .addHelpText(
       'after',
@@ -37,23 +40,22 @@ export function registerBudget(group: Command, run: Run): void {
     );
   const rm = group
     .command('rm')
-    .description('remove a budget, and forget what was spent under it; jobs stay as they are')
+    .description('remove a budget and its record of spending; jobs are unchanged')
     .argument('<name>', 'the name of the budget')
     .addHelpText('after', '\nExamples:\n  $ mgw budget rm clips\n  $ mgw budget rm clips --json')
     .action((name: string) => run(rm, (context) => remove(context, name)));
 }
 
-async function list(context: Context): Promise<Outcome> {
-  const found: { name: string; state: BudgetState }[] = [];
+async function listBudgets(context: Context): Promise<Outcome> {
+  const standing: { name: string; state: BudgetState }[] = [];
   for (const name of await configuredBudgets(context)) {
     const budget = await context.budget('standing', name);
     await budget.settle();
     const state = await budget.state();
-    if (state.limit !== undefined) found.push({ name, state });
+    if (state.limit !== undefined) standing.push({ name, state });
   }
-  if (found.length === 0)
-    context.progress.note('There is no budget; mgw budget set NAME AMOUNT creates one.');
-  const views = found.map(({ name, state }) => ({ name, ...viewOf(state) }));
+  if (standing.length === 0) context.progress.note('No budgets. To create one: mgw budget set NAME AMOUNT');
+  const views = standing.map(({ name, state }) => ({ name, ...viewOf(state) }));
   const rows = views.map(({ name, limit = '', per = '-', spent, reserved, left }) => [
     ...[name, limit, per, spent, reserved, left],
   ]);
@@ -71,24 +73,24 @@ async function list(context: Context): Promise<Outcome> {
 
 async function setLimit(
   context: Context,
-  given: string,
+  nameArgument: string,
   amount: string,
   per: Per | undefined,
 ): Promise<Outcome> {
-  const name = checkedName(given);
+  const name = parseName(nameArgument);
   const currency = currencyOf(await context.settings());
   checkNoSecret('NAME', name, (text) => context.redact(text));
-  const limit: Limit = { amount: checkedAmount(amount), per };
+  const limit: Limit = { amount: parseLimit(amount), per };
   const budget = await context.budget('standing', name);
   await budget.setLimit(limit);
   const view = viewOf(await budget.state());
-  const whole = `${amount} ${currency}${per === undefined ? '' : ` a ${per}`}`;
-  context.progress.note(`The budget ${name} is ${whole}; ${view.left} ${currency} left.`);
+  const limitText = `${amount} ${currency}${per === undefined ? '' : ` a ${per}`}`;
+  context.progress.note(`The budget ${name} is ${limitText}; ${view.left} ${currency} left.`);
   return { json: { budget: { name, ...view } } };
 }
 
-async function remove(context: Context, given: string): Promise<Outcome> {
-  const name = checkedName(given);
+async function remove(context: Context, nameArgument: string): Promise<Outcome> {
+  const name = parseName(nameArgument);
   const budget = await context.budget('standing', name);
   const { limit } = await budget.state();
   if (limit === undefined) throw usageError(`There is no budget ${name}.`, ['mgw', 'budget', 'ls']);
@@ -104,28 +106,28 @@ function viewOf({ limit, spent, reserved }: BudgetState): {
   reserved: string;
   left: string;
 } {
-  const held = add(spent, reserved);
-  const most = limit?.amount ?? zero;
+  const used = add(spent, reserved);
+  const max = limit?.amount ?? zero;
   return {
     ...(limit && { limit: formatDecimal(limit.amount), per: limit.per }),
     spent: formatDecimal(spent),
     reserved: formatDecimal(reserved),
-    left: formatDecimal(compare(held, most) < 0 ? subtract(most, held) : zero),
+    left: formatDecimal(compare(used, max) < 0 ? subtract(max, used) : zero),
   };
 }
 
-function checkedName(given: string): string {
+function parseName(text: string): string {
   try {
-    return budgetName(given);
+    return budgetName(text);
   } catch (error) {
     throw usageError(`NAME: must be ${messageOf(error)}.`);
   }
 }
 
-function checkedAmount(given: string): Limit['amount'] {
+function parseLimit(text: string): Limit['amount'] {
   try {
-    return parseAmount(given);
+    return parseAmount(text);
   } catch (error) {
-    throw usageError(`AMOUNT ${given.slice(0, 60)}: must be ${messageOf(error)}.`);
+    throw usageError(`AMOUNT ${text.slice(0, 60)}: must be ${messageOf(error)}.`);
   }
 }

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { reach, rootOf, type Run, topics, optionsOf, pathOf } from '../command-tree.ts';
-import { type Candidate, offer, type Offer, type Place } from '../completion/values.ts';
+import { loadNested, rootOf, type Run, topics, optionsOf, pathOf } from '../command-tree.ts';
+import { type Candidate, completionsFor, type Completions, type Place } from '../completion/values.ts';
 import type { Context } from '../context.ts';
 
 // The global flags that select the jobs, models and profiles.
@@ -8,7 +8,7 @@ const valueFlags = { '--profile': 'profile', '--base-url': 'baseUrl' };
 const switches = { '--sandbox': 'sandbox', '--allow-http': 'allowHttp' };
 
 /**
- * `mgw __complete -- WORD...`: prints completions of the last word after `mgw`, for the scripts of `mgw completion`.
+ * `mgw __complete -- WORD...`: prints the completions of the last word, for the scripts of `mgw completion`.
  * `--new-word` means an empty last word, for shells that cannot pass one.
  */
 export function registerComplete(command: Command, run: Run): void {
@@ -19,43 +19,44 @@ export function registerComplete(command: Command, run: Run): void {
       const { placeOf } = await import('../completion/values.ts');
       const root = rootOf(command);
       const place = await placeOf(root, newWord ? [...words, ''] : words);
-      for (const [flag, name] of Object.entries(valueFlags)) root.setOptionValue(name, place.given.get(flag));
+      for (const [flag, name] of Object.entries(valueFlags))
+        root.setOptionValue(name, place.flagValues.get(flag));
       for (const [flag, name] of Object.entries(switches))
-        if (place.given.has(flag)) root.setOptionValue(name, true);
+        if (place.flagValues.has(flag)) root.setOptionValue(name, true);
       return run(command, async (context) => {
-        return { json: {}, text: await answerFor(context, root, place) };
+        return { json: {}, text: await completionText(context, root, place) };
       });
     });
 }
 
 /**
  * Returns the completions in the format that the shell scripts read: a first line with the kind (`words`, `files`,
- * `files @` for files after an `@`, `program N` if word N begins another program's command line), and then a line for
- * each word: the word, a tab, and its description.
+ * `files @` for files after an `@`, `program N` if word N starts another program's command line), and then a line for
+ * each completion: the word, a tab, and its description.
  */
-async function answerFor(context: Context, root: Command, place: Place): Promise<string> {
-  if (place.program !== undefined) return `program ${place.program}`;
-  const { words = [], files } = await offered(context, root, place);
-  const fitting = words.filter(({ word }) => word.startsWith(place.typed) && !/[\s\p{Cc}]/u.test(word));
+async function completionText(context: Context, root: Command, place: Place): Promise<string> {
+  if (place.programIndex !== undefined) return `program ${place.programIndex}`;
+  const { words = [], files } = await completionsAt(context, root, place);
+  const matching = words.filter(({ word }) => word.startsWith(place.typed) && !/[\s\p{Cc}]/u.test(word));
   const kind = files === undefined ? 'words' : `files${files === 'at' ? ' @' : ''}`;
-  return [kind, ...fitting.map(lineOf)].join('\n');
+  return [kind, ...matching.map(lineOf)].join('\n');
 }
 
 function lineOf({ word, about }: Candidate): string {
   return about === undefined || about === '' ? word : `${word}\t${about.replace(/[\s\p{Cc}]+/gu, ' ')}`;
 }
 
-async function offered(context: Context, root: Command, place: Place): Promise<Offer> {
-  const { command, option, argument, typed, takesFlags } = place;
-  if (option !== undefined) return offer(context, place, option);
-  if (takesFlags && typed.startsWith('-')) return { words: flagsOf(command) };
-  if (pathOf(command)[0] === 'help') return { words: await helped(root, place) };
+async function completionsAt(context: Context, root: Command, place: Place): Promise<Completions> {
+  const { command, option, argument, typed, allowsFlags } = place;
+  if (option !== undefined) return completionsFor(context, place, option);
+  if (allowsFlags && typed.startsWith('-')) return { words: flagsOf(command) };
+  if (pathOf(command)[0] === 'help') return { words: await helpCandidates(root, place) };
   const commands = place.position === 0 ? commandsOf(command) : [];
-  const found = argument === undefined ? {} : await offer(context, place, argument);
-  const words = [...commands, ...(found.words ?? [])];
+  const ofArgument = argument === undefined ? {} : await completionsFor(context, place, argument);
+  const words = [...commands, ...(ofArgument.words ?? [])];
   // For free text, only flags can be completed.
-  const isFree = words.length === 0 && found.files === undefined && typed === '' && takesFlags;
-  return { ...found, words: isFree ? flagsOf(command) : words };
+  const isFreeText = words.length === 0 && ofArgument.files === undefined && typed === '' && allowsFlags;
+  return { ...ofArgument, words: isFreeText ? flagsOf(command) : words };
 }
 
 function commandsOf(command: Command): Candidate[] {
@@ -75,12 +76,12 @@ function flagsOf(command: Command): Candidate[] {
   ];
 }
 
-// Completes `mgw help`: the first word with topics and commands, every other word with subcommands.
-async function helped(root: Command, { command, args }: Place): Promise<Candidate[]> {
+// Completes `mgw help`: the first word to a topic or command, later words to subcommands.
+async function helpCandidates(root: Command, { command, args }: Place): Promise<Candidate[]> {
   const path = [...pathOf(command).slice(1), ...args];
-  const at = await reach(root, path);
-  if (pathOf(at).length < path.length) return [];
+  const target = await loadNested(root, path);
+  if (pathOf(target).length < path.length) return [];
   const pages = path.length === 0 ? topics.map(({ name, about }) => ({ word: name, about })) : [];
   const names = pages.map(({ word }) => word);
-  return [...pages, ...commandsOf(at).filter(({ word }) => !names.includes(word))];
+  return [...pages, ...commandsOf(target).filter(({ word }) => !names.includes(word))];
 }

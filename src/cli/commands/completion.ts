@@ -5,7 +5,7 @@ import type { Outcome } from '../output/outcome.ts';
 const shells = ['bash', 'zsh', 'fish', 'powershell'] as const;
 type Shell = (typeof shells)[number];
 
-/** `mgw completion SHELL`: prints a script that asks `mgw __complete` for the completions. */
+/** `mgw completion SHELL`: prints a script that gets the completions from `mgw __complete`. */
 export function registerCompletion(command: Command, run: Run): void {
   command
     .addArgument(new Argument('<shell>', 'the shell: bash, zsh, fish or powershell').choices(shells))
@@ -14,7 +14,7 @@ export function registerCompletion(command: Command, run: Run): void {
 }
 
 const examples = `
-Models are completed from the last mgw models; the gateway is not called. For zsh, the folder must be on the fpath.
+Models are completed from the last mgw models, without a request. For zsh, the folder must be on the fpath.
 
 Examples:
   $ mkdir -p ~/.local/share/bash-completion/completions && \\
@@ -29,7 +29,7 @@ function completion(shell: Shell): Promise<Outcome> {
   return Promise.resolve({ json: { shell, script }, text: script.trimEnd() });
 }
 
-/** A completion script for bash 3.2 and newer, which asks mgw for the completions. */
+/** A completion script for bash 3.2 and newer. */
 const bashCompletion = `# bash completion for mgw, written by "mgw completion bash"
 _mgw() {
   local line=\${COMP_LINE:0:COMP_POINT} word='' words=() i kind head cur IFS=$' \\t\\n'
@@ -92,7 +92,7 @@ complete -F _mgw mgw
 `;
 
 /**
- * A completion script for zsh, which asks mgw for the completions. It works as a file `_mgw` on the fpath, or sourced.
+ * A completion script for zsh. It works as a file `_mgw` on the fpath, or sourced.
  */
 const zshCompletion = `#compdef mgw
 # zsh completion for mgw, written by "mgw completion zsh"
@@ -130,7 +130,7 @@ else compdef _mgw mgw
 fi
 `;
 
-/** A completion script for fish 3 and newer, which asks mgw for the completions. */
+/** A completion script for fish 3 and newer. */
 const fishCompletion = `# fish completion for mgw, written by "mgw completion fish"
 function __mgw_complete
     set -l token (commandline -ct)
@@ -157,7 +157,7 @@ end
 complete -c mgw -f -a '(__mgw_complete)'
 `;
 
-/** A completion script for PowerShell 5.1 and newer, which asks mgw for the completions. */
+/** A completion script for PowerShell 5.1 and newer. */
 const powershellCompletion = `# PowerShell completion for mgw, written by "mgw completion powershell"
 Register-ArgumentCompleter -Native -CommandName mgw -ScriptBlock {
     param($wordToComplete, $commandAst, $cursorPosition)

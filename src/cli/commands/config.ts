@@ -34,19 +34,19 @@ export function registerConfig(group: Command, run: Run): void {
   const get = group
     .command('get')
     .description('print the value of one setting')
-    .argument('<key>', 'name of the setting, as config list shows it')
+    .argument('<key>', 'name of the setting, as in config list')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw config get timeout\n  $ mgw config get poll_interval\n  $ mgw config get timeout --profile work',
     )
-    .action((key: string) => run(get, (context) => getOne(context, key)));
+    .action((key: string) => run(get, (context) => getSetting(context, key)));
   const set = group
     .command('set')
     .description('store a setting in the profile')
     .argument('<key>', 'name of the setting')
-    .argument('<values...>', 'the value, or several for a list')
+    .argument('<values...>', 'the value, or several values for a list')
     .addHelpText('after', setExamples)
-    .action((key: string, values: string[]) => run(set, (context) => setOne(context, key, values)));
+    .action((key: string, values: string[]) => run(set, (context) => setSetting(context, key, values)));
   const unset = group
     .command('unset')
     .description('remove a setting from the profile')
@@ -55,7 +55,7 @@ export function registerConfig(group: Command, run: Run): void {
       'after',
       '\nExamples:\n  $ mgw config unset timeout\n  $ mgw config unset base_url --profile work\n  $ mgw config unset trusted_origins',
     )
-    .action((key: string) => run(unset, (context) => unsetOne(context, key)));
+    .action((key: string) => run(unset, (context) => unsetSetting(context, key)));
   const path = group
     .command('path')
     .description('print the path of the config file')
@@ -66,7 +66,7 @@ export function registerConfig(group: Command, run: Run): void {
     .action(() => run(path, ({ io }) => Promise.resolve(pathOf(io.env))));
   const edit = group
     .command('edit')
-    .description('open the config file in $VISUAL or $EDITOR, and check it afterwards')
+    .description('open the config file in $VISUAL or $EDITOR, then check it')
     .addHelpText('after', '\nExamples:\n  $ mgw config edit\n  $ EDITOR="code --wait" mgw config edit')
     .action(() => run(edit, async (context) => (await import('./edit-config.ts')).editConfig(context)));
 }
@@ -85,7 +85,7 @@ function pathOf(env: NodeJS.ProcessEnv): Outcome {
   return { json: { config_file: path }, text: path };
 }
 
-// Does not use context.settings(), because an invalid setting must be listed rather than end the command.
+// Does not use context.settings(), because an invalid setting must be listed instead of ending the command.
 async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
   const layers = layersOf({ flags: globals, env: io.env, file: await readConfig(io.env) });
   return listSettings(layers, thisHost());
@@ -93,38 +93,34 @@ async function rowsOf({ io, globals }: Context): Promise<SettingRow[]> {
 
 async function listAll(context: Context): Promise<Outcome> {
   const rows = await rowsOf(context);
-  const lines = rows.map((row) => [row.key, row.problem ?? shown(row.value), originText(row)]);
+  const lines = rows.map((row) => [row.key, row.problem ?? valueText(row.value), originText(row)]);
   return {
     json: { settings: rows },
     text: table(['setting', 'value', 'from'], lines, columnsOf(context.io.stdout)),
   };
 }
 
-function shown(value: SettingRow['value']): string {
+function valueText(value: SettingRow['value']): string {
   if (value === undefined) return '-';
   if (Array.isArray(value)) return value.length === 0 ? '-' : value.join(' ');
   return value === '' ? '""' : String(value);
 }
 
-async function getOne(context: Context, key: string): Promise<Outcome> {
+async function getSetting(context: Context, key: string): Promise<Outcome> {
   const rows = await rowsOf(context);
   const path = rows.some((row) => row.key === key) ? key : keyPath(key).join('.');
   const row = rows.find((one) => one.key === path);
   if (row?.value === hiddenKey)
-    throw usageError('The key is never shown. "mgw auth status" says where it comes from.', [
-      'mgw',
-      'auth',
-      'status',
-    ]);
+    throw usageError('The key is never shown. To see its source: mgw auth status', ['mgw', 'auth', 'status']);
   if (row?.problem !== undefined) throw new MgwError('config', row.problem);
   if (row?.value === undefined) throw new MgwError('config', `${key} is not set.`);
   return { json: { setting: row }, text: [row.value].flat().join('\n') };
 }
 
-async function setOne(context: Context, key: string, words: string[]): Promise<Outcome> {
+async function setSetting(context: Context, key: string, words: string[]): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, words);
   if (key === 'api_key')
-    throw usageError('The key cannot be given on the command line: other users could see it.', [
+    throw usageError('The key cannot be set on the command line, because other users could see it.', [
       'mgw',
       'auth',
       'login',
@@ -153,7 +149,7 @@ async function setOne(context: Context, key: string, words: string[]): Promise<O
   return { json: { key: path.join('.'), profile } };
 }
 
-// Refuses a key, which only `auth login` stores, because users show and share other settings.
+// Rejects values that contain a key: only `auth login` stores keys, because users share other settings.
 async function checkNoKey({ io }: Context, words: readonly string[]): Promise<void> {
   const { secretRedactor } = await import('../../redact.ts');
   const { checkNoSecret } = await import('../../jobs/order.ts');
@@ -161,7 +157,7 @@ async function checkNoKey({ io }: Context, words: readonly string[]): Promise<vo
   for (const word of words) checkNoSecret('The setting', word, redact);
 }
 
-async function unsetOne(context: Context, key: string): Promise<Outcome> {
+async function unsetSetting(context: Context, key: string): Promise<Outcome> {
   if (key === 'profile') return chooseProfile(context, []);
   const path = keyPath(key);
   const profile = profileName(context);
@@ -180,21 +176,17 @@ function profileName({ io, globals }: Context): string {
 }
 
 async function chooseProfile({ io, progress }: Context, [name, ...more]: string[]): Promise<Outcome> {
-  if (more.length > 0) throw usageError('profile takes one value.');
+  if (more.length > 0) throw usageError('profile must be one value.');
   const { changeConfig } = await import('../../config/store.ts');
   await changeConfig(io.env, (file) => {
-    if (name !== undefined) checkExists(checkProfileName(name), file);
+    if (name !== undefined) checkProfileExists(checkProfileName(name), file);
     return withValue(file, ['profile'], name);
   });
-  progress.note(
-    name === undefined
-      ? 'The profile "default" is used again.'
-      : `The profile "${name}" is used from now on.`,
-  );
+  progress.note(name === undefined ? 'The profile is now "default".' : `The profile is now "${name}".`);
   return { json: { key: 'profile', ...(name !== undefined && { profile: name }) } };
 }
 
-function checkExists(name: string, file: ConfigFile): void {
+function checkProfileExists(name: string, file: ConfigFile): void {
   if (name === 'default' || Object.hasOwn(file.profiles, name)) return;
   throw usageError(`There is no profile "${name}" yet.`, ['mgw', 'auth', 'login', '--profile', name]);
 }

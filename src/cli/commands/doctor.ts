@@ -10,10 +10,10 @@ import { ledgerFolder, sharedLedger } from '../../flows/settings.ts';
 import type { Settings } from '../../config/resolve.ts';
 import type { StateUrl } from '../../state-url.ts';
 
-/** `mgw doctor`: checks the set-up from the config file to the key, and says what to do. Nothing is charged. */
+/** `mgw doctor`: checks the set-up from the config file to the key, and suggests fixes. Free of charge. */
 export function registerDoctor(command: Command, run: Run): void {
   command
-    .option('--update', 'look for a newer version at the address in the setting update_url')
+    .option('--update', 'check for a newer version at the address in the setting update_url')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw doctor\n  $ mgw doctor --json --profile work\n  $ mgw --sandbox doctor',
@@ -22,7 +22,7 @@ export function registerDoctor(command: Command, run: Run): void {
 }
 
 async function doctor(context: Context, update = false): Promise<Outcome> {
-  const checks = await examine(context, update);
+  const checks = await runChecks(context, update);
   const rows = checks.flatMap(({ name, status, detail, hint }) => [
     [name, status, detail],
     ...(hint === undefined || status === 'ok' ? [] : [['', '', `→ ${hint}`]]),
@@ -31,13 +31,13 @@ async function doctor(context: Context, update = false): Promise<Outcome> {
   return {
     json: { checks: view },
     text: table(['check', 'result', 'detail'], rows, columnsOf(context.io.stdout)),
-    error: verdict(checks),
+    error: overallError(checks),
   };
 }
 
-async function examine(context: Context, update: boolean): Promise<Check[]> {
+async function runChecks(context: Context, update: boolean): Promise<Check[]> {
   const [local, network] = await Promise.all([import('../doctor/local.ts'), import('../doctor/network.ts')]);
-  const first = [local.checkNode(), await local.checkConfigFile(context.io)];
+  const earlyChecks = [local.checkNode(), await local.checkConfigFile(context.io)];
   try {
     const settings = await context.settings();
     const state = [await local.checkStateFolder(settings.stateDir.value)];
@@ -48,24 +48,33 @@ async function examine(context: Context, update: boolean): Promise<Check[]> {
     const shared = sharedLedger(settings);
     if (shared !== undefined) state.push(await checkDatabase(shared, context));
     const store = await checkStore(context, settings);
-    // mgw looks for updates only if this flag is given.
-    const newest = update ? [await network.checkUpdate(settings)] : [];
-    return [...first, ...state, ...(await network.checkNetwork(context, settings)), ...store, ...newest];
+    // mgw checks for updates only with this flag.
+    const updateChecks = update ? [await network.checkUpdate(settings)] : [];
+    return [
+      ...earlyChecks,
+      ...state,
+      ...(await network.checkNetwork(context, settings)),
+      ...store,
+      ...updateChecks,
+    ];
   } catch (error) {
     // An invalid config file has already been reported.
-    if (first.some(({ status }) => status === 'fail')) return first;
-    return [...first, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
+    if (earlyChecks.some(({ status }) => status === 'fail')) return earlyChecks;
+    return [...earlyChecks, fail('settings', toMgwError(error), '"mgw config list" shows every setting.')];
   }
 }
 
-// The first failure decides, since it often causes the later ones.
-function verdict(checks: readonly Check[]): MgwError | undefined {
+// The first failure determines the exit code, since it often causes the others.
+function overallError(checks: readonly Check[]): MgwError | undefined {
   const failed = checks.filter(({ status }) => status === 'fail');
-  const worst = failed[0]?.error;
-  if (worst === undefined) return undefined;
+  const firstError = failed[0]?.error;
+  if (firstError === undefined) return undefined;
   const names = failed.map(({ name }) => name).join(', ');
-  const what = failed.length === 1 ? '1 check failed' : `${failed.length} checks failed`;
-  return new MgwError(worst.code, `${what}: ${names}. ${worst.message}`, { retry: 'safe', cause: worst });
+  const summary = failed.length === 1 ? '1 check failed' : `${failed.length} checks failed`;
+  return new MgwError(firstError.code, `${summary}: ${names}. ${firstError.message}`, {
+    retry: 'safe',
+    cause: firstError,
+  });
 }
 
 /** Checks that the store for input files responds, and that the gateway can probably reach it. Uploads nothing. */
@@ -80,15 +89,15 @@ async function checkStore(context: Context, { storeUrl, sandbox }: Settings): Pr
     await store.checkFree(probe, true);
     const { host, hostname } = new URL(await store.address(probe));
     const problem = reachProblem(hostname, (await context.gateway()).baseUrl.hostname);
-    if (problem === undefined) return ok('store', `${url} at ${host} answers`);
-    return warn('store', `${url} answers, but ${problem}`, 'Use a store that the gateway can reach.');
+    if (problem === undefined) return ok('store', `${url} at ${host} responds`);
+    return warn('store', `${url} responds, but ${problem}`, 'Use a store that the gateway can reach.');
   });
   return [check];
 }
 
 /** Checks that the database of a shared ledger responds, has the tables, and stores data durably. */
 function checkDatabase(url: StateUrl, { clock }: Pick<Context, 'clock'>): Promise<Check> {
-  const hint = 'Nothing is submitted while this fails. "mgw state init" creates the tables.';
+  const hint = 'mgw submits nothing until this is fixed. "mgw state init" creates the tables.';
   return attempt('database', hint, async () => {
     // Loads the PostgreSQL library only if there is a shared ledger.
     const { examineLedger } = await import('../../ledger/postgres/examine.ts');

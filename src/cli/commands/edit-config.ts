@@ -22,28 +22,28 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { violationMessage } from '../../protocols/violations.ts';
 
 /**
- * Opens a copy of the config file in an editor, and replaces the file with the copy if that is valid. This can also repair
- * an invalid file.
- * @throws MgwError, exit 2, if no editor is set, the editor fails, or the copy is invalid; the file stays unchanged.
+ * Opens a copy of the config file in an editor, and replaces the file with the copy if the copy is valid. This can also
+ * repair an invalid file.
+ * @throws MgwError, exit 2, if no editor is set, the editor fails, or the copy is invalid. The file is then unchanged.
  */
 export async function editConfig(context: Context): Promise<Outcome> {
   const { io, progress } = context;
   const editor = [io.env['VISUAL'], io.env['EDITOR']].find((command) => command?.trim());
   if (editor === undefined) throw noEditor(io);
   const file = configPath(io.env);
-  const before = configBytes(file);
+  const originalBytes = configBytes(file);
   const folder = await copyFolder(file);
   const copy = join(folder, 'config.json');
-  let isKept = false;
+  let keepsCopy = false;
   try {
-    const shown = before ?? Buffer.from(emptyConfig);
-    await writeFile(copy, shown, { mode: 0o600 });
+    const initialBytes = originalBytes ?? Buffer.from(emptyConfig);
+    await writeFile(copy, initialBytes, { mode: 0o600 });
     const edited = await editUntilValid(context, editor, file, copy);
-    const isChanged = !edited.bytes.equals(shown);
+    const isChanged = !edited.bytes.equals(initialBytes);
     if (isChanged) {
       const { replaceConfig } = await import('../../config/store.ts');
-      await replaceConfig(file, before, edited.config).catch((error: unknown) => {
-        isKept = true;
+      await replaceConfig(file, originalBytes, edited.config).catch((error: unknown) => {
+        keepsCopy = true;
         const { message, ...told } = toMgwError(error);
         throw new MgwError(told.code, `${message} Your edit is in ${copy}.`);
       });
@@ -52,13 +52,13 @@ export async function editConfig(context: Context): Promise<Outcome> {
     return { json: { config_file: file, changed: isChanged } };
   } finally {
     // The copy may contain the key.
-    if (!isKept) await rm(folder, { recursive: true, force: true });
+    if (!keepsCopy) await rm(folder, { recursive: true, force: true });
   }
 }
 
 const emptyConfig = `${JSON.stringify({ profiles: { default: {} } }, undefined, 2)}\n`;
 
-// Makes a folder for the copy next to the file. Only the owner can enter it, because the copy may contain the key.
+// Creates a folder for the copy next to the file. Only the owner can enter it, because the copy may contain the key.
 async function copyFolder(file: string): Promise<string> {
   try {
     await makeFolder(dirname(file));
@@ -82,22 +82,22 @@ async function editUntilValid(
       throw localError(error, copy, 'no');
     });
     try {
-      return { bytes, config: await checkedConfig(file, bytes, io.env) };
+      return { bytes, config: await parseConfigBytes(file, bytes, io.env) };
     } catch (error) {
       const { message } = toMgwError(error);
-      const refused = new MgwError('config', `${message} Nothing was changed.`, {
+      const invalidError = new MgwError('config', `${message} Nothing was changed.`, {
         next: ['mgw', 'config', 'edit'],
       });
-      if (io.stdin.isTTY !== true || noInput) throw refused;
+      if (io.stdin.isTTY !== true || noInput) throw invalidError;
       progress.note(message);
       const answer = await readLine(io, 'Edit it again? [Y/n] ');
-      if (/^\s*n/i.test(answer)) throw refused;
+      if (/^\s*n/i.test(answer)) throw invalidError;
     }
   }
 }
 
-// Runs the editor through a shell, because its command may have arguments, such as `code --wait`. Meanwhile, mgw
-// ignores Ctrl-C.
+// Runs the editor through a shell, because its command may have arguments, such as `code --wait`. mgw ignores Ctrl-C
+// while the editor runs.
 async function runEditor(editor: string, copy: string, { env, stdout }: Io): Promise<void> {
   const ignore = (): void => undefined;
   process.on('SIGINT', ignore);
@@ -107,12 +107,14 @@ async function runEditor(editor: string, copy: string, { env, stdout }: Io): Pro
       const [command, ...args] = isWindows
         ? [`${editor} "${copy}"`]
         : ['/bin/sh', '-c', `${editor} "$1"`, 'sh', copy];
-      // A stdout that is not a terminal gets only the JSON document.
+      // If stdout is not a terminal, only the JSON document is written to it.
       const out = stdout.isTTY === true ? 'inherit' : 2;
       spawn(command ?? '', args, { shell: isWindows, stdio: ['inherit', out, 'inherit'], env })
         .once('error', (error) => resolve(messageOf(error)))
         .once('close', (code, signal) =>
-          resolve(code === 0 ? undefined : `ended with ${signal ?? `exit ${code}`}`),
+          resolve(
+            code === 0 ? undefined : signal === null ? `exited with ${code}` : `was ended by ${signal}`,
+          ),
         );
     });
     if (failure === undefined) return;
@@ -129,28 +131,32 @@ function noEditor({ env }: Io): MgwError {
     folders.some((folder) => existsSync(join(folder, name))),
   );
   return usageError(
-    'No editor is set. Set VISUAL or EDITOR to the command of an editor.',
+    'No editor is set. Set VISUAL or EDITOR to the command of your editor.',
     found === undefined ? ['mgw', 'config', 'path'] : ['env', `EDITOR=${found}`, 'mgw', 'config', 'edit'],
   );
 }
 
 /**
  * Parses the bytes of a config.
- * @throws MgwError('config') naming the part that cannot be used.
+ * @throws MgwError('config') naming the invalid part.
  */
-async function checkedConfig(file: string, bytes: Uint8Array, env: NodeJS.ProcessEnv): Promise<ConfigFile> {
+async function parseConfigBytes(
+  file: string,
+  bytes: Uint8Array,
+  env: NodeJS.ProcessEnv,
+): Promise<ConfigFile> {
   const checked = checkConfig(parseConfig(file, bytes));
   if ('problem' in checked) throw new MgwError('config', `The config file ${file}: ${checked.problem}.`);
   const { profile: chosen, profiles } = checked.file;
   if (chosen !== undefined && chosen !== 'default' && !Object.hasOwn(profiles, chosen))
     throw new MgwError('config', `profile: there is no profile "${printableLine(chosen, 60)}".`);
-  // Leaves out mgw's environment variables, because they would override the values of the file.
-  const others = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('MGW_')));
+  // Omits mgw's environment variables, because they would override the values in the file.
+  const otherVariables = Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('MGW_')));
   for (const [name, profile] of Object.entries(profiles)) {
     const profileName = { value: name, source: 'profile', name } as const;
-    const rows = listSettings({ flags: {}, env: others, profile, profileName }, thisHost());
-    const wrong = rows.find(({ problem }) => problem !== undefined);
-    if (wrong !== undefined) throw new MgwError('config', wrong.problem ?? '');
+    const rows = listSettings({ flags: {}, env: otherVariables, profile, profileName }, thisHost());
+    const invalid = rows.find(({ problem }) => problem !== undefined);
+    if (invalid !== undefined) throw new MgwError('config', invalid.problem ?? '');
     await checkModels(profile);
   }
   return checked.file;
@@ -167,7 +173,7 @@ async function checkModels({ prices = {}, defaults }: ConfigFile['profiles'][str
 }
 
 /**
- * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) as the flag itself would be checked.
+ * Checks a default of the config (`defaults.video.a.MODEL.FLAG`) in the same way as the flag itself.
  * @throws MgwError('usage') naming the existing flags, or the allowed values.
  */
 export async function checkDefault(path: KeyPath, words: readonly string[]): Promise<void> {
@@ -179,14 +185,16 @@ export async function checkDefault(path: KeyPath, words: readonly string[]): Pro
     throw usageError(
       `Protocol ${protocolName.toUpperCase()} has no default "${name}". Available: ${usable.map(longName).join(', ')}.`,
     );
-  if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} takes one value.`);
+  if (flag.kind !== 'list' && words.length !== 1) throw usageError(`${path.join('.')} must be one value.`);
   for (const word of words) checkWord(flag, path, word);
   const given = flag.kind === 'list' ? [...words] : (words[0] ?? '');
   const value = flag.kind === 'switch' ? given === 'true' : given;
   const body = protocol.normalise(compose(protocol, { flags: { model, [name]: value } }));
   const violations = (await protocol.checks()).check(body);
-  const own = violations.filter((violation) => violation.flag === `--${name}` && violation.value !== '');
-  if (own.length > 0) throw usageError(violationMessage(own, model));
+  const flagViolations = violations.filter(
+    (violation) => violation.flag === `--${name}` && violation.value !== '',
+  );
+  if (flagViolations.length > 0) throw usageError(violationMessage(flagViolations, model));
 }
 
 function checkWord(flag: Flag, path: KeyPath, word: string): void {
@@ -198,7 +206,7 @@ function checkWord(flag: Flag, path: KeyPath, word: string): void {
   }
 }
 
-/** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') saying what is allowed. */
+/** Checks a price of the config (`prices.c.MODEL`). @throws MgwError('usage') describing the allowed form. */
 export function checkPrice(path: KeyPath, words: readonly string[]): void {
   const { flags, units } = priceSchema(path[1] ?? '');
   try {

@@ -1,5 +1,14 @@
 import type { Command } from 'commander';
-import { childOf, read, readAll, rootOf, type Run, readPage, type Topic, topics } from '../command-tree.ts';
+import {
+  childOf,
+  loadCommand,
+  loadAll,
+  rootOf,
+  type Run,
+  readPage,
+  type Topic,
+  topics,
+} from '../command-tree.ts';
 import type { Context } from '../context.ts';
 import { renderMarkdown } from '../help/markdown.ts';
 import { columnsOf } from '../io.ts';
@@ -16,28 +25,27 @@ export function registerHelp(help: Command, run: Run): void {
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw help resuming\n  $ mgw help video c submit\n  $ mgw help exit-codes\n\n' +
-        'To print a file that a topic links to, give its name: mgw help store.md',
+        'To print a page that a topic links to, use its file name: mgw help store.md',
     )
     .action(async (path: string[]) => {
       const page = await pageNamed(rootOf(help), path);
-      if (page === undefined) return (await named(rootOf(help), path)).help();
-      return run(help, (context) => show(page, context));
+      if (page === undefined) return (await commandNamed(rootOf(help), path)).help();
+      return run(help, (context) => showPage(page, context));
     });
   for (const topic of topics) {
     const command = help
       .command(topic.name)
       .description(topic.about)
-      .argument('[command...]', 'if the topic is also a command: one of its subcommands')
+      .argument('[command...]', 'if the topic is also a command: a subcommand')
       .action(async (path: string[]) =>
         path.length === 0
-          ? run(command, (context) => show(topic.page, context))
-          : (await named(rootOf(help), [topic.name, ...path])).help(),
+          ? run(command, (context) => showPage(topic.page, context))
+          : (await commandNamed(rootOf(help), [topic.name, ...path])).help(),
       );
   }
 }
 
-// Returns the file of a page that is not a topic. It can be named without its extension, unless a command has that
-// name.
+// Returns the file of a page that is not a topic. Its extension can be omitted, unless a command has the same name.
 async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise<string | undefined> {
   if (rest.length > 0 || !/^[\w/-]+(\.md|\.yaml)?$/.test(name)) return undefined;
   if (name.includes('.')) return name;
@@ -47,7 +55,7 @@ async function pageNamed(root: Command, [name = '', ...rest]: string[]): Promise
   return isPage ? page : undefined;
 }
 
-async function show(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {
+async function showPage(file: Topic['page'], { io, globals }: Context): Promise<Outcome> {
   const page = await readPage(file);
   if (file.endsWith('.yaml')) return { json: { help: page }, text: page.trimEnd() };
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
@@ -57,17 +65,17 @@ async function show(file: Topic['page'], { io, globals }: Context): Promise<Outc
   return { json: { exit_codes: await exitCodeData() }, text };
 }
 
-async function named(command: Command, [name, ...rest]: string[]): Promise<Command> {
-  await read(command);
+async function commandNamed(command: Command, [name, ...rest]: string[]): Promise<Command> {
+  await loadCommand(command);
   if (name === undefined) return command;
   const found = childOf(command, name);
-  if (found !== undefined) return named(found, rest);
-  await readAll(command);
-  throw unknownCommand(command, name, nearTo(command, name));
+  if (found !== undefined) return commandNamed(found, rest);
+  await loadAll(command);
+  throw unknownCommand(command, name, nearestCommand(command, name));
 }
 
 // The word may be a misspelt topic or a misspelt command.
-function nearTo(command: Command, name: string): string | undefined {
+function nearestCommand(command: Command, name: string): string | undefined {
   const names = command.commands.map((child) => child.name());
   const known = command.parent === null ? [...names, ...topics.map((topic) => topic.name)] : names;
   const near = nearestName(name, known);

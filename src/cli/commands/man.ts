@@ -1,5 +1,5 @@
 import type { Command, Option } from 'commander';
-import { readAll, rootOf, type Run, topics, pathOf } from '../command-tree.ts';
+import { loadAll, rootOf, type Run, topics, pathOf } from '../command-tree.ts';
 import { version } from '../../installation.ts';
 
 /** `mgw __man`: prints the man page, made from the command tree. The build writes it to a file. */
@@ -7,7 +7,7 @@ export function registerMan(command: Command, run: Run): void {
   command.action(() =>
     run(command, async () => {
       const root = rootOf(command);
-      await readAll(root);
+      await loadAll(root);
       return { json: {}, text: manPage(root) };
     }),
   );

@@ -15,8 +15,8 @@ interface McpOptions {
 }
 
 const explanation = `
-The server speaks JSON-RPC on standard input and output. It can look, wait and save, but it pays for nothing
-until a person grants an amount with --budget, or with --budget-name for a budget of mgw budget.
+The server speaks JSON-RPC on standard input and output. It can read, wait and save, but cannot pay for
+anything until a person grants an amount with --budget, or a budget of mgw budget with --budget-name.
 
 Examples:
   $ mgw --sandbox mcp --budget 5
@@ -26,11 +26,11 @@ See mgw help agents.`;
 /** `mgw mcp`: serves agents through the Model Context Protocol on stdin and stdout (design 16). */
 export function registerMcp(command: Command, run: Run): void {
   command.addOption(
-    single('--root <dir>', 'read and write files below this folder only (default: the current one)'),
+    single('--root <dir>', 'read and write files only below this folder (default: the current one)'),
   );
   for (const option of budgetOptions('this root')) command.addOption(option);
   command
-    .option('--new-budget', 'grant the amount of --budget again, regardless of what was spent')
+    .option('--new-budget', 'grant the amount of --budget again, in addition to what was spent')
     .addOption(
       single('--confirm-over <amount>', 'ask the person before a payment above this amount', (text) => {
         parseAmount(text);
@@ -46,9 +46,9 @@ async function serve(
   { root, budget, newBudget, confirmOver }: McpOptions,
 ): Promise<Outcome> {
   if (newBudget && budget === undefined)
-    throw usageError('--new-budget requires --budget, whose amount it grants again.');
+    throw usageError('--new-budget requires --budget, which sets the amount.');
   const { io } = context;
-  // Compiling the protocol's schemas takes a tenth of the start-up time without a noticeable gain.
+  // Compiling the protocol's schemas takes a tenth of the start-up time, without a noticeable benefit.
   (await import('zod')).config({ jitless: true });
   const { serveMcp } = await import('../../mcp/serve.ts');
   const signals = context.signals();

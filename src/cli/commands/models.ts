@@ -23,7 +23,7 @@ interface ModelsOptions {
 /** A clip whose price is compared: long flag names and their values. */
 type Clip = Readonly<Record<string, string>>;
 
-/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key may use (specification 2.7). */
+/** `mgw models [ID] [--protocol NAME] [--cost CLIP]`: lists the models that the key can use (specification 2.7). */
 export function registerModels(command: Command, run: Run): void {
   command
     .argument('[id]', 'show only this model')
@@ -45,9 +45,9 @@ async function models(context: Context, id: string | undefined, options: ModelsO
   await context.deadline();
   const settings = await context.settings();
   const all = await fetchModels(context);
-  const named = id === undefined ? all : all.filter((model) => model.id === id);
-  if (id !== undefined && named.length === 0) throw noSuchModel(id, all);
-  const shown = named
+  const selected = id === undefined ? all : all.filter((model) => model.id === id);
+  if (id !== undefined && selected.length === 0) throw noSuchModel(id, all);
+  const shown = selected
     .filter(
       ({ protocols }) =>
         options.protocol === undefined || protocols.some((name) => name === options.protocol),
@@ -55,28 +55,28 @@ async function models(context: Context, id: string | undefined, options: ModelsO
     .filter(({ protocols }) => options.cost === undefined || protocols.length > 0)
     .map((model): PricedModel => ({ ...model, prices: pricesOfModel(model, settings, options.cost) }))
     .sort(options.cost === undefined ? byId : byCost);
-  if (shown.length === 0) context.progress.note(none(options.protocol, named.length));
+  if (shown.length === 0) context.progress.note(noModelsText(options.protocol, selected.length));
   return {
     json: { models: shown.map(view) },
     text:
       shown.length === 0
         ? ''
-        : text(shown, options.cost !== undefined, currencyOf(settings), columnsOf(context.io.stdout)),
+        : tableText(shown, options.cost !== undefined, currencyOf(settings), columnsOf(context.io.stdout)),
   };
 }
 
-// A listing without protocol marks does not prove that the protocol is unsupported.
-function none(protocol: string | undefined, others: number): string {
+// A list without protocol marks does not prove that the protocol is unsupported.
+function noModelsText(protocol: string | undefined, others: number): string {
   if (protocol === undefined || others === 0) return 'No models.';
-  return `No model is marked for Protocol ${protocol.toUpperCase()}. Without --protocol, the list has ${counted(others, 'model')}.`;
+  return `No model is marked for Protocol ${protocol.toUpperCase()}. The list without --protocol contains ${counted(others, 'model')}.`;
 }
 
 function noSuchModel(id: string, all: readonly Model[]): MgwError {
   const ids = all.map((model) => model.id);
-  const meant = nearestName(id, ids);
+  const suggestion = nearestName(id, ids);
   const near = ids.filter((other) => other.includes(id) || id.includes(other));
   const hint = near.length > 0 ? ` Similar: ${near.slice(0, 5).join(', ')}.` : '';
-  const text = `The key has no model ${id}.${meant === undefined ? hint : ` Did you mean ${meant}?`}`;
+  const text = `The key has no model ${id}.${suggestion === undefined ? hint : ` Did you mean ${suggestion}?`}`;
   return new MgwError('not_found', text, { next: ['mgw', 'models'] });
 }
 
@@ -117,7 +117,7 @@ function view(model: PricedModel): Record<string, unknown> {
   return { ...raw, ...known };
 }
 
-function text(
+function tableText(
   shown: readonly PricedModel[],
   isCost: boolean,
   currency: string,

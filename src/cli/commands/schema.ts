@@ -27,7 +27,7 @@ export function registerSchema(schema: Command, run: Run): void {
   add(
     schema
       .command('batch')
-      .description('the schema of a YAML manifest; $defs.row is for a line of JSON Lines'),
+      .description('the schema of a YAML manifest; for a line of JSON Lines, use $defs.row'),
     manifestSchema,
   );
 }

@@ -19,41 +19,45 @@ Examples:
   $ mgw skill install --user
 See mgw help agents.`;
 
-/** `mgw skill install`: writes SKILL.md, which tells an agent how to use mgw (design 16). */
+/** `mgw skill install`: writes SKILL.md, the instructions for agents on how to use mgw (design 16). */
 export function registerSkill(group: Command, run: Run): void {
   const command = group
     .command('install')
     .description("write SKILL.md into the project's skills, .claude/skills/mgw")
     .option('--user', "into the user's skills instead, ~/.claude/skills/mgw")
     .addOption(single('--dir <folder>', 'into this skills folder instead'))
-    .option('--force', 'replace a SKILL.md that was changed')
+    .option('--force', 'replace a modified SKILL.md')
     .addHelpText('after', examples)
     .action(() => run(command, () => install(command.opts())));
 }
 
 async function install({ user = false, dir, force = false }: InstallOptions): Promise<Outcome> {
-  if (user && dir !== undefined) throw usageError('Give --user or --dir, not both.');
+  if (user && dir !== undefined) throw usageError('--user cannot be combined with --dir.');
   const skills = dir ?? join(user ? homedir() : '.', '.claude', 'skills');
   const path = resolve(skills, 'mgw', 'SKILL.md');
   const text = await readPage('skill/SKILL.md');
-  const before = await readFile(path, 'utf8').catch((error: unknown) => {
+  const existing = await readFile(path, 'utf8').catch((error: unknown) => {
     if (systemCode(error) === 'ENOENT') return undefined;
     throw new MgwError('local_io', `${path} cannot be read: ${messageOf(error)}.`);
   });
-  if (before !== undefined && before !== text && !force)
-    throw new MgwError('output_exists', `${path} exists with different contents. To replace it: --force.`, {
-      next: [
-        'mgw',
-        'skill',
-        'install',
-        ...(user ? ['--user'] : []),
-        ...(dir ? ['--dir', dir] : []),
-        '--force',
-      ],
-    });
+  if (existing !== undefined && existing !== text && !force)
+    throw new MgwError(
+      'output_exists',
+      `${path} exists with different contents. To replace it, use --force.`,
+      {
+        next: [
+          'mgw',
+          'skill',
+          'install',
+          ...(user ? ['--user'] : []),
+          ...(dir ? ['--dir', dir] : []),
+          '--force',
+        ],
+      },
+    );
   try {
     await mkdir(resolve(skills, 'mgw'), { recursive: true });
-    if (before !== text) await writeFile(path, text);
+    if (existing !== text) await writeFile(path, text);
   } catch (error) {
     throw localError(error, path, 'no');
   }

@@ -21,11 +21,11 @@ interface SpendOptions {
 }
 
 const explanation = `
-  spent   accepted, at the price known when it was sent; speech at the gateway's own count
-  failed  accepted, but the generation failed: gateways may refund it
-  doubt   it is unknown whether it was accepted: mgw jobs ls --state unknown
+  spent   accepted, at the price known at submission; speech by the gateway's own count
+  failed  accepted, but the generation failed; the gateway may refund it
+  doubt   may have been accepted: mgw jobs ls --state unknown
 
-Refused submissions are left out, and so are calls of mgw responses and mgw api, which are not jobs. Times are UTC.
+Rejected submissions are not counted, nor are calls of mgw responses and mgw api, which are not jobs. Times are in UTC.
 
 Examples:
   $ mgw spend
@@ -36,7 +36,9 @@ Examples:
 /** `mgw spend`: shows the cost of the ledger's jobs (design 14). */
 export function registerSpend(command: Command, run: Run): void {
   command
-    .addOption(oneOf(single('--by <what>', 'print a line for each of these (default model)'), spendGroups))
+    .addOption(
+      oneOf(single('--by <what>', 'print a line for each of these values (default model)'), spendGroups),
+    )
     .addOption(sinceOption())
     .option('--csv', 'print comma-separated values')
     .addOption(
@@ -73,12 +75,12 @@ async function spend(
   };
 }
 
-// Prints each file when it is found, because a ledger may contain years of evidence.
+// Prints each file as soon as it is found, because a ledger may contain years of evidence.
 async function printDisputed(context: Context, since: string | undefined): Promise<Outcome> {
   const { json, fields } = context.globals;
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const print = (text: string): Promise<void> => write(context.io.stdout, context.redact(text));
-  const end: Outcome = { json: {}, silent: true };
+  const outcome: Outcome = { json: {}, silent: true };
   let count = 0;
   if (json) await print('{\n  "disputed": [');
   try {
@@ -89,10 +91,10 @@ async function printDisputed(context: Context, since: string | undefined): Promi
     }
     if (count === 0) context.progress.note('No saved video differs from its request.');
   } catch (error) {
-    end.error = toMgwError(error);
+    outcome.error = toMgwError(error);
   }
-  if (json) await print(`${count === 0 ? '' : '\n  '}],${jsonDocument(end).slice(1)}\n`);
-  return end;
+  if (json) await print(`${count === 0 ? '' : '\n  '}],${jsonDocument(outcome).slice(1)}\n`);
+  return outcome;
 }
 
 // Returns a file as an element of the list in the JSON document.
@@ -149,11 +151,11 @@ function csvOf(by: SpendGroup, rows: readonly [string, Sums][]): string {
 
 // A record of comma-separated values (RFC 4180), without its line end.
 function csvLine(fields: readonly string[]): string {
-  return fields.map(quoted).join(',');
+  return fields.map(quoteField).join(',');
 }
 
 // A spreadsheet treats a cell that starts with an apostrophe as text, not as a formula.
-function quoted(field: string): string {
+function quoteField(field: string): string {
   const text = printableLine(field).replace(/^[=+\-@]/, "'$&");
   return /[",']/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

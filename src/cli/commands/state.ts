@@ -12,21 +12,21 @@ import type { Outcome } from '../output/outcome.ts';
 
 const explanation = `
 MGW_STATE, or the setting "state" of the profile, is the address of the database: postgres://USER@HOST/DATABASE.
-Put the password in PGPASSWORD or ~/.pgpass. See mgw help fleet for the parameters.
+Set the password in PGPASSWORD or ~/.pgpass. For the parameters, see mgw help fleet.
 
 Examples:
   $ export MGW_STATE=postgres://mgw@db.example.com/mgw
   $ mgw state init
   $ mgw state check`;
 
-/** `mgw state init|check|copy`: manages the ledger that several machines share, on PostgreSQL (design 15). */
+/** `mgw state init|check|copy`: manages a shared ledger on PostgreSQL (design 15). */
 export function registerState(group: Command, run: Run): void {
   group.addHelpText('after', explanation);
   const init = group
     .command('init')
-    .description('create the tables in the database; existing tables stay as they are')
+    .description('create the tables in the database; existing tables are unchanged')
     .addHelpText('after', '\nExamples:\n  $ mgw state init\n  $ mgw state init --profile work')
-    .action(() => run(init, makeState));
+    .action(() => run(init, initState));
   const check = group
     .command('check')
     .description('check whether the database can be used safely')
@@ -35,7 +35,7 @@ export function registerState(group: Command, run: Run): void {
   const copy = group
     .command('copy')
     .description(
-      'copy jobs, keys and budgets from a folder into the database or back; no other mgw may be running',
+      'copy jobs, keys and budgets between a folder and the database; stop all other mgw processes first',
     )
     .addOption(single('--from <dir>', 'copy this state folder into the database'))
     .addOption(single('--to <dir>', 'copy the database into this state folder'))
@@ -53,7 +53,7 @@ interface CopyOptions {
 
 async function copyState(context: Context, { from, to }: CopyOptions): Promise<Outcome> {
   const folder = resolve(from ?? to ?? '');
-  if ((from === undefined) === (to === undefined)) throw usageError('Give either --from DIR or --to DIR.');
+  if ((from === undefined) === (to === undefined)) throw usageError('Use either --from DIR or --to DIR.');
   const url = await requireShared(context);
   if (from !== undefined && !existsSync(join(folder, 'jobs')))
     throw usageError(`There is no ledger in ${folder}.`);
@@ -71,12 +71,12 @@ async function copyState(context: Context, { from, to }: CopyOptions): Promise<O
       : await copy.copyBudgetsIn(folder, database);
   const [source, target] = from === undefined ? [url.displayUrl, folder] : [folder, url.displayUrl];
   context.progress.note(
-    `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target}. Use ${target} from now on: ${source} will not know of later payments.`,
+    `Copied ${counted(jobs, 'job')} and ${counted(budgets, 'budget')} to ${target}. Use ${target} from now on: ${source} will not record later payments.`,
   );
   return { json: { copied: { jobs, budgets, from: source, to: target } } };
 }
 
-async function makeState(context: Context): Promise<Outcome> {
+async function initState(context: Context): Promise<Outcome> {
   const url = await requireShared(context);
   const { createLedger } = await import('../../ledger/postgres/examine.ts');
   const { version } = await createLedger(url, (text) => context.progress.note(text));
@@ -102,7 +102,7 @@ async function requireShared(context: Context): Promise<StateUrl> {
   const url = sharedLedger(await context.settings());
   if (url !== undefined) return url;
   throw usageError(
-    'No shared ledger is configured: jobs are kept in a folder of this machine. Set MGW_STATE=postgres://USER@HOST/DATABASE.',
+    'No shared ledger is configured: jobs are stored in a folder on this machine. Set MGW_STATE=postgres://USER@HOST/DATABASE.',
     ['mgw', 'help', 'environment'],
   );
 }

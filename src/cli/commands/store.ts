@@ -29,7 +29,7 @@ interface PruneOptions {
 const defaultAge = '30d';
 
 const explanation = `
-Files that an open job or a queued row needs are kept. Other ledgers are not checked: if several share the
+Files that an open job or a queued row needs are kept. Other ledgers are not checked: if they use the same
 bucket, they must not need files older than --older-than. A removed file is uploaded again if needed.
 
 Examples:
@@ -44,24 +44,24 @@ export function registerStore(group: Command, run: Run): void {
     .command('ls')
     .description('list the uploaded files with their size, age and jobs')
     .addHelpText('after', '\nExamples:\n  $ mgw store ls\n  $ mgw store ls --json')
-    .action(() => run(ls, list));
+    .action(() => run(ls, listFiles));
   const prune = group
     .command('prune')
     .description('remove uploaded files that no open job needs, and print their URLs')
     .addOption(
       single(
         '--older-than <age>',
-        `remove files uploaded longer ago than this (default ${defaultAge})`,
+        `remove only files older than this (default ${defaultAge})`,
         parseDuration,
       ),
     )
-    .option('--dry-run', 'remove nothing, and print what would be removed')
-    .option('--yes', 'remove without asking')
+    .option('--dry-run', 'print what would be removed, and remove nothing')
+    .option('--yes', 'remove without confirmation')
     .addHelpText('after', explanation)
     .action(() => run(prune, (context) => pruneFiles(context, prune.opts())));
 }
 
-async function list(context: Context): Promise<Outcome> {
+async function listFiles(context: Context): Promise<Outcome> {
   const files = await uploadedInputs(context);
   if (files.length === 0) context.progress.note('No uploaded files.');
   const json = { files };
@@ -105,7 +105,7 @@ async function isConfirmed(context: Context, olderThan: number, { removed }: Pru
   const { noInput } = await context.settings();
   if (context.io.stdin.isTTY !== true || noInput.value)
     throw usageError(
-      `${countText(removed)} can be removed. Nothing is removed without --yes; --dry-run lists them.`,
+      `${countText(removed)} can be removed. To list them, use --dry-run; to remove them, use --yes.`,
       ['mgw', 'store', 'prune', '--older-than', formatDuration(olderThan), '--yes'],
     );
   return /^y(es)?$/i.test((await readLine(context.io, `Remove ${countText(removed)}? [y/N] `)).trim());
@@ -117,10 +117,10 @@ function countText(files: PrunedInputs['removed']): string {
 }
 
 function keptText({ newer, job, queue }: PrunedInputs['kept']): string {
-  const told = [
+  const reasons = [
     ...(newer > 0 ? [`${newer} newer`] : []),
-    ...(job > 0 ? [`${job} that open jobs need`] : []),
-    ...(queue > 0 ? [`${queue} that rows in the queue need`] : []),
+    ...(job > 0 ? [`${job} needed by open jobs`] : []),
+    ...(queue > 0 ? [`${queue} needed by queued rows`] : []),
   ];
-  return told.length === 0 ? '' : `; kept: ${told.join(', ')}`;
+  return reasons.length === 0 ? '' : `; kept: ${reasons.join(', ')}`;
 }

@@ -74,16 +74,16 @@ export function registerWorker(command: Command, run: Run): void {
     .addOption(
       single('--health-file <file>', 'update this file at least every 10 s while the queue responds'),
     );
-  addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
+  addWaitOptions(command, 'time limit of one row, such as 90s or 20m (default 30m)');
   command
     .addHelpText('after', examples)
-    .action(() => run(command, (context) => work(context, command.opts())));
+    .action(() => run(command, (context) => runWorker(context, command.opts())));
 }
 
-async function work(context: Context, { output, ...others }: WorkerOptions): Promise<Outcome> {
+async function runWorker(context: Context, { output, ...others }: WorkerOptions): Promise<Outcome> {
   const fleet = await fleetOf(context);
   if (output === undefined)
-    throw usageError('No output: give -o, such as: mgw worker -o clips/{name}/{id}.{ext}');
+    throw usageError('-o is required, such as: mgw worker -o clips/{name}/{id}.{ext}');
   placeOf(output);
   const options = { ...others, output };
   const [{ RowQueue }, { Worker }, gateway, deps] = await Promise.all([
@@ -94,7 +94,7 @@ async function work(context: Context, { output, ...others }: WorkerOptions): Pro
   ]);
   const signals = withGrace(deps, options.grace ?? defaultGraceMs);
   const report = await WorkerReport.open(context, options);
-  const tellLimit = limitTeller(context);
+  const noteLimit = limitNotes(context);
   try {
     const worker = new Worker(
       {
@@ -104,42 +104,42 @@ async function work(context: Context, { output, ...others }: WorkerOptions): Pro
         maxIdleMs: options.maxIdle,
         clock: context.clock,
         signal: signals.soft,
-        open: (queued) => opened(context, queued, options, signals, tellLimit),
+        open: (queued) => openQueued(context, queued, options, signals, noteLimit),
       },
       report,
     );
-    const stopped = await worker.run();
+    const stopError = await worker.run();
     const { soft } = signals;
-    const signalled = soft.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
-    return report.outcome(stopped, soft.aborted ? signalled : undefined);
+    const signalExitCode = soft.reason === 'SIGTERM' ? exitCodes.terminated : exitCodes.interrupted;
+    return report.outcome(stopError, soft.aborted ? signalExitCode : undefined);
   } finally {
     signals.close();
     await report.close();
   }
 }
 
-async function opened(
+async function openQueued(
   context: Context,
   { name, head }: QueuedBatch,
   { output, force = false, mark, sidecar = head.sidecar ?? false }: WorkerOptions & { output: string },
   signals: JobDeps['signals'],
-  tellLimit: LimitTeller,
+  noteLimit: NoteLimit,
 ): Promise<OpenedBatch> {
   const { budget, concurrency, perMinute } = head;
-  const manifest = { path: name, head: {}, defaults: [], items: nothing };
+  const manifest = { path: name, head: {}, defaults: [], items: noItems };
   const batch = batchOf(manifest, name, { output, force });
   const plan = await planDepsOf(context, batch);
   const job = { ...(await withBudget(await context.jobDeps(), 'batch', name, budget)), signals };
   const rows = await rowOptionsOf(context, { force, sidecar, mark });
-  const onLimit = (limit: number): void => tellLimit(name, limit, concurrency);
+  const onLimit = (limit: number): void => noteLimit(name, limit, concurrency);
   const pace = await paceOf(context, name, { concurrency, perMinute, onLimit });
   return { batch, plan, job, options: { ...rows, pace, nextRetry: () => undefined } };
 }
 
-type LimitTeller = (batch: string, limit: number, concurrency: number) => void;
+type NoteLimit = (batch: string, limit: number, concurrency: number) => void;
 
-// Reports when the gateway begins and stops limiting a batch, but no step in between.
-function limitTeller({ progress }: Context): LimitTeller {
+// Reports when the gateway starts and stops limiting a batch, but not the steps in between.
+function limitNotes({ progress }: Context): NoteLimit {
   const limited = new Set<string>();
   return (batch, limit, concurrency) => {
     const isLimited = limit < concurrency;
@@ -148,15 +148,15 @@ function limitTeller({ progress }: Context): LimitTeller {
     else limited.delete(batch);
     progress.note(
       isLimited
-        ? `${batch}: the gateway limits parallel tasks: ${limit} at once for now.`
-        : `${batch}: the gateway accepts ${limit} at once again.`,
+        ? `${batch}: the gateway limits parallel tasks: at most ${limit} in progress for now.`
+        : `${batch}: the gateway accepts ${limit} parallel tasks again.`,
     );
   };
 }
 
-// The items of an empty manifest, because a worker gets its rows one by one.
+// The items of an empty manifest, because a worker claims its rows one by one.
 // eslint-disable-next-line @typescript-eslint/require-await
-async function* nothing(): AsyncGenerator<never> {
+async function* noItems(): AsyncGenerator<never> {
   yield* [];
 }
 
@@ -166,11 +166,11 @@ function withGrace(
   { signals: { soft, hard }, clock }: JobDeps,
   graceMs: number,
 ): JobDeps['signals'] & { close: () => void } {
-  const late = new AbortController();
-  const ended = new AbortController();
-  const giveUp = (): void => late.abort(soft.reason);
+  const graceOver = new AbortController();
+  const closed = new AbortController();
+  const giveUp = (): void => graceOver.abort(soft.reason);
   hard.addEventListener('abort', giveUp, { once: true });
-  const wait = (): void => void clock.sleep(graceMs, ended.signal).then(giveUp, () => undefined);
+  const wait = (): void => void clock.sleep(graceMs, closed.signal).then(giveUp, () => undefined);
   soft.addEventListener('abort', wait, { once: true });
-  return { soft, hard: late.signal, close: () => ended.abort() };
+  return { soft, hard: graceOver.signal, close: () => closed.abort() };
 }

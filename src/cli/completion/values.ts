@@ -12,7 +12,7 @@ import type { Flag } from '../../protocols/protocol.ts';
 import { recallModels, type KnownModel } from '../../flows/models.ts';
 import { ledgerFolder } from '../../flows/settings.ts';
 import type { Context } from '../context.ts';
-import { childOf, optionsOf, pathOf, read } from '../command-tree.ts';
+import { childOf, optionsOf, pathOf, loadCommand } from '../command-tree.ts';
 
 /** A completion, and its description. */
 export interface Candidate {
@@ -20,80 +20,85 @@ export interface Candidate {
   about?: string;
 }
 
-/** The completions: words, file names, or both. `at` means file names after an `@`. */
-export interface Offer {
+/** Completions: words, file names, or both. `at` means file names after an `@`. */
+export interface Completions {
   words?: Candidate[];
   files?: 'plain' | 'at';
 }
 
-type Source = (context: Context, place: Place) => Promise<Offer>;
+type Source = (context: Context, place: Place) => Promise<Completions>;
 
 // The maximum number of jobs to read, newest first.
-const recent = 100;
+const maxJobs = 100;
 
 /** Returns the completions of a flag or an argument. Sends no request and writes nothing. */
-export async function offer(context: Context, place: Place, what: Option | Argument): Promise<Offer> {
-  if (what.argChoices !== undefined) return words(what.argChoices);
-  const source = what instanceof Option ? bySwitch[what.long ?? ''] : byArgument[what.name()];
-  const own = source === undefined ? {} : await source(context, place);
-  if (own.words !== undefined || own.files !== undefined) return own;
-  const known = what instanceof Option ? (await flagOf(place, what))?.words : undefined;
-  if (known !== undefined) return words(known);
-  const term = what instanceof Option ? what.flags : `<${what.name()}>`;
+export async function completionsFor(
+  context: Context,
+  place: Place,
+  parameter: Option | Argument,
+): Promise<Completions> {
+  if (parameter.argChoices !== undefined) return wordsOnly(parameter.argChoices);
+  const source =
+    parameter instanceof Option ? sourcesByFlag[parameter.long ?? ''] : sourcesByArgument[parameter.name()];
+  const completions = source === undefined ? {} : await source(context, place);
+  if (completions.words !== undefined || completions.files !== undefined) return completions;
+  const flagWords = parameter instanceof Option ? (await flagOf(place, parameter))?.words : undefined;
+  if (flagWords !== undefined) return wordsOnly(flagWords);
+  const term = parameter instanceof Option ? parameter.flags : `<${parameter.name()}>`;
   return /[<[][^<>[\]]*(file|path|dir|folder|template)/i.test(term) ? { files: 'plain' } : {};
 }
 
-const bySwitch: Record<string, Source> = {
-  '--model': async (context, place) => ({ words: (await models(context, place)).map(modelWord) }),
+const sourcesByFlag: Record<string, Source> = {
+  '--model': async (context, place) => ({ words: (await knownModels(context, place)).map(modelCandidate) }),
   '--model-version': async (context, place) => {
-    const named = place.given.get('--model');
-    const known = await models(context, place);
-    const of = known.filter(({ id }) => named === undefined || id === named);
-    return words(new Set(of.flatMap((model) => model.model_versions)));
+    const selectedModel = place.flagValues.get('--model');
+    const known = await knownModels(context, place);
+    const matching = known.filter(({ id }) => selectedModel === undefined || id === selectedModel);
+    return wordsOnly(new Set(matching.flatMap((model) => model.model_versions)));
   },
-  '--profile': async (context) => words(await profiles(context)),
-  '--budget-name': async (context) => words(await budgets(context)),
-  '--batch': async (context) => words(await batches(context)),
-  '--key': async (context) => ({ words: await keys(context, '') }),
-  '--fault': faults,
+  '--profile': async (context) => wordsOnly(await profileNames(context)),
+  '--budget-name': async (context) => wordsOnly(await budgetNames(context)),
+  '--batch': async (context) => wordsOnly(await batchNames(context)),
+  '--key': async (context) => ({ words: await keyCandidates(context, '') }),
+  '--fault': faultCompletions,
   '--body': () => Promise.resolve({ words: [{ word: '@-', about: 'standard input' }], files: 'at' }),
   '--ext-info': () => Promise.resolve({ files: 'at' }),
   '--set': () => Promise.resolve({}),
   '--default': async () => {
     const { kinds, rowFlags } = await import('../../batch/manifest/fields.ts');
     const names = kinds.flatMap((kind) => rowFlags(kind).map(longName));
-    return words(new Set(['protocol=', ...names.map((name) => `${name}=`)]));
+    return wordsOnly(new Set(['protocol=', ...names.map((name) => `${name}=`)]));
   },
 };
 
-const byArgument: Record<string, Source> = {
-  ref: refs,
-  refs,
-  key: () => Promise.resolve(words([...settableKeys, 'profile'])),
+const sourcesByArgument: Record<string, Source> = {
+  ref: refCompletions,
+  refs: refCompletions,
+  key: () => Promise.resolve(wordsOnly([...settableKeys, 'profile'])),
   values: async (context, { args }) => {
-    if (args[0] === 'profile') return words(await profiles(context));
-    return args[0] === 'budget' ? words(await budgets(context)) : {};
+    if (args[0] === 'profile') return wordsOnly(await profileNames(context));
+    return args[0] === 'budget' ? wordsOnly(await budgetNames(context)) : {};
   },
-  name: async (context) => words(await budgets(context)),
-  id: async (context, place) => ({ words: (await models(context, place)).map(modelWord) }),
-  batch: async (context) => ({ ...words(await batches(context)), files: 'plain' }),
-  method: () => Promise.resolve(words(['GET', 'POST'])),
+  name: async (context) => wordsOnly(await budgetNames(context)),
+  id: async (context, place) => ({ words: (await knownModels(context, place)).map(modelCandidate) }),
+  batch: async (context) => ({ ...wordsOnly(await batchNames(context)), files: 'plain' }),
+  method: () => Promise.resolve(wordsOnly(['GET', 'POST'])),
   path: () => Promise.resolve({}),
 };
 
-function words(all: Iterable<string>): Offer {
+function wordsOnly(all: Iterable<string>): Completions {
   return { words: [...all].map((word) => ({ word })) };
 }
 
-async function models(context: Context, { command }: Place): Promise<KnownModel[]> {
+async function knownModels(context: Context, { command }: Place): Promise<KnownModel[]> {
   const settings = await context.settings();
   const [group, protocol] = pathOf(command);
   const known = settings.sandbox.value ? await sandboxModels() : recallModels(settings);
   if (group !== 'video') return known;
   if (findProtocol(protocol ?? '') === undefined)
     return known.filter(({ protocols }) => protocols.length > 0);
-  const marked = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
-  return marked.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : marked;
+  const matching = known.filter(({ protocols }) => protocols.some((name) => name === protocol));
+  return matching.length === 0 ? known.filter(({ protocols }) => protocols.length === 0) : matching;
 }
 
 async function sandboxModels(): Promise<KnownModel[]> {
@@ -105,20 +110,20 @@ async function sandboxModels(): Promise<KnownModel[]> {
   }));
 }
 
-function modelWord({ id, protocols }: KnownModel): Candidate {
+function modelCandidate({ id, protocols }: KnownModel): Candidate {
   return { word: id, about: protocols.length === 0 ? undefined : `protocol ${protocols.join(', ')}` };
 }
 
-async function profiles({ io }: Context): Promise<string[]> {
+async function profileNames({ io }: Context): Promise<string[]> {
   return [...new Set(['default', ...Object.keys((await readConfig(io.env)).profiles)])];
 }
 
-async function budgets(context: Context): Promise<string[]> {
+async function budgetNames(context: Context): Promise<string[]> {
   const { configuredBudgets } = await import('../../flows/budgets.ts');
   return configuredBudgets(context).catch(() => []);
 }
 
-async function batches(context: Context): Promise<string[]> {
+async function batchNames(context: Context): Promise<string[]> {
   const folder = join(ledgerFolder(await context.settings()), 'batches');
   const files = await readdir(folder).catch(() => []);
   const texts = await Promise.all(files.map((file) => readFile(join(folder, file), 'utf8').catch(() => '')));
@@ -128,32 +133,32 @@ async function batches(context: Context): Promise<string[]> {
   });
 }
 
-async function faults(): Promise<Offer> {
+async function faultCompletions(): Promise<Completions> {
   const { FAULTS } = await import('../../sandbox/faults.ts');
   return { words: FAULTS.map(({ name, does }) => ({ word: name, about: does })) };
 }
 
-async function refs(context: Context, place: Place): Promise<Offer> {
-  const jobs = await newest(context, place);
+async function refCompletions(context: Context, place: Place): Promise<Completions> {
+  const jobs = await newestJobs(context, place);
   if (jobs.length === 0) return { words: [] };
   const ids = jobs.map((job) => ({ word: job.id, about: aboutJob(job) }));
-  const named = await keys(context, '@', place);
-  return { words: [{ word: '@last', about: 'the newest job' }, ...named, ...ids] };
+  const keyRefs = await keyCandidates(context, '@', place);
+  return { words: [{ word: '@last', about: 'the newest job' }, ...keyRefs, ...ids] };
 }
 
-async function keys(context: Context, mark: string, place?: Place): Promise<Candidate[]> {
-  const jobs = await newest(context, place);
+async function keyCandidates(context: Context, prefix: string, place?: Place): Promise<Candidate[]> {
+  const jobs = await newestJobs(context, place);
   return jobs.flatMap((job) =>
-    job.key === undefined ? [] : [{ word: mark + job.key, about: aboutJob(job) }],
+    job.key === undefined ? [] : [{ word: prefix + job.key, about: aboutJob(job) }],
   );
 }
 
-async function newest(context: Context, place?: Place): Promise<Job[]> {
+async function newestJobs(context: Context, place?: Place): Promise<Job[]> {
   const ledger = await context.ledger();
   const [group, protocol] = place === undefined ? [] : pathOf(place.command);
   const hasProtocol = findProtocol(protocol ?? '') !== undefined;
-  const found = await Promise.all((await ledger.listed()).slice(0, recent).map((id) => ledger.read(id)));
-  return found.filter(
+  const jobs = await Promise.all((await ledger.listed()).slice(0, maxJobs).map((id) => ledger.read(id)));
+  return jobs.filter(
     (job): job is Job =>
       job !== undefined &&
       (group !== 'video' || job.protocol === protocol || (!hasProtocol && job.protocol !== 'tts')),
@@ -164,16 +169,16 @@ function aboutJob(job: Job): string {
   return [shownState(job), job.model ?? ''].join(' ').trim();
 }
 
-// Returns the protocol's flag that an option was made from.
+// Returns the protocol's flag from which an option was created.
 async function flagOf({ command }: Place, { long }: Option): Promise<Flag | undefined> {
   const [group, protocol = ''] = pathOf(command);
   const { speechFlags } = await import('../../speech/flags.ts');
-  const own = findProtocol(protocol);
-  const videoFlags = (own === undefined ? protocolNames.map(protocolNamed) : [own]).flatMap(
-    ({ flags }) => flags,
-  );
-  const table = group === 'tts' ? speechFlags : group === 'video' ? videoFlags : [];
-  return table.find((flag) => `--${longName(flag)}` === long);
+  const namedProtocol = findProtocol(protocol);
+  const videoFlags = (
+    namedProtocol === undefined ? protocolNames.map(protocolNamed) : [namedProtocol]
+  ).flatMap(({ flags }) => flags);
+  const candidates = group === 'tts' ? speechFlags : group === 'video' ? videoFlags : [];
+  return candidates.find((flag) => `--${longName(flag)}` === long);
 }
 
 /** The position of the cursor in a command line, which determines the completions. */
@@ -189,65 +194,76 @@ export interface Place {
   position: number;
   /** The arguments before the cursor. */
   args: string[];
-  /** The values of the given flags, by long name. */
-  given: Map<string, string>;
+  /** The values of the flags on the command line, by long name. */
+  flagValues: Map<string, string>;
   /** Whether flags may follow; false after `--`. */
-  takesFlags: boolean;
-  /** The index of the word at which another program's command line begins. */
-  program?: number;
+  allowsFlags: boolean;
+  /** The index of the word that starts another program's command line. */
+  programIndex?: number;
 }
 
 /** Parses the words after `mgw`, the last of which is being typed. */
 export async function placeOf(root: Command, words: readonly string[]): Promise<Place> {
   const typed = words.at(-1) ?? '';
-  const place: Place = { command: root, typed, position: 0, args: [], given: new Map(), takesFlags: true };
+  const place: Place = {
+    command: root,
+    typed,
+    position: 0,
+    args: [],
+    flagValues: new Map(),
+    allowsFlags: true,
+  };
   let pending: Option | undefined;
   for (const [index, word] of words.slice(0, -1).entries()) {
     if (pending !== undefined) {
-      give(place, pending, word);
+      setFlagValue(place, pending, word);
       pending = undefined;
-    } else if (place.takesFlags && word === '--') {
-      place.takesFlags = false;
+    } else if (place.allowsFlags && word === '--') {
+      place.allowsFlags = false;
       if (
         place.command.registeredArguments[0]?.name() === 'command' &&
         place.command.parent?.name() === 'sandbox'
       )
-        place.program = index + 1;
-    } else if (place.takesFlags && word.startsWith('-') && word !== '-') pending = takeFlag(place, word);
-    else await takeWord(place, word);
+        place.programIndex = index + 1;
+    } else if (place.allowsFlags && word.startsWith('-') && word !== '-') pending = consumeFlag(place, word);
+    else await consumeWord(place, word);
   }
-  return ended(place, pending);
+  return withTarget(place, pending);
 }
 
-function ended(place: Place, pending: Option | undefined): Place {
-  const { command, typed, takesFlags, position } = place;
+function withTarget(place: Place, pending: Option | undefined): Place {
+  const { command, typed, allowsFlags, position } = place;
   if (pending !== undefined) return { ...place, option: pending };
   const [flag = '', ...value] = typed.split('=');
-  const option = takesFlags && typed.startsWith('--') && value.length > 0 ? find(command, flag) : undefined;
+  const option =
+    allowsFlags && typed.startsWith('--') && value.length > 0 ? findOption(command, flag) : undefined;
   if (option !== undefined) return { ...place, option, typed: value.join('=') };
   const args = command.registeredArguments;
-  const last = args.at(-1);
-  return { ...place, argument: args[position] ?? (last?.variadic === true ? last : undefined) };
+  const lastArgument = args.at(-1);
+  return {
+    ...place,
+    argument: args[position] ?? (lastArgument?.variadic === true ? lastArgument : undefined),
+  };
 }
 
-function takeFlag(place: Place, word: string): Option | undefined {
+function consumeFlag(place: Place, word: string): Option | undefined {
   const [flag = '', ...value] = word.split('=');
-  const option = find(place.command, flag);
+  const option = findOption(place.command, flag);
   if (option === undefined) return undefined;
-  const takesValue = option.required || option.optional;
-  if (takesValue && value.length === 0) return option;
-  give(place, option, value.join('='));
+  const acceptsValue = option.required || option.optional;
+  if (acceptsValue && value.length === 0) return option;
+  setFlagValue(place, option, value.join('='));
   return undefined;
 }
 
-function give(place: Place, option: Option, value: string): void {
-  place.given.set(option.long ?? option.flags, value);
+function setFlagValue(place: Place, option: Option, value: string): void {
+  place.flagValues.set(option.long ?? option.flags, value);
 }
 
-async function takeWord(place: Place, word: string): Promise<void> {
+async function consumeWord(place: Place, word: string): Promise<void> {
   const child = childOf(place.command, word);
   if (child !== undefined && place.position === 0) {
-    await read(child);
+    await loadCommand(child);
     place.command = child;
   } else {
     place.position += 1;
@@ -255,6 +271,6 @@ async function takeWord(place: Place, word: string): Promise<void> {
   }
 }
 
-function find(command: Command, flag: string): Option | undefined {
+function findOption(command: Command, flag: string): Option | undefined {
   return optionsOf(command).find(({ short, long }) => flag === short || flag === long);
 }

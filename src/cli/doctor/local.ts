@@ -15,8 +15,8 @@ const [minMajor, minMinor] = [20, 18];
 /** Checks that mgw supports this version of Node. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  const fine = major > minMajor || (major === minMajor && minor >= minMinor);
-  if (fine) return ok('node', `Node ${version}, form: ${installMethod()}`);
+  const isSupported = major > minMajor || (major === minMajor && minor >= minMinor);
+  if (isSupported) return ok('node', `Node ${version}, form: ${installMethod()}`);
   const error = new MgwError('config', `Node ${version} is older than ${minMajor}.${minMinor}`);
   return fail('node', error, `Install Node ${minMajor}.${minMinor} or newer.`);
 }
@@ -30,36 +30,36 @@ export function checkConfigFile({ env }: Io): Promise<Check> {
     if (process.platform !== 'win32' && (await othersMayWrite(folder)))
       return warn('config', `other users can write to the folder ${folder}`, `Run: chmod 700 ${folder}`);
     const names = Object.keys(profiles);
-    const what = names.length === 0 ? 'no profiles' : `profiles ${names.join(', ')}`;
-    return ok('config', `${file}: ${what}`);
+    const description = names.length === 0 ? 'no profiles' : `profiles ${names.join(', ')}`;
+    return ok('config', `${file}: ${description}`);
   });
 }
 
 async function othersMayWrite(folder: string): Promise<boolean> {
   const mode = await stat(folder).then(
-    (found) => found.mode,
+    (stats) => stats.mode,
     () => 0,
   );
   return (mode & 0o022) !== 0 && (mode & 0o1000) === 0;
 }
 
-/** Checks that a file can be written durably into the ledger's folder, and that everything in it can be changed. */
+/** Checks that mgw can write a file durably to the ledger's folder, and can read and write all files in it. */
 export function checkStateFolder(folder: string): Promise<Check> {
   return attempt(
     'state',
-    'Nothing is submitted while this fails. Take ownership of the folder (chown, chmod), or set MGW_STATE_DIR to a folder on a local disk.',
+    'mgw submits nothing until this is fixed. Take ownership of the folder (chown, chmod), or set MGW_STATE_DIR to a folder on a local disk.',
     async () => {
-      let place = folder;
+      let checkedPath = folder;
       try {
         await makeFolder(folder);
         await writeDurably(path.join(folder, `.doctor-${randomUUID()}`));
-        for (const name of await readdir(folder)) await checkAccess((place = path.join(folder, name)));
+        for (const name of await readdir(folder)) await checkAccess((checkedPath = path.join(folder, name)));
       } catch (error) {
         const reason = systemCode(error) ?? 'unknown error';
-        throw new MgwError('local_io', `${place} cannot be written (${reason})`, { cause: error });
+        throw new MgwError('local_io', `${checkedPath} cannot be written (${reason})`, { cause: error });
       }
-      const fault = folderFault(folder);
-      if (fault !== undefined) throw new MgwError('local_io', `${folder} ${fault}`);
+      const problem = folderFault(folder);
+      if (problem !== undefined) throw new MgwError('local_io', `${folder} ${problem}`);
       if (process.platform !== 'win32' && (await othersMayWrite(folder)))
         return warn('state', `other users can write to ${folder}`, `Run: chmod 700 ${folder}`);
       return ok('state', `${folder} can be written and synced`);
@@ -67,11 +67,11 @@ export function checkStateFolder(folder: string): Promise<Check> {
   );
 }
 
-/** Checks for events in the state folder that wait for the database of a shared ledger; undefined if there are none. */
+/** Checks for events in the state folder that are not yet in the database of a shared ledger; undefined if there are none. */
 export function checkUnwritten(folder: string): Check | undefined {
   const count = countUnwritten(folder);
   if (count === 0) return undefined;
-  const what = count === 1 ? '1 event waits' : `${count} events are waiting`;
+  const what = count === 1 ? '1 event is waiting' : `${count} events are waiting`;
   const detail = `${what} in ${path.join(folder, 'unwritten')} for the database`;
   return warn(
     'unwritten',
@@ -94,14 +94,14 @@ export async function checkUploads(folder: string): Promise<Check | undefined> {
   return warn('uploads', `results in ${uploads} are not uploaded yet`, hints.join(' '));
 }
 
-async function checkAccess(place: string): Promise<void> {
+async function checkAccess(checkedPath: string): Promise<void> {
   try {
-    await access(place, constants.R_OK | constants.W_OK);
-    // The ledger refuses a link or a folder in place of its index.
-    if (/^index\./.test(path.basename(place)))
-      await (await open(place, constants.O_RDWR | regularFileFlags)).close();
+    await access(checkedPath, constants.R_OK | constants.W_OK);
+    // The ledger rejects a link or a folder in place of its index.
+    if (/^index\./.test(path.basename(checkedPath)))
+      await (await open(checkedPath, constants.O_RDWR | regularFileFlags)).close();
   } catch (error) {
-    // Another process may remove a file meanwhile.
+    // Another process may have removed the file in the meantime.
     if (systemCode(error) !== 'ENOENT') throw error;
   }
 }
@@ -125,7 +125,7 @@ export interface Check {
   detail: string;
   /** How to fix the problem. */
   hint?: string;
-  /** The error of a failed check; it decides the exit code. */
+  /** The error of a failed check, which determines the exit code. */
   error?: MgwError;
 }
 
@@ -139,25 +139,25 @@ export function warn(name: string, detail: string, hint: string): Check {
   return { name, status: 'warn', detail, hint };
 }
 
-/** Returns a check that failed. mgw cannot work until the problem is fixed. */
+/** Returns a check that failed. mgw does not work until the problem is fixed. */
 export function fail(name: string, error: unknown, hint: string): Check {
-  const known = toMgwError(error);
-  return { name, status: 'fail', detail: known.message, hint, error: known };
+  const mgwError = toMgwError(error);
+  return { name, status: 'fail', detail: mgwError.message, hint, error: mgwError };
 }
 
 /** Returns a check that was skipped because an earlier one failed. */
-export function skip(name: string, why: string): Check {
-  return { name, status: 'skip', detail: why };
+export function skip(name: string, reason: string): Check {
+  return { name, status: 'skip', detail: reason };
 }
 
-/** Runs a check. If it throws an error, the check has failed. */
+/** Runs a check. If it throws, the check has failed. */
 export async function attempt(
   name: string,
   hint: string,
-  look: () => Check | Promise<Check>,
+  check: () => Check | Promise<Check>,
 ): Promise<Check> {
   try {
-    return await look();
+    return await check();
   } catch (error) {
     return fail(name, error, hint);
   }

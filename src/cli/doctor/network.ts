@@ -22,7 +22,7 @@ const connectionHint = 'Check the address, the network, the proxy and the firewa
 const certificateHint = 'For a private certificate authority, set NODE_EXTRA_CA_CERTS=FILE.';
 const timeoutMs = 10_000;
 const maxClockSkewMs = 5 * 60_000;
-const shortCertificateMs = 14 * 86_400_000;
+const certificateWarningMs = 14 * 86_400_000;
 
 /**
  * Checks that a gateway is configured, can be reached, and accepts the key: address, proxy, DNS, TCP, TLS, key, clock.
@@ -38,14 +38,14 @@ export async function checkNetwork(context: Context, settings: Settings): Promis
   });
   if (gateway.status !== 'ok') return [gateway, skip('connection', 'no gateway'), skip('key', 'no gateway')];
   const url = requireBaseUrl(settings);
-  const reached = await checkRoute(url);
-  const broken = reached.some(({ status }) => status === 'fail');
+  const routeChecks = await checkRoute(url);
+  const hasFailed = routeChecks.some(({ status }) => status === 'fail');
   const key = await attempt('key', '"mgw auth login" stores one.', () => {
     requireKey(settings);
     return ok('key', '');
   });
-  if (key.status === 'fail') return [gateway, ...reached, key];
-  return [gateway, ...reached, ...(broken ? [skip('key', 'no connection')] : await checkKey(context))];
+  if (key.status === 'fail') return [gateway, ...routeChecks, key];
+  return [gateway, ...routeChecks, ...(hasFailed ? [skip('key', 'no connection')] : await checkKey(context))];
 }
 
 async function checkRoute(url: URL): Promise<Check[]> {
@@ -53,16 +53,16 @@ async function checkRoute(url: URL): Promise<Check[]> {
   try {
     connections = await openConnections(url, { timeoutMs, maxConnections: 1 });
   } catch (error) {
-    const unusable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    return [fail('proxy', unusable, 'Correct HTTPS_PROXY or HTTP_PROXY.')];
+    const proxyError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    return [fail('proxy', proxyError, 'Correct HTTPS_PROXY or HTTP_PROXY.')];
   }
-  const connecting = tryConnection(connections);
+  const pendingConnection = tryConnection(connections);
   const { proxy } = connections;
-  const isNamed = proxy === '' && !ipaddr.isValid(hostOf(url));
-  const dns = isNamed ? [await checkDns(hostOf(url))] : [];
-  const isLost = dns.some(({ status }) => status === 'fail');
-  const connection = await connecting;
-  return [checkProxy(proxy), ...dns, isLost ? skip('connection', 'no address') : connection];
+  const hasHostName = proxy === '' && !ipaddr.isValid(hostOf(url));
+  const dns = hasHostName ? [await checkDns(hostOf(url))] : [];
+  const hasNoAddress = dns.some(({ status }) => status === 'fail');
+  const connection = await pendingConnection;
+  return [checkProxy(proxy), ...dns, hasNoAddress ? skip('connection', 'no address') : connection];
 }
 
 function checkProxy(proxy: string): Check {
@@ -83,32 +83,32 @@ function checkDns(host: string): Promise<Check> {
 }
 
 async function tryConnection(connections: Connections): Promise<Check> {
-  const started = performance.now();
+  const startedAt = performance.now();
   let socket: Socket;
   try {
     socket = await connections.connect();
   } catch (error) {
-    const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    const certificate = error instanceof TransportError && error.reason === 'certificate';
-    return fail('connection', unreachable, certificate ? certificateHint : connectionHint);
+    const connectionError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    const isCertificateError = error instanceof TransportError && error.reason === 'certificate';
+    return fail('connection', connectionError, isCertificateError ? certificateHint : connectionHint);
   }
-  const took = `${Math.round(performance.now() - started)} ms`;
+  const duration = `${Math.round(performance.now() - startedAt)} ms`;
   try {
     return 'getPeerCertificate' in socket
-      ? judgeTls(socket, took)
-      : ok('connection', `TCP in ${took}, without TLS`);
+      ? judgeTls(socket, duration)
+      : ok('connection', `TCP in ${duration}, without TLS`);
   } finally {
-    connections.destroy(new Error('the check is over'));
+    connections.destroy(new Error('the check has finished'));
   }
 }
 
-function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, took: string): Check {
-  const until = Date.parse(socket.getPeerCertificate().valid_to);
-  const detail = `TCP and ${socket.getProtocol() ?? 'TLS'} in ${took}`;
-  if (until - Date.now() > shortCertificateMs) return ok('connection', detail);
+function judgeTls(socket: Extract<Socket, { getPeerCertificate: unknown }>, duration: string): Check {
+  const expiresAt = Date.parse(socket.getPeerCertificate().valid_to);
+  const detail = `TCP and ${socket.getProtocol() ?? 'TLS'} in ${duration}`;
+  if (expiresAt - Date.now() > certificateWarningMs) return ok('connection', detail);
   return warn(
     'connection',
-    `${detail}; the certificate expires on ${new Date(until).toISOString()}`,
+    `${detail}; the certificate expires on ${new Date(expiresAt).toISOString()}`,
     'Report this to the operator of the gateway.',
   );
 }
@@ -123,27 +123,27 @@ async function checkKey(context: Context): Promise<Check[]> {
       maxBytes: 64 * 1024 * 1024,
     });
   } catch (error) {
-    const unreachable = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
-    return [fail('key', unreachable, 'The gateway did not respond to GET /v1/models.')];
+    const requestError = new MgwError('unreachable', messageOf(error), { retry: 'safe', cause: error });
+    return [fail('key', requestError, 'The gateway did not respond to GET /v1/models.')];
   }
-  // A gateway may quote the key that it refuses.
+  // A gateway may quote the key that it rejects.
   const hide = redactor([(await context.gateway()).key]);
   return [judgeListing(reply, hide), checkClock(reply, context.clock.now())];
 }
 
 function judgeListing(reply: Reply, hide: (text: string) => string): Check {
-  const read = readModels(reply);
-  if ('failure' in read) {
-    const { code, message, requestId } = read.failure;
+  const listing = readModels(reply);
+  if ('failure' in listing) {
+    const { code, message, requestId } = listing.failure;
     const hint =
       code === 'auth' ? '"mgw auth login" stores another key.' : 'This is the response to GET /v1/models.';
     return fail('key', new MgwError(code, hide(message), { requestId }), hint);
   }
-  const count = read.models.length;
+  const count = listing.models.length;
   if (count === 0)
     return warn(
       'key',
-      'the key is accepted, but may not use any model',
+      'the key is accepted, but cannot use any model',
       'Enable models for the key in the console of the gateway.',
     );
   return ok('key', `accepted; ${counted(count, 'model')}`);
@@ -151,16 +151,16 @@ function judgeListing(reply: Reply, hide: (text: string) => string): Check {
 
 /** Compares this machine's clock with the `Date` of the gateway's response. */
 export function checkClock(reply: Pick<Reply, 'headers'>, now: number): Check {
-  const theirs = Date.parse(reply.headers['date'] ?? '');
-  if (Number.isNaN(theirs)) return skip('clock', 'the gateway sends no time');
-  const drift = now - theirs;
+  const gatewayTime = Date.parse(reply.headers['date'] ?? '');
+  if (Number.isNaN(gatewayTime)) return skip('clock', "the gateway's response has no Date header");
+  const drift = now - gatewayTime;
   const seconds = Math.round(Math.abs(drift) / 1000);
   if (Math.abs(drift) <= maxClockSkewMs)
-    return ok('clock', seconds < 2 ? 'agrees with the gateway' : `${seconds} s off`);
-  const way = drift > 0 ? 'ahead of' : 'behind';
+    return ok('clock', seconds < 2 ? 'agrees with the gateway' : `differs by ${seconds} s`);
+  const direction = drift > 0 ? 'ahead of' : 'behind';
   return warn(
     'clock',
-    `${seconds} s ${way} the gateway`,
+    `${seconds} s ${direction} the gateway`,
     'Set the clock: signed addresses and certificates depend on it.',
   );
 }
@@ -175,22 +175,22 @@ const maxReleaseBytes = 1024 * 1024;
 /** Compares this version with the newest one at `update_url`, for `doctor --update`. Does not send the key. */
 export function checkUpdate({ updateUrl: { value: address } }: Settings): Promise<Check> {
   const hint =
-    'The address responds with JSON: {"version": "1.2.3"}. To change it: mgw config set update_url URL';
+    'The address must return JSON such as {"version": "1.2.3"}. To change it: mgw config set update_url URL';
   return attempt('update', hint, async () => {
     if (address === undefined) throw new MgwError('config', 'No address is configured for updates.');
-    const found = await newestAt(address);
-    const difference = compareVersions(found, version);
+    const newest = await fetchNewestVersion(address);
+    const difference = compareVersions(newest, version);
     if (difference === 0) return ok('update', `${version} is the newest version, according to ${address}`);
-    if (difference < 0) return ok('update', `${version} is newer than ${found}, the version at ${address}`);
+    if (difference < 0) return ok('update', `${version} is newer than ${newest}, the version at ${address}`);
     return warn(
       'update',
-      `${found} is available, and this is ${version} (${address})`,
-      'Install it in the same way as this one.',
+      `${newest} is available; this is ${version} (${address})`,
+      'Install it the same way as this version.',
     );
   });
 }
 
-async function newestAt(address: string): Promise<string> {
+async function fetchNewestVersion(address: string): Promise<string> {
   const gateway = {
     baseUrl: new URL(address),
     key: '',
@@ -200,29 +200,29 @@ async function newestAt(address: string): Promise<string> {
   };
   const signal = AbortSignal.timeout(timeoutMs);
   const options = { gateway, headers: {}, connectTimeoutMs: timeoutMs, signal, onHead: () => undefined };
-  const unread = (problem: string, cause?: unknown): MgwError =>
+  const unreadableError = (problem: string, cause?: unknown): MgwError =>
     new MgwError('unreachable', `${address} cannot be read: ${problem}`, { retry: 'safe', cause });
   const reply = await follow({ url: address, key: 'never' }, options).catch((error: unknown) => {
     const isRefused = error instanceof MgwError && error.code === 'result_unavailable';
-    const refusal = 'it redirects more than five times, or to an address that is not allowed';
+    const refusal = 'it redirects more than five times, or to a disallowed address';
     const problem = isRefused ? refusal : messageOf(error);
-    throw unread(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
+    throw unreadableError(signal.aborted ? `no response within ${timeoutMs / 1000} s` : problem, error);
   });
   const body = await readBounded(
     decodeBody(reply.message, reply.headers['content-encoding']),
     maxReleaseBytes,
   );
   reply.message.destroy();
-  if (!body.complete) throw unread('the response is incomplete, or longer than 1 MiB');
-  const bad = (problem: string): MgwError =>
+  if (!body.complete) throw unreadableError('the response is incomplete, or longer than 1 MiB');
+  const badReplyError = (problem: string): MgwError =>
     new MgwError('bad_reply', `${address} ${problem}`, { retry: 'safe' });
-  if (reply.status !== 200) throw bad(`responded with HTTP ${reply.status}`);
-  const read = z.safeParse(release, tryParseJson(new TextDecoder().decode(body.bytes)));
-  if (!read.success) throw bad('names no version in its response');
-  return ('version' in read.data ? read.data.version : read.data.tag_name).replace(/^v/, '');
+  if (reply.status !== 200) throw badReplyError(`responded with HTTP ${reply.status}`);
+  const parsed = z.safeParse(release, tryParseJson(new TextDecoder().decode(body.bytes)));
+  if (!parsed.success) throw badReplyError('returned no version');
+  return ('version' in parsed.data ? parsed.data.version : parsed.data.tag_name).replace(/^v/, '');
 }
 
-// Compares by the rules of semantic versioning, except that the parts of two pre-releases are compared as one string.
+// Compares by the rules of semantic versioning, except that pre-release parts are compared as one string.
 function compareVersions(one: string, other: string): number {
   const [[core, pre], [otherCore, otherPre]] = [partsOf(one), partsOf(other)];
   if (core !== otherCore) return core.localeCompare(otherCore, 'en', { numeric: true });
@@ -231,7 +231,9 @@ function compareVersions(one: string, other: string): number {
 }
 
 function partsOf(text: string): [core: string, pre: string] {
-  const [whole = ''] = text.split('+');
-  const at = whole.indexOf('-');
-  return at < 0 ? [whole, ''] : [whole.slice(0, at), whole.slice(at + 1)];
+  const [withoutBuild = ''] = text.split('+');
+  const dashIndex = withoutBuild.indexOf('-');
+  return dashIndex < 0
+    ? [withoutBuild, '']
+    : [withoutBuild.slice(0, dashIndex), withoutBuild.slice(dashIndex + 1)];
 }

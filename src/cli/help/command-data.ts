@@ -1,5 +1,5 @@
 import type { Argument, Command, Option } from 'commander';
-import { pathOf, readAll, readPage } from '../command-tree.ts';
+import { pathOf, loadAll, readPage } from '../command-tree.ts';
 import { isRepeatable } from '../options.ts';
 import { tableOf } from './markdown.ts';
 import { rules, type Rule } from '../../config/rules.ts';
@@ -11,20 +11,20 @@ type Data = Record<string, unknown>;
  * also returns the global flags, the environment variables and the exit codes. Loads every command that it describes.
  */
 export async function helpData(command: Command): Promise<Data> {
-  await readAll(command);
+  await loadAll(command);
   if (command.parent !== null) return { command: commandData(command) };
   const { flags, ...tree } = commandData(command);
   return {
     command: tree,
     global_flags: flags,
-    environment: await tablesOf('environment', ([variable, meaning]) => ({ variable, meaning })),
+    environment: await rowsOfPage('environment', ([variable, meaning]) => ({ variable, meaning })),
     exit_codes: await exitCodeData(),
   };
 }
 
 /** Returns the exit codes from their page of the documentation. */
 export function exitCodeData(): Promise<Data[]> {
-  return tablesOf('exit-codes', ([code, name, meaning, charged, then]) => ({
+  return rowsOfPage('exit-codes', ([code, name, meaning, charged, then]) => ({
     code: Number(code),
     name,
     meaning,
@@ -33,9 +33,9 @@ export function exitCodeData(): Promise<Data[]> {
   }));
 }
 
-async function tablesOf(name: string, view: (row: string[]) => Data): Promise<Data[]> {
+async function rowsOfPage(name: string, toData: (row: string[]) => Data): Promise<Data[]> {
   const [, ...rows] = tableOf(await readPage(`${name}.md`));
-  return rows.map(view);
+  return rows.map(toData);
 }
 
 function commandData(command: Command): Data {
@@ -63,7 +63,7 @@ function argumentData(argument: Argument): Data {
 }
 
 function flagData(option: Option): Data {
-  const written = /\(default (?!that|the)([^()]+)\)/.exec(option.description)?.[1];
+  const describedDefault = /\(default (?!that|the)([^()]+)\)/.exec(option.description)?.[1];
   return {
     flag: option.long ?? option.flags,
     short: option.short,
@@ -71,7 +71,7 @@ function flagData(option: Option): Data {
     type: typeOf(option),
     value: /<([^<>]+)>/.exec(option.flags)?.[1],
     repeatable: isRepeatable(option),
-    default: (option.defaultValue as unknown) ?? written,
+    default: (option.defaultValue as unknown) ?? describedDefault,
     choices: option.argChoices,
     env: variableOf(option),
   };
@@ -86,11 +86,11 @@ function typeOf({ flags, argChoices }: Option): string {
 }
 
 function variableOf({ long }: Option): string | undefined {
-  const all: Rule<unknown>[] = Object.values(rules);
-  return all.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
+  const allRules: Rule<unknown>[] = Object.values(rules);
+  return allRules.find(({ flag }) => flag?.name === long)?.env ?? otherVariables[long ?? ''];
 }
 
-// The variables of settings that have no rule, because these settings depend on others.
+// The variables of settings that have no rule because they depend on other settings.
 const otherVariables: Record<string, string> = {
   '--profile': 'MGW_PROFILE',
   '--base-url': 'MGW_BASE_URL',

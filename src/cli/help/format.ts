@@ -1,7 +1,7 @@
 import { pathOf } from '../command-tree.ts';
 import { Help, type Command, type HelpConfiguration, type Option } from 'commander';
 import { plain, type Paint } from '../output/human.ts';
-import { wrapped, wrappedCommand } from './wrap.ts';
+import { wrap, wrapCommand } from './wrap.ts';
 
 /** The terminal or stream that help is printed on. */
 export interface Screen {
@@ -11,7 +11,7 @@ export interface Screen {
 }
 
 /** The screen of a stream that is not a terminal. */
-const page: Screen = { width: 80, paint: plain };
+const pageScreen: Screen = { width: 80, paint: plain };
 
 /** The streams of requested help, and of help after an error. */
 export interface Screens {
@@ -20,24 +20,24 @@ export interface Screens {
 }
 
 /** The screens if neither stream is a terminal. */
-export const pages: Screens = { out: page, err: page };
+export const pageScreens: Screens = { out: pageScreen, err: pageScreen };
 
 /** A flag, an argument or a command, with its description. */
 type Entry = [term: string, description: string];
 
 // A description starts below its term if fewer than `minText` columns are left, or the term is longer than
-// `maxTermWidth`. The commands are labelled with their groups if there are at least `labelled` columns.
+// `maxTermWidth`. The commands are labelled with their groups if the width is at least `minLabelledWidth`.
 const minText = 24;
 const maxTermWidth = 30;
-const labelled = 72;
+const minLabelledWidth = 72;
 
-/** How much help shows: only the commands, the most used flags, or everything (`--help-all`). */
+/** How much of the help to print: only the commands, the most used flags, or everything (`--help-all`). */
 export type HelpExtent = 'overview' | 'first' | 'all';
 
-/** Commands that the first page omits, since only fleets need them. */
+/** Commands that the first page omits, because only fleets need them. */
 const fleetCommands = ['worker', 'state'];
 
-/** The maximum number of flags that a page shows, and the flags that it prefers. */
+/** The maximum number of flags on a command's first page, and the flags to choose first. */
 const maxFirstFlags = 10;
 const firstFlags = [
   '--model',
@@ -59,7 +59,7 @@ const firstFlags = [
   '--dry-run',
 ];
 
-/** Formats help. The most needed parts come first; the global flags come last, without descriptions. */
+/** Formats help. The most important parts come first; the global flags come last, without descriptions. */
 export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfiguration {
   let screen = screens.out;
   return {
@@ -78,9 +78,7 @@ export function helpStyle(screens: Screens, extent: HelpExtent): HelpConfigurati
 export function fitHelp(help: string, width: number): string {
   const isLong = (line: string): boolean => line.length > width && !line.includes('\x1b');
   const fit = (line: string): string =>
-    line.startsWith('  $ ')
-      ? wrappedCommand(line, width, '      ')
-      : wrapped(line, width, /^ */.exec(line)?.[0]);
+    line.startsWith('  $ ') ? wrapCommand(line, width, '      ') : wrap(line, width, /^ */.exec(line)?.[0]);
   return help
     .replace(/^\S.*(?:\n\S.*)+$/gm, (paragraph) =>
       paragraph.split('\n').some(isLong) ? paragraph.replaceAll('\n', ' ') : paragraph,
@@ -96,43 +94,52 @@ function frontPage(root: Command, help: Help, screen: Screen, extent: HelpExtent
   const isShown = (child: Command): boolean => extent === 'all' || !fleetCommands.includes(child.name());
   const commands = commandGroups(help, help.visibleCommands(root).filter(isShown));
   const options = extent === 'overview' ? [] : optionGroups(root, help, help.visibleOptions(root));
-  const lists = screen.width < labelled ? listed([...commands, ...options], screen) : listed(options, screen);
-  const block = screen.width < labelled ? [] : [table(commands, screen)];
-  const more = extent === 'first' ? 'All commands, including those for many machines: mgw --help-all' : '';
-  return sections([wrapped(help.commandDescription(root), screen.width), ...block, ...lists, more]);
-}
-
-function commandPage(command: Command, help: Help, screen: Screen, extent: HelpExtent): string {
-  const usage = wrapped(help.commandUsage(command), screen.width - 7, '  ');
-  const args = help
-    .visibleArguments(command)
-    .map((one): Entry => [one.name(), help.argumentDescription(one)]);
-  const names = help.visibleGlobalOptions(command).map(({ short, long }) => short ?? long ?? '');
-  const options = help.visibleOptions(command);
-  const shown = extent === 'all' ? options : firstOf(options);
-  const left = options.length - shown.length;
-  const groups: Group[] = [
-    ['Arguments:', args],
-    ...commandGroups(help, help.visibleCommands(command)),
-    ...(left === 0
-      ? optionGroups(command, help, shown)
-      : [['Options:', shown.map((option) => entryOf(option, command))] satisfies Group]),
-  ];
-  return sections([
-    `${screen.paint('bold', 'Usage:')} ${usage}`,
-    wrapped(help.commandDescription(command), screen.width),
-    ...listed(groups, screen),
-    left === 0 ? '' : `${left} more flags: mgw ${pathOf(command).join(' ')} --help-all`,
-    wrapped(`Global options, see mgw --help: ${['-h', ...names].join(' ')}`, screen.width),
+  const lists =
+    screen.width < minLabelledWidth
+      ? groupTexts([...commands, ...options], screen)
+      : groupTexts(options, screen);
+  const block = screen.width < minLabelledWidth ? [] : [commandBlock(commands, screen)];
+  const allCommandsHint =
+    extent === 'first' ? 'All commands, including those for many machines: mgw --help-all' : '';
+  return joinSections([
+    wrap(help.commandDescription(root), screen.width),
+    ...block,
+    ...lists,
+    allCommandsHint,
   ]);
 }
 
-function sections(texts: string[]): string {
+function commandPage(command: Command, help: Help, screen: Screen, extent: HelpExtent): string {
+  const usage = wrap(help.commandUsage(command), screen.width - 7, '  ');
+  const args = help
+    .visibleArguments(command)
+    .map((argument): Entry => [argument.name(), help.argumentDescription(argument)]);
+  const globalNames = help.visibleGlobalOptions(command).map(({ short, long }) => short ?? long ?? '');
+  const options = help.visibleOptions(command);
+  const shownOptions = extent === 'all' ? options : mostUsed(options);
+  const hiddenCount = options.length - shownOptions.length;
+  const groups: Group[] = [
+    ['Arguments:', args],
+    ...commandGroups(help, help.visibleCommands(command)),
+    ...(hiddenCount === 0
+      ? optionGroups(command, help, shownOptions)
+      : [['Options:', shownOptions.map((option) => entryOf(option, command))] satisfies Group]),
+  ];
+  return joinSections([
+    `${screen.paint('bold', 'Usage:')} ${usage}`,
+    wrap(help.commandDescription(command), screen.width),
+    ...groupTexts(groups, screen),
+    hiddenCount === 0 ? '' : `${hiddenCount} more flags: mgw ${pathOf(command).join(' ')} --help-all`,
+    wrap(`Global options, see mgw --help: ${['-h', ...globalNames].join(' ')}`, screen.width),
+  ]);
+}
+
+function joinSections(texts: string[]): string {
   return `${texts.filter((text) => text !== '').join('\n\n')}\n`;
 }
 
-// Returns the flags of a command that its page shows first, in the order of the command.
-function firstOf(options: Option[]): Option[] {
+// Returns the flags for the first page of a command, in the command's order.
+function mostUsed(options: Option[]): Option[] {
   const known = firstFlags.flatMap((flag) => options.find(({ long }) => long === flag) ?? []);
   const first = [...new Set([...known, ...options])].slice(0, maxFirstFlags);
   return options.filter((option) => first.includes(option));
@@ -152,28 +159,28 @@ function optionGroups(command: Command, help: Help, visible: Option[]): Group[] 
 }
 
 // Formats all commands as one block that fits on a screen, with the groups on the left.
-function table(groups: Group[], { width, paint }: Screen): string {
-  const label = Math.max(...groups.map(([title]) => title.length)) + 1;
+function commandBlock(groups: Group[], { width, paint }: Screen): string {
+  const labelWidth = Math.max(...groups.map(([title]) => title.length)) + 1;
   const column = columnOf(groups);
   const lines = groups.flatMap(([title, entries]) =>
     entries
-      .flatMap((entry) => item(entry, column, { width: width - label, paint }).split('\n'))
+      .flatMap((entry) => entryText(entry, column, { width: width - labelWidth, paint }).split('\n'))
       .map(
         (line, index) =>
           paint('bold', index === 0 ? title : '') +
-          ' '.repeat(label - (index === 0 ? title.length : 0)) +
+          ' '.repeat(labelWidth - (index === 0 ? title.length : 0)) +
           line,
       ),
   );
   return lines.join('\n');
 }
 
-function listed(groups: Group[], screen: Screen): string[] {
+function groupTexts(groups: Group[], screen: Screen): string[] {
   const column = columnOf(groups);
   return groups
     .filter(([, entries]) => entries.length > 0)
     .map(([title, entries]) =>
-      [screen.paint('bold', title), ...entries.map((entry) => item(entry, column, screen))].join('\n'),
+      [screen.paint('bold', title), ...entries.map((entry) => entryText(entry, column, screen))].join('\n'),
     );
 }
 
@@ -183,21 +190,23 @@ function columnOf(groups: Group[]): number {
   return Math.max(0, ...lengths.filter((length) => length <= maxTermWidth)) + 4;
 }
 
-function item([term, description]: Entry, column: number, { width, paint }: Screen): string {
+function entryText([term, description]: Entry, column: number, { width, paint }: Screen): string {
   const isNarrow = width - column < minText;
   const indent = ' '.repeat(isNarrow ? 8 : column);
-  const text = wrapped(indent + description, width, indent);
-  const shown = `  ${paint('cyan', isNarrow ? term.trimStart() : term)}`;
-  return isNarrow || term.length + 4 > column ? `${shown}\n${text}` : shown + text.slice(term.length + 2);
+  const text = wrap(indent + description, width, indent);
+  const termText = `  ${paint('cyan', isNarrow ? term.trimStart() : term)}`;
+  return isNarrow || term.length + 4 > column
+    ? `${termText}\n${text}`
+    : termText + text.slice(term.length + 2);
 }
 
-// A group's own `help` command works but is not listed.
+// The `help` command that the parser adds to each group works, but is not listed.
 function visibleCommands(this: Help, command: Command): Command[] {
   const visible = Help.prototype.visibleCommands.call(this, command);
   return visible.filter((child) => command.commands.includes(child));
 }
 
-// -h is listed with the global flags. A switch and its opposite are one entry.
+// -h is listed with the global flags. A switch and its negation share one entry.
 function visibleOptions(this: Help, command: Command): Option[] {
   const visible = Help.prototype.visibleOptions.call(this, command);
   return visible.filter(({ long }) =>

@@ -1,5 +1,5 @@
 import type { Screen } from './format.ts';
-import { wrapped, wrappedCommand } from './wrap.ts';
+import { wrap, wrapCommand } from './wrap.ts';
 
 type Block =
   | { kind: 'heading' | 'text'; text: string }
@@ -10,19 +10,19 @@ type Block =
 /** Renders a page of Markdown for a terminal, wrapped. Supports the block types that the documentation uses. */
 export function renderMarkdown(page: string, screen: Screen): string {
   let text = '';
-  let before: Block['kind'] | undefined;
+  let previousKind: Block['kind'] | undefined;
   for (const block of blocksOf(page.split('\n'))) {
-    if (before !== undefined) text += before === 'item' && block.kind === 'item' ? '\n' : '\n\n';
-    text += rendered(block, screen);
-    before = block.kind;
+    if (previousKind !== undefined) text += previousKind === 'item' && block.kind === 'item' ? '\n' : '\n\n';
+    text += renderBlock(block, screen);
+    previousKind = block.kind;
   }
   return text;
 }
 
 /** Returns the rows of a page's first table without inline markup, header first. */
 export function tableOf(page: string): string[][] {
-  const found = [...blocksOf(page.split('\n'))].find((block) => block.kind === 'table');
-  return found?.kind === 'table' ? found.rows.map((row) => row.map(withoutMarks)) : [];
+  const table = [...blocksOf(page.split('\n'))].find((block) => block.kind === 'table');
+  return table?.kind === 'table' ? table.rows.map((row) => row.map(withoutMarkup)) : [];
 }
 
 function* blocksOf(lines: readonly string[]): Generator<Block> {
@@ -63,15 +63,15 @@ function cellsOf(line: string): string[] {
   return cells.map((cell) => cell.trim().replaceAll('\\|', '|'));
 }
 
-function rendered(block: Block, screen: Screen): string {
+function renderBlock(block: Block, screen: Screen): string {
   const { width, paint } = screen;
   switch (block.kind) {
     case 'heading':
-      return fit(block.text, width, '', (line) => paint('bold', withoutMarks(line)));
+      return wrapMarkup(block.text, width, '', (line) => paint('bold', withoutMarkup(line)));
     case 'text':
-      return fit(block.text, width, '', (line) => marked(line, screen));
+      return wrapMarkup(block.text, width, '', (line) => styled(line, screen));
     case 'item':
-      return fit(`- ${block.text}`, width, '  ', (line) => marked(line, screen));
+      return wrapMarkup(`- ${block.text}`, width, '  ', (line) => styled(line, screen));
     case 'code':
       return block.lines.map((line) => codeLine(line, block.language, width)).join('\n');
     case 'table':
@@ -83,45 +83,46 @@ function rendered(block: Block, screen: Screen): string {
 function codeLine(line: string, language: string, width: number): string {
   const [space = ''] = /^ */.exec(line) ?? [];
   const comment = line.indexOf(' # ', space.length);
-  // Moves a comment of a long YAML line to its own line, because the rest of a wrapped comment would not be a comment.
+  // Moves the comment of a long YAML line to its own line, because the second line of a wrapped comment would not be a
+  // comment.
   if (language === 'yaml' && comment !== -1 && line.length + 2 > width)
     return [space + line.slice(comment + 1), line.slice(0, comment).trimEnd()]
       .map((text) => codeLine(text, language, width))
       .join('\n');
   const isCommand = language === 'sh' || line.startsWith('$ ');
   const indent = `    ${/^ *(?:- )?/.exec(line)?.[0].replace('-', ' ') ?? ''}`;
-  return isCommand ? wrappedCommand(`  ${line}`, width, `  ${indent}`) : wrapped(`  ${line}`, width, indent);
+  return isCommand ? wrapCommand(`  ${line}`, width, `  ${indent}`) : wrap(`  ${line}`, width, indent);
 }
 
 // Markup takes up no columns and may span lines, so it is applied word by word.
-function fit(text: string, width: number, indent: string, paint: (line: string) => string): string {
-  return paint(wrapped(onWords(text), width, indent, (line) => withoutMarks(line).length));
+function wrapMarkup(text: string, width: number, indent: string, paint: (line: string) => string): string {
+  return paint(wrap(markEachWord(text), width, indent, (line) => withoutMarkup(line).length));
 }
 
-function onWords(text: string): string {
-  const each = (mark: string) => (_: string, inner: string) =>
+function markEachWord(text: string): string {
+  const perWord = (mark: string) => (_: string, inner: string) =>
     inner
       .split(' ')
       .map((word) => `${mark}${word}${mark}`)
       .join(' ');
-  return linked(text)
-    .replace(/`([^`]+)`/g, each('`'))
-    .replace(/\*\*([^*]+)\*\*/g, each('**'));
+  return withoutLinks(text)
+    .replace(/`([^`]+)`/g, perWord('`'))
+    .replace(/\*\*([^*]+)\*\*/g, perWord('**'));
 }
 
-function marked(text: string, { paint }: Screen): string {
+function styled(text: string, { paint }: Screen): string {
   return text
     .replace(/`([^`]+)`/g, (_, code: string) => paint('cyan', code))
     .replace(/\*\*([^*]+)\*\*/g, (_, bold: string) => paint('bold', bold));
 }
 
-function withoutMarks(text: string): string {
-  return linked(text)
+function withoutMarkup(text: string): string {
+  return withoutLinks(text)
     .replace(/`([^`]+)`/g, '$1')
     .replace(/\*\*([^*]+)\*\*/g, '$1');
 }
 
-function linked(text: string): string {
+function withoutLinks(text: string): string {
   return text.replace(/\[([^\][]+)\]\([^()]+\)/g, '$1');
 }
 
@@ -130,19 +131,19 @@ const minColumn = 14;
 
 function tableText(rows: string[][], screen: Screen): string {
   const columns = rows[0]?.length ?? 0;
-  const natural = Array.from({ length: columns }, (_, column) =>
-    Math.max(...rows.map((row) => withoutMarks(row[column] ?? '').length)),
+  const naturalWidths = Array.from({ length: columns }, (_, column) =>
+    Math.max(...rows.map((row) => withoutMarkup(row[column] ?? '').length)),
   );
-  const widths = shares(natural, screen.width - gap * (columns - 1));
+  const widths = columnWidths(naturalWidths, screen.width - gap * (columns - 1));
   return widths === undefined
     ? records(rows, screen)
-    : rows.map((row, index) => line(row, widths, index, screen)).join('\n');
+    : rows.map((row, index) => rowText(row, widths, index, screen)).join('\n');
 }
 
 // Shrinks the widest columns; undefined if one would become too narrow to read.
-function shares(natural: number[], room: number): number[] | undefined {
-  const widths = [...natural];
-  while (widths.reduce((sum, width) => sum + width, 0) > room) {
+function columnWidths(naturalWidths: number[], maxWidth: number): number[] | undefined {
+  const widths = [...naturalWidths];
+  while (widths.reduce((sum, width) => sum + width, 0) > maxWidth) {
     const widest = widths.indexOf(Math.max(...widths));
     if ((widths[widest] ?? 0) <= minColumn) return undefined;
     widths[widest] = (widths[widest] ?? 0) - 1;
@@ -150,24 +151,26 @@ function shares(natural: number[], room: number): number[] | undefined {
   return widths;
 }
 
-function line(row: string[], widths: number[], index: number, screen: Screen): string {
+function rowText(row: string[], widths: number[], index: number, screen: Screen): string {
   const cells = row.map((cell, column) => {
-    const text = wrapped(onWords(cell), widths[column] ?? 1, '', (part) => withoutMarks(part).length);
+    const text = wrap(markEachWord(cell), widths[column] ?? 1, '', (part) => withoutMarkup(part).length);
     return text.split('\n');
   });
   const height = Math.max(...cells.map((cell) => cell.length));
   return Array.from({ length: height }, (_, at) => {
     const parts = cells.map((cell, column) => {
       const part = cell[at] ?? '';
-      const shown = index === 0 ? screen.paint('bold', withoutMarks(part)) : marked(part, screen);
+      const partText = index === 0 ? screen.paint('bold', withoutMarkup(part)) : styled(part, screen);
       const isLast = column === cells.length - 1;
-      return isLast ? shown : shown + ' '.repeat((widths[column] ?? 0) - withoutMarks(part).length + gap);
+      return isLast
+        ? partText
+        : partText + ' '.repeat((widths[column] ?? 0) - withoutMarkup(part).length + gap);
     });
     return parts.join('').trimEnd();
   }).join('\n');
 }
 
-// Formats rows for a narrow screen: the first cell, and below it the other cells, each with the name of its column.
+// Formats rows for a narrow screen: the first cell, and below it the other cells, each with its column's header.
 function records([head = [], ...rows]: string[][], screen: Screen): string {
   const entry = (row: string[]): string => {
     const others = row
@@ -175,10 +178,12 @@ function records([head = [], ...rows]: string[][], screen: Screen): string {
       .flatMap((cell, index) =>
         cell === '' ? [] : [`${head.length > 2 ? `${head[index + 1] ?? ''}: ` : ''}${cell}`],
       );
-    const first = fit(row[0] ?? '', screen.width, '', (text) => marked(text, screen));
+    const first = wrapMarkup(row[0] ?? '', screen.width, '', (text) => styled(text, screen));
     return [
       first,
-      ...others.map((text) => fit(`    ${text}`, screen.width, '    ', (one) => marked(one, screen))),
+      ...others.map((text) =>
+        wrapMarkup(`    ${text}`, screen.width, '    ', (part) => styled(part, screen)),
+      ),
     ].join('\n');
   };
   return rows.map(entry).join('\n');

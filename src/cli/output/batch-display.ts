@@ -20,20 +20,20 @@ export class BatchDisplay {
   readonly #tally: Tally;
   readonly #money: () => string;
   readonly #rows = new Map<string, string>();
-  readonly #started: number;
+  readonly #startedAt: number;
   readonly #isInteractive: boolean;
   #spinner: Ora | undefined;
-  #pulse: NodeJS.Timeout | undefined;
+  #heartbeat: NodeJS.Timeout | undefined;
   #isOver = false;
-  /** The time at which the last row ended, ms since the start. */
+  /** The time at which the latest row ended, in ms since the start. */
   #lastEndMs: number | undefined;
 
-  /** `money` describes the amount spent so far, or is ''. */
+  /** @param money returns the amount spent so far as text, '' if it is unknown */
   constructor(options: ProgressOptions, tally: Tally, money: () => string) {
     this.#options = options;
     this.#tally = tally;
     this.#money = money;
-    this.#started = options.clock.monotonic();
+    this.#startedAt = options.clock.monotonic();
     this.#isInteractive = isInteractive(options) && !options.quiet;
   }
 
@@ -41,7 +41,7 @@ export class BatchDisplay {
   async start(): Promise<void> {
     if (this.#options.quiet) return;
     if (!this.#isInteractive) {
-      this.#pulse = setInterval(() => this.#line(this.#summary()), heartbeatMs).unref();
+      this.#heartbeat = setInterval(() => this.#printLine(this.#summary()), heartbeatMs).unref();
       return;
     }
     const { default: ora } = await import('ora');
@@ -53,15 +53,15 @@ export class BatchDisplay {
       discardStdin: false,
       color: color ? 'cyan' : false,
     });
-    this.#spinner.start(this.#block());
+    this.#spinner.start(this.#blockText());
   }
 
-  began(planned: PlannedRow): void {
+  rowStarted(planned: PlannedRow): void {
     this.#rows.set(planned.key, labelOf(planned));
     this.#draw();
   }
 
-  updated(planned: PlannedRow, job: Job): void {
+  rowUpdated(planned: PlannedRow, job: Job): void {
     const percent = job.progress === undefined ? '' : ` ${Math.round(job.progress)}%`;
     this.#rows.set(planned.key, `${labelOf(planned)} ${shownState(job)}${percent}`);
     this.#draw();
@@ -70,9 +70,9 @@ export class BatchDisplay {
   /**
    * Reports that a row has ended. `text` is the line to print, if any. On a terminal, a row that succeeded has no line.
    */
-  ended({ key }: PlannedRow, state: RowState, text: string | undefined): void {
+  rowEnded({ key }: PlannedRow, state: RowState, text: string | undefined): void {
     this.#rows.delete(key);
-    this.#lastEndMs = this.#options.clock.monotonic() - this.#started;
+    this.#lastEndMs = this.#options.clock.monotonic() - this.#startedAt;
     if (text !== undefined && (state !== 'done' || !this.#isInteractive)) this.note(text);
     else this.#draw();
   }
@@ -80,61 +80,61 @@ export class BatchDisplay {
   /** Prints a permanent line. */
   note(text: string): void {
     if (this.#options.quiet) return;
-    this.aside(() => this.#line(text));
+    this.withSpinnerHidden(() => this.#printLine(text));
   }
 
-  /** Uses the terminal while the block is hidden. */
-  aside(action: () => void): void {
+  /** Runs an action that uses the terminal while the block is hidden. */
+  withSpinnerHidden(action: () => void): void {
     const spinner = this.#spinner;
     if (spinner?.isSpinning !== true) action();
     else {
       spinner.stop();
       action();
-      spinner.start(this.#block());
+      spinner.start(this.#blockText());
     }
   }
 
   stop(): void {
     this.#isOver = true;
-    clearInterval(this.#pulse);
+    clearInterval(this.#heartbeat);
     this.#spinner?.stop();
     this.#spinner = undefined;
   }
 
-  #line(text: string): void {
+  #printLine(text: string): void {
     this.#options.stderr.write(`${printableLine(text)}\n`);
   }
 
-  // Only sets the text, which ora redraws about ten times a second.
+  // Only sets the text. ora redraws it about ten times a second.
   #draw(): void {
-    if (this.#spinner !== undefined) this.#spinner.text = this.#block();
+    if (this.#spinner !== undefined) this.#spinner.text = this.#blockText();
   }
 
-  #block(): string {
+  #blockText(): string {
     const width = Math.max(20, (this.#options.stderr.columns ?? 80) - 4);
     const rows = [...this.#rows.values()];
-    const more = rows.length > maxRows ? [`… and ${rows.length - maxRows} more`] : [];
-    const lines = [this.#summary(), ...rows.slice(0, maxRows), ...more];
+    const omitted = rows.length > maxRows ? [`… and ${rows.length - maxRows} more`] : [];
+    const lines = [this.#summary(), ...rows.slice(0, maxRows), ...omitted];
     return lines.map((line, index) => (index === 0 ? '' : '  ') + printableLine(line, width)).join('\n');
   }
 
   #summary(): string {
     const { counts, ended } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
-    const ms = this.#options.clock.monotonic() - this.#started;
+    const ms = this.#options.clock.monotonic() - this.#startedAt;
     const rate = ended === 0 ? '' : `, ${rateText((ended * 60_000) / Math.max(1, ms))} a minute`;
-    const left = this.#left(ms);
+    const remaining = this.#remainingText(ms);
     const money = this.#money();
-    return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${left}${money === '' ? '' : `; ${money}`}`;
+    return `${states.join(', ') || 'nothing to do yet'}; after ${elapsed(ms)}${rate}${remaining}${money === '' ? '' : `; ${money}`}`;
   }
 
-  // Estimates the remaining time. Rows that run at the same time end in a wave, and the rate says little before the
+  // Estimates the remaining time. Rows that run concurrently end in waves, and the rate is unreliable before the
   // first wave has ended. Between the ends of two rows, the estimate counts down.
-  #left(ms: number): string {
+  #remainingText(ms: number): string {
     const { chosen, ended } = this.#tally;
     if (ended === 0 || ended >= chosen || ended < this.#rows.size) return '';
-    const last = this.#lastEndMs ?? ms;
-    return `, about ${elapsed(Math.max(0, (last / ended) * (chosen - ended) - (ms - last)))} left`;
+    const lastEndMs = this.#lastEndMs ?? ms;
+    return `, about ${elapsed(Math.max(0, (lastEndMs / ended) * (chosen - ended) - (ms - lastEndMs)))} left`;
   }
 }
 
@@ -142,7 +142,7 @@ function rateText(rate: number): string {
   return rate >= 10 ? String(Math.round(rate)) : rate.toFixed(1);
 }
 
-/** A file with a line of JSON for each row that has ended. */
+/** A file with one line of JSON for each row that has ended. */
 export interface Results {
   /** Appends a line, and resolves when it is on disk. @throws MgwError('local_io'). */
   add(result: Record<string, unknown>): Promise<void>;
@@ -150,8 +150,8 @@ export interface Results {
 }
 
 /**
- * Opens the file of `--results`, which only the owner can read; appends to existing lines. `redact` removes the key
- * from a line. Signatures are removed from URLs.
+ * Opens the file of `--results` for appending; only its owner can read it. `redact` removes the key from each line.
+ * Signatures are removed from URLs.
  * @throws MgwError('local_io'), exit 10.
  */
 export async function openResults(path: string, redact: (text: string) => string): Promise<Results> {

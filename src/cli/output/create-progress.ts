@@ -2,7 +2,7 @@ import {
   type Progress,
   type ProgressOptions,
   type Transfer,
-  type Waiting,
+  type WaitingJob,
   elapsed,
   jobText,
   remainingText,
@@ -17,14 +17,14 @@ import {
 import { printableLine } from '../../printable.ts';
 import type { Ora } from 'ora';
 import type * as TextWidth from '../help/wrap.ts';
-import { wrapped, type Measure } from '../help/wrap.ts';
+import { wrap, type Measure } from '../help/wrap.ts';
 
 /** Creates the progress display: a spinner and a bar on a terminal, otherwise plain lines without control codes. */
 export function createProgress(options: ProgressOptions): Progress {
   return isInteractive(options) && !options.quiet ? terminalProgress(options) : lineProgress(options);
 }
 
-/** True for a terminal that can erase a line. A dumb terminal and a CI log cannot, even if isTTY is true. */
+/** Whether the stream is a terminal that can erase a line. Dumb terminals and CI logs cannot, even if isTTY is true. */
 export function isInteractive({ stderr, env }: ProgressOptions): boolean {
   return stderr.isTTY === true && (stderr.columns ?? 0) > 0 && env['TERM'] !== 'dumb' && !env['CI'];
 }
@@ -33,168 +33,168 @@ const heartbeatMs = 60_000;
 
 /** Prints plain lines: one for each change of state, and a heartbeat after a minute without a line. */
 function lineProgress({ stderr, quiet, clock }: ProgressOptions): Progress {
-  const jobs = new Map<string, Waiting>();
-  let pulse: NodeJS.Timeout | undefined;
+  const jobs = new Map<string, WaitingJob>();
+  let heartbeat: NodeJS.Timeout | undefined;
   let status: (() => string) | undefined;
-  let started = clock.monotonic();
-  const line = (text: string): void => {
+  let startedAt = clock.monotonic();
+  const printLine = (text: string): void => {
     if (!quiet) stderr.write(`${printableLine(text)}\n`);
-    clearTimeout(pulse);
-    if (status !== undefined) pulse = setTimeout(beat, heartbeatMs).unref();
+    clearTimeout(heartbeat);
+    if (status !== undefined) heartbeat = setTimeout(printStatus, heartbeatMs).unref();
   };
-  const beat = (): void => line(status?.() ?? '');
-  const begin = (next: () => string): void => {
-    if (status === undefined) started = clock.monotonic();
+  const printStatus = (): void => printLine(status?.() ?? '');
+  const setStatus = (next: () => string): void => {
+    if (status === undefined) startedAt = clock.monotonic();
     status = next;
   };
-  const after = (): string => ` after ${elapsed(clock.monotonic() - started)}`;
-  const waited = (): string => waitedText([...jobs.values()], after(), clock.now());
-  const rest = (): void => {
-    clearTimeout(pulse);
+  const after = (): string => ` after ${elapsed(clock.monotonic() - startedAt)}`;
+  const waitStatus = (): string => waitStatusText([...jobs.values()], after(), clock.now());
+  const endStatus = (): void => {
+    clearTimeout(heartbeat);
     status = undefined;
   };
-  let [transferring, hasGivenWay] = [false, false];
+  let [isTransferring, showsNotesOnly] = [false, false];
   return {
-    note: line,
+    note: printLine,
     waiting: (job) => {
-      const before = jobs.get(job.id);
+      const previous = jobs.get(job.id);
       jobs.set(job.id, job);
-      begin(waited);
-      if (before === undefined || jobText(before) !== jobText(job)) line(jobText(job));
+      setStatus(waitStatus);
+      if (previous === undefined || jobText(previous) !== jobText(job)) printLine(jobText(job));
     },
     ended: (id) => {
       jobs.delete(id);
-      if (jobs.size === 0) rest();
+      if (jobs.size === 0) endStatus();
     },
     downloading: (transfer) => {
-      begin(() => `${transferText(transfer)}${after()}`);
-      if (!transferring) line(beginText(transfer));
-      transferring = true;
+      setStatus(() => `${transferText(transfer)}${after()}`);
+      if (!isTransferring) printLine(transferStartText(transfer));
+      isTransferring = true;
     },
     calling: (what) => {
-      if (status !== undefined || hasGivenWay) return () => undefined;
-      const own = (): string => `${what}${after()}`;
-      begin(own);
-      pulse = setTimeout(beat, heartbeatMs).unref();
+      if (status !== undefined || showsNotesOnly) return () => undefined;
+      const callStatus = (): string => `${what}${after()}`;
+      setStatus(callStatus);
+      heartbeat = setTimeout(printStatus, heartbeatMs).unref();
       return () => {
-        if (status === own) rest();
+        if (status === callStatus) endStatus();
       };
     },
-    counting: ({ what, done, total, of }) => {
-      begin(() => `${what} ${done} of ${total} ${of}${after()}`);
-      if (isWorthALine(done, total)) line(`${what} ${done} of ${total} ${of}`);
+    counting: ({ activity, done, total, unit }) => {
+      setStatus(() => `${activity} ${done} of ${total} ${unit}${after()}`);
+      if (isWorthALine(done, total)) printLine(`${activity} ${done} of ${total} ${unit}`);
     },
-    aside: (action) => action(),
-    giveWay: () => void (hasGivenWay = true),
+    withSpinnerHidden: (action) => action(),
+    showNotesOnly: () => void (showsNotesOnly = true),
     stop: () => {
-      rest();
-      transferring = false;
+      endStatus();
+      isTransferring = false;
     },
   };
 }
 
-function waitedText(jobs: readonly Waiting[], after: string, now: number): string {
+function waitStatusText(jobs: readonly WaitingJob[], after: string, now: number): string {
   return `${waitingText(jobs)}${after}${remainingText(jobs, now)}`;
 }
 
-function beginText({ what = 'downloading', total }: Transfer): string {
-  return total === undefined ? what : `${what} ${size(total)}`;
+function transferStartText({ activity = 'downloading', total }: Transfer): string {
+  return total === undefined ? activity : `${activity} ${size(total)}`;
 }
 
-// Whether to print a line: one for each tenth, because there may be hundreds of things to count.
+// Whether to print a line: one for each tenth of the total, which may be hundreds.
 function isWorthALine(done: number, total: number): boolean {
   return Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total);
 }
 
-// A call that takes less time is not shown.
+// A shorter call is not displayed.
 const callShownAfterMs = 100;
 const redrawMs = 500;
-// The spinner, a space, and one free column so that no terminal wraps.
-const besideText = 3;
+// The spinner, a space, and one free column to prevent wrapping.
+const reservedColumns = 3;
 
 /** Draws a single line: a spinner with the current wait and its duration, or the bar of a transfer. */
 export function terminalProgress(options: ProgressOptions): Progress {
   const { stderr, clock } = options;
   const columns = (): number => stderr.columns ?? 80;
-  const jobs = new Map<string, Waiting>();
+  const jobs = new Map<string, WaitingJob>();
   const calls = new Set<string>();
-  let moving: Transfer | Count | undefined;
-  let started: number | undefined;
-  let hasGivenWay = false;
-  const shown = (): readonly string[] =>
-    linesOf(moving, [...jobs.values()], [...calls], clock.monotonic() - (started ?? 0), clock.now());
-  const line = spinningLine(options, (widths) => fitting(shown(), columns() - besideText, widths));
+  let activity: Transfer | Count | undefined;
+  let startedAt: number | undefined;
+  let showsNotesOnly = false;
+  const lines = (): readonly string[] =>
+    linesOf(activity, [...jobs.values()], [...calls], clock.monotonic() - (startedAt ?? 0), clock.now());
+  const line = spinningLine(options, (widths) => fittingLine(lines(), columns() - reservedColumns, widths));
   const show = (atOnce = false): void => {
-    if (hasGivenWay) return;
-    if (moving === undefined && jobs.size === 0 && calls.size === 0) {
-      started = undefined;
+    if (showsNotesOnly) return;
+    if (activity === undefined && jobs.size === 0 && calls.size === 0) {
+      startedAt = undefined;
       line.hide();
       return;
     }
-    started ??= clock.monotonic();
+    startedAt ??= clock.monotonic();
     line.show(atOnce);
   };
-  const move = (to: Transfer | Count, isWhole: boolean): void => {
-    // A small file is complete before the next frame is due; show it anyway.
-    const atOnce = moving === undefined || isWhole;
-    moving = to;
+  const setActivity = (next: Transfer | Count, isComplete: boolean): void => {
+    // A small file is complete before the next frame is due, but should still be displayed.
+    const atOnce = activity === undefined || isComplete;
+    activity = next;
     show(atOnce);
   };
   return {
-    note: (text) => line.above(`${wrapped(printableLine(text), columns(), '', atMostWide)}\n`),
+    note: (text) => line.printAbove(`${wrap(printableLine(text), columns(), '', maxWidthOf)}\n`),
     waiting: (job) => {
       jobs.set(job.id, job);
       show();
     },
     ended: (id) => {
       jobs.delete(id);
-      moving = undefined;
+      activity = undefined;
       show();
     },
     calling: (what) => {
-      if (hasGivenWay) return () => undefined;
+      if (showsNotesOnly) return () => undefined;
       // Loads the spinner now, so that it can be drawn immediately later.
       line.prepare();
-      return shownLate(what, calls, show);
+      return showAfterDelay(what, calls, show);
     },
-    downloading: (transfer) => move(transfer, transfer.bytes === transfer.total),
-    counting: (count) => move(count, count.done === count.total),
-    aside: (action) => line.aside(action),
-    giveWay: () => {
-      hasGivenWay = true;
+    downloading: (transfer) => setActivity(transfer, transfer.bytes === transfer.total),
+    counting: (count) => setActivity(count, count.done === count.total),
+    withSpinnerHidden: (action) => line.withSpinnerHidden(action),
+    showNotesOnly: () => {
+      showsNotesOnly = true;
       line.hide();
     },
     stop: () => {
-      moving = undefined;
+      activity = undefined;
       jobs.clear();
       calls.clear();
-      started = undefined;
+      startedAt = undefined;
       line.hide();
     },
   };
 }
 
-// A note may be printed before the widths of characters are loaded, so characters beyond Latin count as wide.
-const atMostWide: Measure = (text) =>
+// A note may be printed before the character widths are loaded, so non-Latin characters count as wide.
+const maxWidthOf: Measure = (text) =>
   Array.from(text).reduce((width, character) => width + (character > '\xff' ? 2 : 1), 0);
 
 // Returns lines of decreasing length about the transfer if there is one, else about the waiting jobs, else about the
 // latest call.
 function linesOf(
-  moving: Transfer | Count | undefined,
-  jobs: readonly Waiting[],
+  activity: Transfer | Count | undefined,
+  jobs: readonly WaitingJob[],
   calls: readonly string[],
   ms: number,
   now: number,
 ): readonly string[] {
   const after = ` after ${elapsed(ms)}`;
-  if (moving !== undefined)
-    return 'done' in moving ? countLines(moving, after) : transferLines(moving, after);
+  if (activity !== undefined)
+    return 'done' in activity ? countLines(activity, after) : transferLines(activity, after);
   if (jobs.length > 0) return waitingLines(jobs, after, remainingText(jobs, now));
   return calls.slice(-1).flatMap((call) => [`${call}${after}`, call]);
 }
 
-function shownLate(what: string, calls: Set<string>, show: () => void): () => void {
+function showAfterDelay(what: string, calls: Set<string>, show: () => void): () => void {
   const timer = setTimeout(() => {
     calls.add(what);
     show();
@@ -205,36 +205,38 @@ function shownLate(what: string, calls: Set<string>, show: () => void): () => vo
   };
 }
 
-// Returns the first line that fits. Later lines are shorter and say less.
-function fitting(lines: readonly string[], room: number, { widthOf, cutToWidth }: Widths): string {
+// Returns the first line that fits. Later lines are shorter and less detailed.
+function fittingLine(lines: readonly string[], maxWidth: number, { widthOf, cutToWidth }: Widths): string {
   const plain = lines.map((line) => printableLine(line));
-  return plain.find((line) => widthOf(line) <= room) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, room));
+  return (
+    plain.find((line) => widthOf(line) <= maxWidth) ?? cutToWidth(plain.at(-1) ?? '', Math.max(1, maxWidth))
+  );
 }
 
-/** The widths of characters, loaded when there is something to show. */
+/** The functions for character widths, loaded when there is something to display. */
 type Widths = Pick<typeof TextWidth, 'widthOf' | 'cutToWidth'>;
 
 interface SpinningLine {
   prepare(): void;
   /** If `atOnce`, draws immediately instead of when the next frame is due. */
   show(atOnce: boolean): void;
-  above(text: string): void;
-  aside<T>(action: () => Promise<T>): Promise<T>;
+  printAbove(text: string): void;
+  withSpinnerHidden<T>(action: () => Promise<T>): Promise<T>;
   hide(): void;
 }
 
-// Loads ora when there is something to show, and starts it only if there still is.
+// Loads ora when there is something to display, and starts it only if there still is.
 function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Widths) => string): SpinningLine {
   let spinner: Ora | undefined;
   let text = (): string => '';
   let loading: Promise<void> | undefined;
   let isShown = false;
-  let redrawn: NodeJS.Timeout | undefined;
-  const begin = (): void => {
+  let redrawTimer: NodeJS.Timeout | undefined;
+  const startSpinner = (): void => {
     if (spinner === undefined || !isShown) return;
     spinner.start(text());
-    // The seconds count up, which may change what fits.
-    redrawn ??= setInterval(() => {
+    // The elapsed time grows, which may change which line fits.
+    redrawTimer ??= setInterval(() => {
       if (spinner !== undefined && isShown) spinner.text = text();
     }, redrawMs).unref();
   };
@@ -242,7 +244,7 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
     const [{ default: ora }, widths] = await Promise.all([import('ora'), import('../help/wrap.ts')]);
     text = () => textOf(widths);
     spinner = ora({ stream: stderr, isEnabled: true, discardStdin: false, color: color ? 'cyan' : false });
-    begin();
+    startSpinner();
   };
   const prepare = (): void => void (loading ??= load());
   return {
@@ -251,29 +253,29 @@ function spinningLine({ stderr, color }: ProgressOptions, textOf: (widths: Width
       isShown = true;
       prepare();
       if (spinner === undefined) return;
-      if (!spinner.isSpinning) begin();
+      if (!spinner.isSpinning) startSpinner();
       else {
         spinner.text = text();
         if (atOnce) spinner.render();
       }
     },
-    above: (lines) => {
+    printAbove: (lines) => {
       spinner?.stop();
       stderr.write(lines);
-      begin();
+      startSpinner();
     },
-    aside: async (action) => {
+    withSpinnerHidden: async (action) => {
       spinner?.stop();
       try {
         return await action();
       } finally {
-        begin();
+        startSpinner();
       }
     },
     hide: () => {
       isShown = false;
-      clearInterval(redrawn);
-      redrawn = undefined;
+      clearInterval(redrawTimer);
+      redrawTimer = undefined;
       spinner?.stop();
     },
   };

@@ -15,23 +15,23 @@ interface WorkflowDeps {
 }
 
 interface JobView {
-  /** The REF that names the job, if the command had several. */
+  /** The REF of the job, if the command had several. */
   ref?: string;
   id?: string;
   state?: string;
   model?: string;
   key?: string;
   cost?: { at_most?: string };
-  /** Why the command failed for this REF. */
+  /** The error, if the command failed for this REF. */
   outcome?: { message: string };
 }
 
 /**
  * Reports the outcome of a command that ran jobs to a GitHub workflow: its outputs (`job`, `state`, `file`, `exit_code`
- * …) and a table in the step's summary, if the runner names files for these. Never throws, because the command has
+ * …) and a table in the step's summary, if the runner provides files for them. Never throws, because the command has
  * already done its work.
  */
-export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
+export async function reportToWorkflow(outcome: Outcome, deps: WorkflowDeps): Promise<void> {
   const { json } = outcome;
   const jobs = jobsOf(json);
   const files = (json['files'] as JobFile[] | undefined) ?? [];
@@ -40,9 +40,9 @@ export async function tellWorkflow(outcome: Outcome, deps: WorkflowDeps): Promis
 }
 
 function jobsOf(json: Outcome['json']): JobView[] {
-  const several = json['jobs'] as JobView[] | undefined;
-  const one = json['job'] as JobView | undefined;
-  return several ?? (one === undefined ? [] : [one]);
+  const jobs = json['jobs'] as JobView[] | undefined;
+  const job = json['job'] as JobView | undefined;
+  return jobs ?? (job === undefined ? [] : [job]);
 }
 
 function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCode: number): string {
@@ -61,7 +61,7 @@ function outputsText(jobs: readonly JobView[], files: readonly JobFile[], exitCo
     .join('');
 }
 
-// An unpredictable delimiter, so that no value can end early and add another output.
+// An unpredictable delimiter, so that a value cannot end early and add another output.
 function outputText(name: string, value: string): string {
   const delimiter = `mgw_${randomUUID()}`;
   return `${name}<<${delimiter}\n${value}\n${delimiter}\n`;
@@ -88,7 +88,7 @@ function summaryLines(
   ];
 }
 
-// The delimiters are longer than any run of backticks in the text, so that none ends the span.
+// The delimiters are longer than any sequence of backticks in the text, so that none of them ends the span.
 function codeSpan(text: string): string {
   const runs = text.match(/`+/g) ?? [];
   const delimiter = '`'.repeat(runs.reduce((longest, { length }) => Math.max(longest, length), 0) + 1);
@@ -109,7 +109,7 @@ export function markdownTable(
   return [line(head), `|${'---|'.repeat(head.length)}`, ...rows.map((row) => line(row.map(cell)))];
 }
 
-/** Adds a section to the summary of the step, if the runner names a file for it. Never throws. */
+/** Adds a section to the summary of the step, if the runner provides a file for it. Never throws. */
 export async function appendSummary(
   title: string,
   lines: (cell: Cell) => readonly string[],
@@ -138,10 +138,10 @@ async function appendTo(
  */
 export function annotation(error: MgwError): string {
   const { code, exitCode, message, next } = error;
-  const goesOn: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];
-  const level = goesOn.includes(exitCode) ? 'warning' : 'error';
-  const said = printable(message);
-  const text = next === undefined ? said : `${said}\nnext: ${next.map(shellWord).join(' ')}`;
+  const resumableCodes: number[] = [exitCodes.pending, exitCodes.interrupted, exitCodes.terminated];
+  const level = resumableCodes.includes(exitCode) ? 'warning' : 'error';
+  const safeMessage = printable(message);
+  const text = next === undefined ? safeMessage : `${safeMessage}\nnext: ${next.map(shellWord).join(' ')}`;
   return `::${level} title=${escapedProperty(`mgw: ${code} (exit ${exitCode})`)}::${escapedData(text)}`;
 }
 

@@ -2,29 +2,31 @@ import { exitCodes, type MgwError } from '../../errors.ts';
 import type { Job, JobState } from '../../job.ts';
 import { shownState } from '../../jobs/reconcile.ts';
 import { printable, printableLine } from '../../printable.ts';
-import { commandOf, wrapped, wrappedCommand, widthOf } from '../help/wrap.ts';
+import { wrapWords, wrap, wrapCommand, widthOf } from '../help/wrap.ts';
 import type { Writable } from 'node:stream';
 
 /**
- * Formats an error for people: what happened, whether money was spent, the next command. Lines have at most `width`
- * columns if it is given.
+ * Formats an error for people: what happened, whether money was spent, the next command. If `width` is given, lines
+ * have at most that many columns.
  */
 export function errorText(error: MgwError, width = Number.POSITIVE_INFINITY): string {
-  const lines = [`mgw: ${printable(error.message)}`, `  ${costOf(error)} (exit ${error.exitCode})`];
+  const lines = [`mgw: ${printable(error.message)}`, `  ${chargeText(error)} (exit ${error.exitCode})`];
   // Many gateways include the request id in the message.
   if (error.requestId !== undefined && !error.message.includes(error.requestId))
     lines.push(`  request id: ${printableLine(error.requestId, 200)}`);
   // A command inside a message must remain pasteable.
-  const told = lines
+  const wrappedLines = lines
     .flatMap((line) => line.split('\n'))
     .map((line) =>
-      line.startsWith('mgw ') ? wrappedCommand(line, width, '    ') : wrapped(line, width, '  ', widthOf),
+      line.startsWith('mgw ') ? wrapCommand(line, width, '    ') : wrap(line, width, '  ', widthOf),
     );
   const { next } = error;
-  return [...told, ...(next ? [commandOf(next.map(shellWord), width, '  next: ', '    ')] : [])].join('\n');
+  return [...wrappedLines, ...(next ? [wrapWords(next.map(shellWord), width, '  next: ', '    ')] : [])].join(
+    '\n',
+  );
 }
 
-function costOf(error: MgwError): string {
+function chargeText(error: MgwError): string {
   const { parts } = error;
   const charged = {
     no: 'Nothing was charged.',
@@ -44,8 +46,8 @@ function costOf(error: MgwError): string {
 }
 
 /**
- * Quotes a word for a POSIX shell. A word with control characters is quoted for bash, zsh and ksh, so that none is
- * printed.
+ * Quotes a word for a POSIX shell. A word with control characters is quoted for bash, zsh and ksh, so that the
+ * characters themselves are not printed.
  */
 export function shellWord(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
@@ -61,13 +63,13 @@ function ansiEscape(character: string): string {
   return code.length > 4 ? `\\U${code.padStart(8, '0')}` : `\\u${code.padStart(4, '0')}`;
 }
 
-/** Formats a job as `status` prints it: one line, or several of at most `width` columns if it is given. */
+/** Formats a job as `status` prints it: one line, or if `width` is given, several of at most `width` columns. */
 export function jobLine(job: Job, width = Number.POSITIVE_INFINITY): string {
   const progress = job.progress === undefined ? '' : ` ${job.progress}%`;
   const native = job.native_status ? ` (${printableLine(job.native_status, 60)})` : '';
   const error =
     job.error && shownState(job) !== 'succeeded' ? ` ${printableLine(job.error.message, 200)}` : '';
-  return wrapped(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', widthOf);
+  return wrap(`${job.id} ${shownState(job)}${native}${progress}${error}`, width, '  ', widthOf);
 }
 
 /** Describes a time in the past, such as `5m ago`. */
@@ -93,12 +95,12 @@ type Terminal = Writable & { isTTY?: boolean; columns?: number };
 export const plain: Paint = (_, text) => text;
 
 /**
- * Returns the colours of a stream: none if it is not a terminal, does not support colours, or the user does not want
+ * Returns the colours of a stream: none if it is not a terminal, does not support colours, or the user has disabled
  * them.
  */
 export function paintOn({ isTTY }: Terminal, env: NodeJS.ProcessEnv): Paint {
-  const shown = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
-  return shown ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
+  const isSupported = isTTY === true && !env['NO_COLOR'] && env['TERM'] !== 'dumb';
+  return isSupported ? (style, text) => (text === '' ? '' : `\x1b[${codes[style]}m${text}\x1b[0m`) : plain;
 }
 
 const styleOfState: Record<JobState, Style> = {
@@ -116,7 +118,7 @@ const jobAndState = new RegExp(
   'gm',
 );
 
-/** Colours the state in each line of a job; other lines stay as they are. */
+/** Colours the state in each line of a job, and leaves other lines unchanged. */
 export function withStates(lines: string, paint: Paint): string {
   return lines.replace(
     jobAndState,

@@ -5,7 +5,7 @@ import type { JobKind } from '../../job.ts';
 import { fetchCommand } from '../../jobs/errors.ts';
 import { shellWord } from './human.ts';
 
-/** The facts from which the next command is determined if an error names none. */
+/** The facts that determine the next command if the error does not contain one. */
 export interface Hint {
   /** The command line as it was typed, without `mgw`. */
   argv: readonly string[];
@@ -27,44 +27,46 @@ const byCode: Partial<Record<ErrorCode, string[]>> = {
   bad_reply: ['mgw', 'doctor'],
 };
 
-/** Returns the error with a next command (design 2), if one helps. */
+/** Returns the error with the next command (design 2), if there is a helpful one. */
 export function withHint(error: MgwError, { argv, help, job, protocolNames }: Hint): MgwError {
-  const [choice, ...others] = throughProtocols(error, argv, protocolNames);
+  const [choice, ...others] = commandsByProtocol(error, argv, protocolNames);
   if (choice !== undefined && others.length > 0) return withChoices(error, [choice, ...others]);
-  const corrected = choice ?? correct(error, argv);
+  const corrected = choice ?? correctedCommand(error, argv);
   if (corrected !== undefined) return error.with({ next: ['mgw', ...corrected] });
   if (error.next !== undefined) return error;
-  const unpaid: Partial<Record<ErrorCode, string[]>> = {
+  const unpaidNext: Partial<Record<ErrorCode, string[]>> = {
     usage: help,
     output_exists: help,
     local_io: ['mgw', 'doctor'],
   };
-  const correction = error.charged === 'no' ? unpaid[error.code] : undefined;
-  const show = job && ['mgw', 'jobs', 'show', job.id];
-  const fetch = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
-  const next = fetch ?? correction ?? byCode[error.code] ?? show;
-  // Repeating the command that has just failed does not help.
+  const correction = error.charged === 'no' ? unpaidNext[error.code] : undefined;
+  const showJob = job && ['mgw', 'jobs', 'show', job.id];
+  const fetchJob = job && error.retry === 'resume' && job.protocol !== 'tts' ? fetchCommand(job) : undefined;
+  const next = fetchJob ?? correction ?? byCode[error.code] ?? showJob;
+  // Do not suggest the command that has just failed.
   return next === undefined || `${next.join(' ')} --help` === help.join(' ') ? error : error.with({ next });
 }
 
-// Returns the typed command with its wrong or missing flag corrected; undefined if it did not fail because of a flag.
-function correct(error: MgwError, argv: readonly string[]): string[] | undefined {
+// Returns the typed command with its wrong or missing flag corrected; undefined if no flag caused the error.
+function correctedCommand(error: MgwError, argv: readonly string[]): string[] | undefined {
   const { charged, budget, next, lacks } = error;
   const end = optionsEnd(argv);
   if (lacks !== undefined) return [...argv.slice(0, end), ...lacks, ...argv.slice(end)];
   const output =
     charged === 'no'
-      ? retyped(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))
+      ? withCorrectedFlag(argv, ['-o', '--output'], (path) => alternativeOutput(error, path))
       : undefined;
   if (output !== undefined) return output;
   const { name, limit, exceeded_by: excess } = budget ?? {};
   if (name !== '--budget' && !(name?.startsWith('batch ') && next?.[1] !== 'batch')) return undefined;
   if (limit === undefined || excess === undefined) return undefined;
-  return retyped(argv, ['--budget'], () => formatDecimal(add(parseDecimal(limit), parseDecimal(excess))));
+  return withCorrectedFlag(argv, ['--budget'], () =>
+    formatDecimal(add(parseDecimal(limit), parseDecimal(excess))),
+  );
 }
 
 // Returns the typed command for each protocol that accepts it; none if it is not a video command.
-function throughProtocols(
+function commandsByProtocol(
   { code, protocols = [] }: MgwError,
   argv: readonly string[],
   protocolNames: readonly string[],
@@ -84,16 +86,16 @@ function withChoices(error: MgwError, choices: readonly string[][]): MgwError {
   );
 }
 
-function retyped(
+function withCorrectedFlag(
   argv: readonly string[],
   names: readonly string[],
   correction: (value: string) => string | undefined,
 ): string[] | undefined {
   for (const [index, word] of argv.slice(0, optionsEnd(argv)).entries()) {
-    const [name = '', ...rest] = word.split('=');
+    const [name = '', ...valueParts] = word.split('=');
     if (!names.includes(name)) continue;
-    const isOneWord = rest.length > 0;
-    const value = correction(isOneWord ? rest.join('=') : (argv[index + 1] ?? ''));
+    const isOneWord = valueParts.length > 0;
+    const value = correction(isOneWord ? valueParts.join('=') : (argv[index + 1] ?? ''));
     if (value === undefined) return undefined;
     const words = isOneWord ? [`${name}=${value}`] : [name, value];
     return [...argv.slice(0, index), ...words, ...argv.slice(index + words.length)];

@@ -13,8 +13,8 @@ export interface Outcome {
   text?: string;
   /** The error, if the command failed. */
   error?: MgwError;
-  /** Records that the outcome was printed. Not called if printing failed. Only outcomes of paid commands have it. */
-  printed?: () => Promise<void>;
+  /** Called after the outcome was printed, to record this. Only outcomes of paid commands have it. */
+  onPrinted?: () => Promise<void>;
   /** Whether the command was charged; set only if repeating it would pay again. Reported if printing fails. */
   paid?: Charged;
   /** True for a command that ran jobs, whose outcome is reported to a workflow. */
@@ -49,23 +49,25 @@ export function jsonDocument(outcome: Outcome, fields?: readonly string[]): stri
 }
 
 function withFields(json: Record<string, unknown>, fields: readonly string[]): Record<string, unknown> {
-  const kept = Object.entries(json).flatMap(([name, value]): [string, unknown][] => {
-    // Always keeps `handle`: the handle of a job that could not be recorded is shown nowhere else.
+  const members = Object.entries(json).flatMap(([name, value]): [string, unknown][] => {
+    // Always keep `handle`: the handle of a job that could not be recorded is printed nowhere else.
     if (fields.includes(name) || name === 'handle') return [[name, value]];
     if (typeof value !== 'object' || value === null) return [];
-    return [[name, Array.isArray(value) ? value.map((one) => picked(one, fields)) : picked(value, fields)]];
+    return [
+      [name, Array.isArray(value) ? value.map((one) => pickFields(one, fields)) : pickFields(value, fields)],
+    ];
   });
-  return Object.fromEntries(kept);
+  return Object.fromEntries(members);
 }
 
-function picked(value: unknown, fields: readonly string[]): unknown {
+function pickFields(value: unknown, fields: readonly string[]): unknown {
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).filter(([name]) => fields.includes(name)));
 }
 
 /**
- * Returns the names of `--fields` as unknown if the document has none of them. If it has any of them, the others may be
- * optional. If a list is empty, the members of its entries are not known.
+ * Returns the names of `--fields` as unknown if none of them is in the document. If one of them is, the others may be
+ * optional members. If a list is empty, the members of its entries are unknown.
  */
 export function unknownFields(json: Record<string, unknown>, fields: readonly string[]): UnknownFields {
   const parts = Object.values(json).flatMap((value): unknown[] => (Array.isArray(value) ? value : [value]));
@@ -78,7 +80,7 @@ export function unknownFields(json: Record<string, unknown>, fields: readonly st
   return { unknown: isKnown ? [] : fields, known: [...known] };
 }
 
-/** The names of `--fields` that a document lacks, and those that it has. */
+/** The names of `--fields` that are not in a document, and the names that are. */
 export interface UnknownFields {
   unknown: readonly string[];
   known: readonly string[];
@@ -98,34 +100,38 @@ export function errorView(error: MgwError): Record<string, unknown> {
 }
 
 // Limits the load on the gateway, and the number of open files.
-const maxAtOnce = 8;
+const defaultConcurrency = 8;
 
 /**
- * Returns the outcome of a command that takes several REFs: a single outcome unchanged, several in their order, with
- * exit 11 if some failed (design 2). An interruption is reported once for all of them: exit 130 or 143.
+ * Returns the outcome of a command that accepts several REFs: a single outcome unchanged, several in their order, with
+ * exit 11 if some failed (design 2). An interruption is reported once for all REFs: exit 130 or 143.
  */
-export async function severalOutcomes(
+export async function runForRefs(
   refs: readonly string[],
-  one: (ref: string) => Promise<Outcome>,
+  runOne: (ref: string) => Promise<Outcome>,
   progress: Progress,
-  atOnce = maxAtOnce,
+  concurrency = defaultConcurrency,
 ): Promise<Outcome> {
   const outcomes: Outcome[] = [];
-  // All workers share one iterator, and each takes the next ref.
-  const left = refs.entries();
+  // All workers share one iterator.
+  const remaining = refs.entries();
   const work = async (): Promise<void> => {
-    for (const [index, ref] of left) outcomes[index] = await one(ref);
+    for (const [index, ref] of remaining) outcomes[index] = await runOne(ref);
   };
-  await Promise.all(Array.from({ length: Math.min(atOnce, refs.length) }, work));
+  await Promise.all(Array.from({ length: Math.min(concurrency, refs.length) }, work));
   const [first, ...others] = outcomes;
   if (first !== undefined && others.length === 0) return first;
   const interrupted = outcomes.flatMap(({ error }) => (error && isInterruption(error) ? [error] : []));
   for (const [index, { error }] of outcomes.entries())
     if (error !== undefined && !interrupted.includes(error))
       progress.note(`${refs[index] ?? ''}: ${error.message}`);
-  const whole = joined(outcomes, refs);
-  if (interrupted[0] === undefined) return whole;
-  return { ...whole, error: inOne(interrupted[0], interrupted), exitCode: interrupted[0].exitCode };
+  const combined = combineOutcomes(outcomes, refs);
+  if (interrupted[0] === undefined) return combined;
+  return {
+    ...combined,
+    error: combineInterruptions(interrupted[0], interrupted),
+    exitCode: interrupted[0].exitCode,
+  };
 }
 
 /** Whether an error reports an interruption by a signal. */
@@ -134,7 +140,7 @@ export function isInterruption({ exitCode }: MgwError): boolean {
 }
 
 // Returns the first interruption, with a next command for the jobs of all of them.
-function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
+function combineInterruptions(first: MgwError, all: readonly MgwError[]): MgwError {
   const ids = all.flatMap(({ job }) => (job === undefined ? [] : [job.id]));
   const at = first.next?.indexOf(first.job?.id ?? '') ?? -1;
   if (all.length === 1 || first.next === undefined || at < 1) return first;
@@ -142,21 +148,21 @@ function inOne(first: MgwError, all: readonly MgwError[]): MgwError {
   return first.with({ next, job: undefined }, `Interrupted; ${ids.length} jobs continue.`);
 }
 
-function joined(outcomes: readonly Outcome[], refs: readonly string[]): Outcome {
+function combineOutcomes(outcomes: readonly Outcome[], refs: readonly string[]): Outcome {
   const jobs = outcomes.map(({ json, error }, index) => ({
     ref: refs[index],
     ...(json['job'] as object | undefined),
     ...(error && { outcome: errorView(error) }),
   }));
   const files = outcomes.flatMap(({ json }) => (json['files'] as JobFile[] | undefined) ?? []);
-  const isBad = outcomes.some(({ error }) => error !== undefined);
+  const hasFailed = outcomes.some(({ error }) => error !== undefined);
   return {
     json: { jobs, ...(files.length > 0 && { files }) },
     text: outcomes.flatMap(({ text }) => (text ? [text] : [])).join('\n'),
     isRun: true,
-    exitCode: isBad ? exitCodes.partial : exitCodes.ok,
-    printed: async () => {
-      for (const { printed } of outcomes) await printed?.();
+    exitCode: hasFailed ? exitCodes.partial : exitCodes.ok,
+    onPrinted: async () => {
+      for (const { onPrinted } of outcomes) await onPrinted?.();
     },
   };
 }

@@ -22,7 +22,7 @@ import { shellWord } from './human.ts';
 import { table } from './table.ts';
 
 /** Writes the errors and notes about a manifest to stderr. */
-export async function tellProblems(context: Context, file: string, plan: Plan): Promise<void> {
+export async function reportProblems(context: Context, file: string, plan: Plan): Promise<void> {
   for (const problem of plan.repeated) context.progress.note(problemText(file, problem));
   const lines = plan.problems.map((problem) => `${printableLine(problemText(file, problem))}\n`);
   if (lines.length > 0) await write(context.io.stderr, context.redact(lines.join('')));
@@ -30,15 +30,15 @@ export async function tellProblems(context: Context, file: string, plan: Plan): 
 
 /**
  * Builds the error for invalid rows (exit 2).
- * @param command the command as typed, which `next` repeats with `--ignore-columns` if unknown columns are the only problem
+ * @param command the typed command. If unknown columns are the only problem, `next` repeats it with `--ignore-columns`.
  */
-export function refusal({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
+export function invalidRowsError({ bad, rows, problems }: Plan, command: readonly string[] = []): MgwError {
   const what = bad === 1 ? '1 row is invalid' : `${bad} rows are invalid`;
-  const others = rows > bad ? ' --skip-bad leaves them out.' : '';
+  const others = rows > bad ? ' To skip invalid rows, use --skip-bad.' : '';
   const columns = problems.map(({ column }) => column);
   const names = columns.every((name) => name !== undefined && !name.includes(',')) ? columns.join(',') : '';
-  const isAgain = names !== '' && command.length > 0;
-  const next = isAgain ? ['mgw', ...command, '--ignore-columns', names] : ['mgw', 'help', 'batch'];
+  const canRepeat = names !== '' && command.length > 0;
+  const next = canRepeat ? ['mgw', ...command, '--ignore-columns', names] : ['mgw', 'help', 'batch'];
   return usageError(`${what}.${others}`, next);
 }
 
@@ -86,12 +86,12 @@ export function rowView(planned: PlannedRow): RowView {
     job: take.job?.id,
     changes,
     waits_for: waitsFor,
-    message: because && whyWaiting(planned),
+    message: because && explainWaiting(planned),
     tags: row.tags.length > 0 ? row.tags : undefined,
   };
 }
 
-/** Formats the states of rows; `rows` are those that are not done. */
+/** Formats the states of a plan's rows; `rows` are the unfinished ones. */
 export function statesText(plan: Plan, rows: readonly PlannedRow[], globals: Globals): string {
   const lines = rows.map((row) => {
     const next = nextOf(row, globals);
@@ -107,46 +107,46 @@ export function nextOf({ state, take: { job } }: PlannedRow, globals: Globals): 
   return [mgw, ...globalArguments(globals).flat(), ...rest];
 }
 
-/** A batch command to repeat: the file or name of the batch, and its flags, since without `--budget` there is no limit. */
-export interface Again {
+/** The batch command to repeat, with all its flags: without `--budget`, for example, there would be no limit. */
+export interface RepeatCommand {
   file: string;
   flags: readonly string[];
-  /** Whether the command concerns only rows of `--id`. */
+  /** Whether the command selects its rows by `--id`. */
   isById?: boolean;
 }
 
-/** Returns the command for a row that is not done. `error` is the one that its run ended with. */
+/** Returns the command for an unfinished row. `error` is the error of its run, if any. */
 export function commandOf(
   { id, take, because, before }: PlannedRow,
   state: RowState,
-  again: Again,
+  repeat: RepeatCommand,
   error?: MgwError,
 ): string[] {
   if (state === 'blocked' && because?.state !== undefined)
-    return rowCommand(because.id, because.state, because.job, again);
+    return rowCommand(because.id, because.state, because.job, repeat);
   const job = error?.job ?? take.job;
   const isGone = error?.code === 'result_unavailable' || error?.code === 'speech_incomplete';
-  // A run does not repeat a retry of which nothing is recorded.
+  // `batch run` does not repeat a retry that has no record.
   const isUnsentRetry = before !== undefined && state === 'new' && job === undefined;
-  return isGone || isUnsentRetry ? retryCommand(again, '--id', id) : rowCommand(id, state, job, again);
+  return isGone || isUnsentRetry ? retryCommand(repeat, '--id', id) : rowCommand(id, state, job, repeat);
 }
 
-function rowCommand(id: string, state: RowState, job: Job | undefined, again: Again): string[] {
+function rowCommand(id: string, state: RowState, job: Job | undefined, repeat: RepeatCommand): string[] {
   if (state === 'unknown' && job !== undefined) return resolveCommand(job);
-  if (state === 'stale') return retryCommand(again, '--stale');
-  if (state === 'failed' || state === 'changed') return retryCommand(again, '--id', id);
-  return runCommand(again);
+  if (state === 'stale') return retryCommand(repeat, '--stale');
+  if (state === 'failed' || state === 'changed') return retryCommand(repeat, '--id', id);
+  return runCommand(repeat);
 }
 
-function retryCommand({ file, flags }: Again, ...rows: string[]): string[] {
+function retryCommand({ file, flags }: RepeatCommand, ...rows: string[]): string[] {
   return ['mgw', 'batch', 'retry', file, ...flags, ...rows];
 }
 
-function runCommand({ file, flags }: Again): string[] {
+function runCommand({ file, flags }: RepeatCommand): string[] {
   return ['mgw', 'batch', 'run', file, ...flags];
 }
 
-/** A row that is not done, and the command for it. */
+/** An unfinished row, and the command for it. */
 interface OpenRow {
   id: string;
   state: RowState;
@@ -154,29 +154,29 @@ interface OpenRow {
 }
 
 /**
- * Returns the commands for rows that are not done: one for all rows that failed, were changed or are stale, one for all
- * rows that another run continues, and one for each row in doubt.
+ * Returns the commands for unfinished rows: one for all rows that failed, were changed or are stale, one for all rows
+ * that another run continues, and one for each row in doubt.
  */
-export function commandsFor(rows: readonly OpenRow[], again: Again): string[][] {
+export function commandsFor(rows: readonly OpenRow[], repeat: RepeatCommand): string[][] {
   const has = (wanted: RowState): boolean => rows.some(({ state }) => state === wanted);
-  const kinds = retriedByKind.filter(has);
-  const ids = rows.flatMap(({ id, state }) => (kinds.includes(state) ? ['--id', id] : []));
-  const retried = again.isById ? ids : kinds.map((state) => `--${state}`);
-  const others = rows.filter(({ state }) => !kinds.includes(state) && state !== 'blocked');
+  const retryStates = retriedByKind.filter(has);
+  const ids = rows.flatMap(({ id, state }) => (retryStates.includes(state) ? ['--id', id] : []));
+  const retryFlags = repeat.isById ? ids : retryStates.map((state) => `--${state}`);
+  const others = rows.filter(({ state }) => !retryStates.includes(state) && state !== 'blocked');
   const commands = [
-    ...(kinds.length > 0 ? [retryCommand(again, ...retried)] : []),
+    ...(retryStates.length > 0 ? [retryCommand(repeat, ...retryFlags)] : []),
     ...others.map(({ next }) => next),
-    ...(has('blocked') ? [runCommand(again)] : []),
+    ...(has('blocked') ? [runCommand(repeat)] : []),
   ];
   return [...new Map(commands.map((command) => [command.join('\n'), command])).values()];
 }
 
-/** Formats a plan; `rows` are those with something to report. */
+/** Formats a plan; `rows` are the rows to report. */
 export function planText(plan: Plan, rows: readonly PlannedRow[], currency: string): string {
   const parts = [stateTable(plan)];
   if (plan.costs.size > 0) parts.push(costTable(plan, currency));
-  const said = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
-  if (said.length > 0) parts.push(said.join('\n'));
+  const rowTexts = rows.filter(({ state }) => state !== 'running' && state !== 'done').map(rowText);
+  if (rowTexts.length > 0) parts.push(rowTexts.join('\n'));
   return parts.join('\n\n');
 }
 
@@ -190,19 +190,19 @@ function stateTable({ counts, bad }: Plan): string {
 function costTable({ costs }: Plan, currency: string): string {
   const rows = [...costs].map(([model, cost]) => [model, String(cost.rows), sumOf([cost])]);
   const count = [...costs.values()].reduce((sum, cost) => sum + cost.rows, 0);
-  const total = costs.size > 1 ? [['in all', String(count), sumOf([...costs.values()])]] : [];
+  const total = costs.size > 1 ? [['total', String(count), sumOf([...costs.values()])]] : [];
   return table(['to be paid for', 'rows', `${currency} at most`], [...rows, ...total]);
 }
 
-/** Explains why a row is left as it is; '' if its state says enough. */
-export function whyLeft(planned: PlannedRow): string {
+/** Explains why a run skips a row; '' if the row's state is explanation enough. */
+export function explainSkipped(planned: PlannedRow): string {
   const {
     state,
     take: { job },
     changes = [],
   } = planned;
-  const waits = whyWaiting(planned);
-  if (waits !== undefined) return waits;
+  const waitReason = explainWaiting(planned);
+  if (waitReason !== undefined) return waitReason;
   if (changes.length > 0) return `it was changed: ${changes.join('; ')}`;
   if (job?.error !== undefined || state !== 'unknown') return job?.error?.message ?? '';
   return job === undefined
@@ -210,23 +210,23 @@ export function whyLeft(planned: PlannedRow): string {
     : 'its process ended before the response arrived';
 }
 
-// Names the other row that blocks a row or made it stale; undefined if there is none.
-function whyWaiting({ state, waitsFor = [], because }: PlannedRow): string | undefined {
+// Explains which other row blocks a row or made it stale; undefined if there is none.
+function explainWaiting({ state, waitsFor = [], because }: PlannedRow): string | undefined {
   if (because === undefined)
     return state === 'new' && waitsFor.length > 0 ? `after ${waitsFor.join(', ')}` : undefined;
   const id = printableLine(because.id, 100);
   if (state === 'stale')
-    return because.state === undefined ? `${id} was made again` : `it is made from ${id}, which is stale`;
+    return because.state === undefined ? `${id} was remade` : `it is made from ${id}, which is stale`;
   return `it waits for ${id}, which is ${because.state ?? 'not valid'}`;
 }
 
 function rowText(planned: PlannedRow): string {
   const { row, state, changes = [], take } = planned;
   const job = take.job === undefined ? '' : ` (${take.job.id})`;
-  const why =
-    whyWaiting(planned) ?? (changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? ''));
+  const reason =
+    explainWaiting(planned) ?? (changes.length > 0 ? changes.join('; ') : (take.job?.error?.message ?? ''));
   return printableLine(
-    `line ${row.line}: ${labelOf(planned)} ${state}${job}${why === '' ? '' : `: ${why}`}`,
+    `line ${row.line}: ${labelOf(planned)} ${state}${job}${reason === '' ? '' : `: ${reason}`}`,
     500,
   );
 }

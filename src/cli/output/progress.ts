@@ -7,53 +7,53 @@ export interface Progress {
   /** Prints a permanent line. */
   note(text: string): void;
   /**
-   * Shows the last state of a job that mgw waits for: with a spinner on a terminal, otherwise a line for each change.
+   * Shows the latest state of a job that mgw is waiting for: with a spinner on a terminal, otherwise a line for each change.
    */
-  waiting(job: Waiting): void;
+  waiting(job: WaitingJob): void;
   /** Ends the display of a job. */
   ended(id: string): void;
   /** Shows an outstanding call on a terminal if nothing else is shown. Returns the function that ends it. */
-  calling(what: string): () => void;
+  calling(activity: string): () => void;
   /** Shows the progress of a transfer. */
   downloading(transfer: Transfer): void;
-  /** Shows how many of several things are done. */
+  /** Shows how many of several items are done. */
   counting(count: Count): void;
-  /** Uses the terminal, for instance to write data, while the spinner is hidden. */
-  aside<T>(action: () => Promise<T>): Promise<T>;
-  /** Shows only notes from now on, because something else draws on the terminal. */
-  giveWay(): void;
+  /** Runs an action that uses the terminal, for instance to write data, while the spinner is hidden. */
+  withSpinnerHidden<T>(action: () => Promise<T>): Promise<T>;
+  /** Shows only notes from now on, because another display uses the terminal. */
+  showNotesOnly(): void;
   /** Removes the spinner from the terminal, and ends the heartbeat. */
   stop(): void;
 }
 
 /** A job that mgw waits for. */
-export interface Waiting {
+export interface WaitingJob {
   id: string;
-  /** The state in mgw's terms. `native` is the gateway's own word, if it says more. */
+  /** The state in mgw's terms. `native` is the gateway's own word, if it is more specific. */
   state: JobState;
   native?: string;
-  /** The progress from 0 to 100; absent if the gateway gave none. */
+  /** The progress from 0 to 100; absent if the gateway did not report it. */
   percent?: number;
-  /** The estimated end, from earlier jobs of its model, ms since 1970. */
+  /** The end time estimated from earlier jobs of its model, in ms since 1970. */
   expectedAt?: number;
 }
 
 /** The progress of a download or a stream. */
 export interface Transfer {
   /** The activity; default `downloading`. */
-  what?: string;
+  activity?: string;
   bytes: number;
   /** The total size; absent if unknown. */
   total?: number;
   bytesPerSecond?: number;
 }
 
-/** How many of several things are done: `speaking`, 3 of 12 `pieces`. */
+/** How many of several items are done: `speaking`, 3 of 12 `pieces`. */
 export interface Count {
-  what: string;
+  activity: string;
   done: number;
   total: number;
-  of: string;
+  unit: string;
 }
 
 /** The options of the display. */
@@ -66,7 +66,7 @@ export interface ProgressOptions {
 }
 
 /** Describes the jobs that mgw waits for: a single job and its state, or the number of jobs in each state. */
-export function waitingText(jobs: readonly Waiting[]): string {
+export function waitingText(jobs: readonly WaitingJob[]): string {
   const [first] = jobs;
   if (first !== undefined && jobs.length === 1) return `${jobText(first)}${percentText(first)}`;
   const counts = new Map<string, number>();
@@ -75,36 +75,42 @@ export function waitingText(jobs: readonly Waiting[]): string {
 }
 
 /**
- * Returns {@link waitingText} in several lengths, the longest first. Drops the id first, and never the state and
- * percent.
+ * Returns {@link waitingText} in several lengths, the longest first. Omits the id first, and never the state and
+ * the percentage.
  */
-export function waitingLines(jobs: readonly Waiting[], after: string, left: string): string[] {
+export function waitingLines(jobs: readonly WaitingJob[], after: string, left: string): string[] {
   const full = `${waitingText(jobs)}${after}`;
   const [first, ...others] = jobs;
   if (first === undefined || others.length > 0) return [`${full}${left}`, full, waitingText(jobs)];
-  const short = `${first.state}${percentText(first)}`;
-  const said = `${first.state}${nativeText(first)}${percentText(first)}${after}`;
-  return [`${full}${left}`, `${said}${left}`, `${short}${after}${left}`, `${short}${after}`, short];
+  const shortText = `${first.state}${percentText(first)}`;
+  const stateText = `${first.state}${nativeText(first)}${percentText(first)}${after}`;
+  return [
+    `${full}${left}`,
+    `${stateText}${left}`,
+    `${shortText}${after}${left}`,
+    `${shortText}${after}`,
+    shortText,
+  ];
 }
 
 /** Describes a job and its state. */
-export function jobText(job: Waiting): string {
+export function jobText(job: WaitingJob): string {
   return `${job.id} ${job.state}${nativeText(job)}`;
 }
 
-function nativeText({ native }: Waiting): string {
+function nativeText({ native }: WaitingJob): string {
   return native === undefined ? '' : ` (${native})`;
 }
 
-function percentText({ percent }: Waiting): string {
+function percentText({ percent }: WaitingJob): string {
   return percent === undefined ? '' : ` ${Math.round(percent)}%`;
 }
 
-// How late a job must be to count as longer than usual, because the estimate from earlier jobs is approximate.
+// The delay after which a job counts as taking longer than usual. The estimate from earlier jobs is approximate.
 const lateMs = 10_000;
 
 /** Describes when the single job may be ready; '' if unknown. `now` in ms since 1970. */
-export function remainingText([job, ...others]: readonly Waiting[], now: number): string {
+export function remainingText([job, ...others]: readonly WaitingJob[], now: number): string {
   if (job?.expectedAt === undefined || others.length > 0 || isFinal(job.state)) return '';
   const left = job.expectedAt - now;
   if (left >= 1000) return `, about ${elapsed(left)} left`;
@@ -112,8 +118,8 @@ export function remainingText([job, ...others]: readonly Waiting[], now: number)
 }
 
 /** Describes a transfer. */
-export function transferText({ what = 'downloading', bytes, total, bytesPerSecond }: Transfer): string {
-  return `${what} ${size(bytes)}${total === undefined ? '' : ` of ${size(total)}`}${speed(bytesPerSecond)}`;
+export function transferText({ activity = 'downloading', bytes, total, bytesPerSecond }: Transfer): string {
+  return `${activity} ${size(bytes)}${total === undefined ? '' : ` of ${size(total)}`}${speed(bytesPerSecond)}`;
 }
 
 const barLength = 24;
@@ -122,23 +128,28 @@ const barLength = 24;
  * Describes a transfer in several lengths, the longest first: with a bar if its size is known, then percent and bytes.
  */
 export function transferLines(transfer: Transfer, after: string): string[] {
-  const { what = 'downloading', bytes, total, bytesPerSecond } = transfer;
-  if (!total) return [`${transferText(transfer)}${after}`, transferText(transfer), `${what} ${size(bytes)}`];
+  const { activity = 'downloading', bytes, total, bytesPerSecond } = transfer;
+  if (!total)
+    return [`${transferText(transfer)}${after}`, transferText(transfer), `${activity} ${size(bytes)}`];
   const amount = `${size(bytes)} of ${size(total)}`;
   const percent = `${Math.min(100, Math.floor((100 * bytes) / total))}%`;
   return [
-    `${what} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}${after}`,
-    `${what} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}`,
-    `${what} ${percent} ${amount}${speed(bytesPerSecond)}`,
-    `${what} ${percent} ${amount}`,
+    `${activity} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}${after}`,
+    `${activity} ${bar(bytes, total)} ${amount}${speed(bytesPerSecond)}`,
+    `${activity} ${percent} ${amount}${speed(bytesPerSecond)}`,
+    `${activity} ${percent} ${amount}`,
     `${percent} ${size(bytes)}`,
   ];
 }
 
-/** Describes how many things are done, the longest text first. */
-export function countLines({ what, done, total, of }: Count, after: string): string[] {
-  const amount = `${done} of ${total} ${of}`;
-  return [`${what} ${bar(done, total)} ${amount}${after}`, `${what} ${amount}${after}`, `${what} ${amount}`];
+/** Describes how many items are done, in several lengths, the longest first. */
+export function countLines({ activity, done, total, unit }: Count, after: string): string[] {
+  const amount = `${done} of ${total} ${unit}`;
+  return [
+    `${activity} ${bar(done, total)} ${amount}${after}`,
+    `${activity} ${amount}${after}`,
+    `${activity} ${amount}`,
+  ];
 }
 
 function bar(done: number, total: number): string {

@@ -1,4 +1,4 @@
-import { wrapped, cutToWidth, widthOf } from '../help/wrap.ts';
+import { wrap, cutToWidth, widthOf } from '../help/wrap.ts';
 import { printableLine } from '../../printable.ts';
 
 /** The gap between two columns. */
@@ -11,7 +11,7 @@ const empty = '-';
 const maxWordWidth = 24;
 
 /**
- * Formats a table with a header: makes cells printable, pads columns, and uses no colour. If the table is wider than
+ * Formats a table with a header: makes cells printable and pads columns, without colours. If the table is wider than
  * `width` columns of a terminal, narrows its widest columns and wraps their cells. If that would break words, formats
  * each row as a record: the first cell, and below it the other cells with their headers.
  */
@@ -30,20 +30,20 @@ export function table(head: string[], rows: string[][], width = Number.POSITIVE_
   return cells.flatMap((row) => linesOf(row, widths)).join('\n');
 }
 
-// Returns whether the columns fit without breaking a word; a path may be broken.
-function narrow(widths: number[], cells: readonly string[][], room: number): boolean {
-  const excess = (): number => widths.reduce((sum, width) => sum + width, 0) - room;
+// Narrows the columns, and returns whether they fit without breaking a word; a path may be broken.
+function narrow(widths: number[], cells: readonly string[][], maxWidth: number): boolean {
+  const excess = (): number => widths.reduce((sum, width) => sum + width, 0) - maxWidth;
   if (excess() <= 0) return true;
-  const least = widths.map((_, column) =>
+  const minWidths = widths.map((_, column) =>
     cells
       .flatMap((row) => row[column]?.split(/[ /]/) ?? [])
       .reduce((widest, word) => Math.max(widest, Math.min(maxWordWidth, widthOf(word))), 1),
   );
   while (excess() > 0) {
-    const open = widths.map((width, column) => (width > (least[column] ?? 0) ? width : 0));
-    const widest = open.reduce((most, width) => Math.max(most, width), 0);
+    const narrowable = widths.map((width, column) => (width > (minWidths[column] ?? 0) ? width : 0));
+    const widest = narrowable.reduce((most, width) => Math.max(most, width), 0);
     if (widest === 0) return false;
-    widths[open.lastIndexOf(widest)] = widest - 1;
+    widths[narrowable.lastIndexOf(widest)] = widest - 1;
   }
   return true;
 }
@@ -58,99 +58,105 @@ function recordOf(head: readonly string[], [title = '', ...cells]: readonly stri
     if (lines.length > 0 && widthOf(longer) <= width) lines[lines.length - 1] = longer;
     else lines.push(`  ${part}`);
   }
-  return [title, ...lines].map((line) => wrapped(line, width, '    ', widthOf)).join('\n');
+  return [title, ...lines].map((line) => wrap(line, width, '    ', widthOf)).join('\n');
 }
 
 function linesOf(row: readonly string[], widths: readonly number[]): string[] {
-  const columns = row.map((cell, column) => wrapped(cell, widths[column] ?? 0, '', widthOf).split('\n'));
+  const columns = row.map((cell, column) => wrap(cell, widths[column] ?? 0, '', widthOf).split('\n'));
   const height = columns.reduce((most, lines) => Math.max(most, lines.length), 1);
   return Array.from({ length: height }, (_, line) =>
-    columns.map((lines, column) => padded(lines[line] ?? '', widths[column] ?? 0)).join(' '.repeat(gap)),
+    columns.map((lines, column) => pad(lines[line] ?? '', widths[column] ?? 0)).join(' '.repeat(gap)),
   ).map((line) => line.trimEnd());
 }
 
-function padded(text: string, width: number): string {
+function pad(text: string, width: number): string {
   return text + ' '.repeat(Math.max(0, width - widthOf(text)));
 }
 
-/** A column of a table that fits a width. */
+/** A column of a table that is fitted to a width. */
 export interface Column<Row> {
   head: string;
   cell: (row: Row) => string | undefined;
-  /** The minimum width; without it the column is never cut. */
-  least?: number;
-  /** Columns with the highest number are left out first. Without it the column is never left out. */
+  /** The minimum width; if undefined, the column is never truncated. */
+  minWidth?: number;
+  /** Columns with the highest rank are omitted first. If undefined, the column is never omitted. */
   rank?: number;
 }
 
-interface Measured {
+interface MeasuredColumn {
   head: string;
   cells: string[];
   width: number;
-  least?: number;
+  minWidth?: number;
   rank?: number;
   isEmpty: boolean;
 }
 
 /**
- * Formats a table of at most `width` columns of a terminal: cuts cells, then leaves columns out, empty ones first. If
- * that is not enough, falls back to {@link table}, which breaks no words. Without a width, shows every column.
+ * Formats a table of at most `width` columns of a terminal: truncates cells, then omits columns, empty ones
+ * first. If that is not enough, falls back to {@link table}, which does not break words. Without a width, shows every
+ * column.
  */
 export function fittedTable<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
   width: number | undefined,
 ): string {
-  const all = columns.map((column) => measured(column, rows));
-  let shown = all;
+  const all = columns.map((column) => measureColumn(column, rows));
+  let visible = all;
   if (width !== undefined) {
-    while (minWidth(shown) > width) {
-      const next = leftOutNext(shown);
+    while (totalMinWidth(visible) > width) {
+      const next = columnToOmit(visible);
       if (next === undefined) break;
-      shown = shown.filter((column) => column !== next);
+      visible = visible.filter((column) => column !== next);
     }
-    if (minWidth(shown) > width)
+    if (totalMinWidth(visible) > width)
       return table(
         all.map(({ head }) => head),
         rows.map((_, row) => all.map(({ cells }) => cells[row] ?? '')),
         width,
       );
-    shrink(shown, width);
+    shrink(visible, width);
   }
   const lines = rows.map((_, row) =>
-    shown.map(({ cells, width: room }) => cutToWidth(cells[row] ?? '', room)),
+    visible.map(({ cells, width: room }) => cutToWidth(cells[row] ?? '', room)),
   );
   return table(
-    shown.map(({ head, width: room }) => cutToWidth(head, room)),
+    visible.map(({ head, width: room }) => cutToWidth(head, room)),
     lines,
   );
 }
 
-function measured<Row>({ head, cell, least, rank }: Column<Row>, rows: readonly Row[]): Measured {
+function measureColumn<Row>(
+  { head, cell, minWidth, rank }: Column<Row>,
+  rows: readonly Row[],
+): MeasuredColumn {
   const cells = rows.map((row) => printableLine(cell(row) || empty, maxCellWidth));
   const width = cells.reduce((widest, text) => Math.max(widest, widthOf(text)), widthOf(head));
-  return { head, cells, width, least, rank, isEmpty: cells.every((text) => text === empty) };
+  return { head, cells, width, minWidth, rank, isEmpty: cells.every((text) => text === empty) };
 }
 
-function minWidth(columns: readonly Measured[]): number {
-  return columns.reduce((sum, { width, least = width }) => sum + gap + Math.min(width, least), -gap);
+function totalMinWidth(columns: readonly MeasuredColumn[]): number {
+  return columns.reduce((sum, { width, minWidth = width }) => sum + gap + Math.min(width, minWidth), -gap);
 }
 
-function leftOutNext(columns: readonly Measured[]): Measured | undefined {
+function columnToOmit(columns: readonly MeasuredColumn[]): MeasuredColumn | undefined {
   const ranked = columns.filter(({ rank }) => rank !== undefined);
   const candidates = ranked.some(({ isEmpty }) => isEmpty) ? ranked.filter(({ isEmpty }) => isEmpty) : ranked;
-  return candidates.reduce<Measured | undefined>(
-    (last, column) => (last === undefined || (column.rank ?? 0) > (last.rank ?? 0) ? column : last),
+  return candidates.reduce<MeasuredColumn | undefined>(
+    (chosen, column) => (chosen === undefined || (column.rank ?? 0) > (chosen.rank ?? 0) ? column : chosen),
     undefined,
   );
 }
 
-// Cuts the widest column first, so that a narrow column is not cut because of a wide one.
-function shrink(columns: readonly Measured[], width: number): void {
+// Truncates the widest column first, so that a wide column does not cause the truncation of a narrow one.
+function shrink(columns: readonly MeasuredColumn[], width: number): void {
   let excess = columns.reduce((sum, column) => sum + gap + column.width, -gap) - width;
   while (excess > 0) {
-    const open = columns.filter(({ width: own, least }) => least !== undefined && own > least);
-    const [widest] = open.sort((one, other) => other.width - one.width);
+    const shrinkable = columns.filter(
+      ({ width: columnWidth, minWidth }) => minWidth !== undefined && columnWidth > minWidth,
+    );
+    const [widest] = shrinkable.sort((one, other) => other.width - one.width);
     if (widest === undefined) return;
     widest.width -= 1;
     excess -= 1;

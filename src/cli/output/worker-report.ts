@@ -13,7 +13,7 @@ import { exitCodes, messageOf, type MgwError } from '../../errors.ts';
 import type { Job, JobFile } from '../../job.ts';
 import { counted, printableLine } from '../../printable.ts';
 
-const healthEveryMs = 5000;
+const healthIntervalMs = 5000;
 
 /** Reports on the rows of a worker as they start and end, and on the worker at its end. */
 export class WorkerReport implements WorkerWatcher {
@@ -28,9 +28,9 @@ export class WorkerReport implements WorkerWatcher {
   readonly #rows: Record<string, unknown>[] = [];
   /** The number of done rows with a file that differs from the request. */
   #differing = 0;
-  /** The rows that this worker has returned to the queue and not taken again, with the states that they had then. */
-  readonly #givenBack = new Map<string, RowState>();
-  #healthAt = -Infinity;
+  /** The rows that this worker has returned to the queue and not claimed again, each with its state at that time. */
+  readonly #returned = new Map<string, RowState>();
+  #healthWrittenAt = -Infinity;
 
   private constructor(
     context: Context,
@@ -41,9 +41,9 @@ export class WorkerReport implements WorkerWatcher {
     this.#strict = strict;
     const { io, globals, clock } = context;
     const color = globals.color !== false && !io.env['NO_COLOR'];
-    const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
+    const displayOptions = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
     this.#context = context;
-    this.#display = new BatchDisplay(shown, this.#tally, () => '');
+    this.#display = new BatchDisplay(displayOptions, this.#tally, () => '');
     this.#results = results;
     this.#healthFile = healthFile;
   }
@@ -57,19 +57,19 @@ export class WorkerReport implements WorkerWatcher {
       results === undefined ? undefined : await openResults(results, (text) => context.redact(text));
     const currency = currencyOf(await context.settings());
     const report = new WorkerReport(context, file, { healthFile, currency, strict });
-    context.progress.giveWay();
+    context.progress.showNotesOnly();
     await report.#display.start();
     return report;
   }
 
   began({ name }: Batch, planned: PlannedRow): void {
-    this.#forget(name, planned.id);
+    this.#uncountReturned(name, planned.id);
     this.#tally.count(planned.state, true);
-    this.#display.began(planned);
+    this.#display.rowStarted(planned);
   }
 
   updated(planned: PlannedRow, job: Job): void {
-    this.#display.updated(planned, job);
+    this.#display.rowUpdated(planned, job);
   }
 
   async ended({ name }: Batch, end: RowEnd, state: RowState, isReturned: boolean): Promise<void> {
@@ -78,20 +78,20 @@ export class WorkerReport implements WorkerWatcher {
     this.#tally.move(end.planned.state, state);
     this.#tally.ended += 1;
     this.#tally.files += end.files.length;
-    if (isReturned) this.#givenBack.set(`${name}/${end.planned.id}`, state);
-    if (state === 'done') this.#judge(end.files);
-    report.ended(end, state);
-    const result = report.resultOf(end, state);
+    if (isReturned) this.#returned.set(`${name}/${end.planned.id}`, state);
+    if (state === 'done') this.#countMismatch(end.files);
+    report.addEnded(end, state);
+    const result = report.resultLine(end, state);
     await this.#results?.add(result);
     if (globals.json && result['exit_code'] !== exitCodes.ok)
       this.#rows.push({ ...result, is_given_back: isReturned });
-    const next = state === 'done' || isReturned ? '' : ` → ${report.toType(end, state)}`;
-    const line = `${name}/${report.lineOf(end, state)}${isReturned ? ' (returned to the queue)' : ''}${next}`;
-    this.#display.ended(end.planned, state, this.#context.redact(line));
+    const next = state === 'done' || isReturned ? '' : ` → ${report.commandText(end, state)}`;
+    const line = `${name}/${report.logLine(end, state)}${isReturned ? ' (returned to the queue)' : ''}${next}`;
+    this.#display.rowEnded(end.planned, state, this.#context.redact(line));
     if (globals.json || end.files.length === 0) return;
     let written = Promise.resolve();
     const paths = end.files.map(({ path }) => `${path}\n`).join('');
-    this.#display.aside(() => {
+    this.#display.withSpinnerHidden(() => {
       written = write(io.stdout, paths, 'yes');
     });
     await written;
@@ -99,58 +99,58 @@ export class WorkerReport implements WorkerWatcher {
 
   skipped({ name }: Batch, planned: PlannedRow): void {
     const { id, state, take } = planned;
-    this.#forget(name, id);
+    this.#uncountReturned(name, id);
     this.#tally.count(state, false);
-    if (state === 'done') this.#judge(take.job?.files ?? []);
-    const why = take.job?.error?.message ?? planned.changes?.join('; ');
-    this.#line(`${name}/${id} ${state}${why === undefined ? '' : `: ${why}`}`);
+    if (state === 'done') this.#countMismatch(take.job?.files ?? []);
+    const reason = take.job?.error?.message ?? planned.changes?.join('; ');
+    this.#printLine(`${name}/${id} ${state}${reason === undefined ? '' : `: ${reason}`}`);
   }
 
-  bad({ name }: Batch, id: string, why: string): void {
-    this.#forget(name, id);
+  bad({ name }: Batch, id: string, reason: string): void {
+    this.#uncountReturned(name, id);
     this.#tally.bad += 1;
-    this.#line(`${name}/${id} cannot be run: ${why}`);
+    this.#printLine(`${name}/${id} cannot be run: ${reason}`);
   }
 
   quarantined(batch: string, id: string): void {
-    this.#line(
+    this.#printLine(
       `${batch}/${id} quarantined: five workers died while running it → mgw batch enqueue ${batch} --again`,
     );
   }
 
   note(text: string): void {
-    this.#line(text);
+    this.#printLine(text);
   }
 
   alive(): void {
     const now = this.#context.clock.monotonic();
-    if (this.#healthFile === undefined || now - this.#healthAt < healthEveryMs) return;
-    this.#healthAt = now;
+    if (this.#healthFile === undefined || now - this.#healthWrittenAt < healthIntervalMs) return;
+    this.#healthWrittenAt = now;
     const { ended, chosen } = this.#tally;
     const health = { at: new Date(this.#context.clock.now()).toISOString(), in_hand: chosen - ended, ended };
     void writeFile(this.#healthFile, `${JSON.stringify(health)}\n`).catch((error: unknown) =>
-      this.#line(`--health-file: ${messageOf(error)}`),
+      this.#printLine(`--health-file: ${messageOf(error)}`),
     );
   }
 
-  /** Returns the final report; `signalled` is the exit code of the signal that ended the worker. */
-  outcome(stopped: MgwError | undefined, signalled: number | undefined): Outcome {
+  /** Returns the final report. `signalExitCode` is the exit code of the signal that ended the worker, if any. */
+  outcome(stopError: MgwError | undefined, signalExitCode: number | undefined): Outcome {
     this.#display.stop();
     const { counts, files, rows } = this.#tally;
     const states = rowStates.filter((state) => counts[state] > 0).map((state) => `${counts[state]} ${state}`);
-    const back = this.#givenBack.size > 0 ? `; ${this.#givenBack.size} returned to the queue` : '';
+    const returned = this.#returned.size > 0 ? `; ${this.#returned.size} returned to the queue` : '';
     const saved = `${counted(files, 'file')} saved`;
-    this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${back}.`);
+    this.#context.progress.note(`${states.join(', ') || 'no rows'}; ${saved}${returned}.`);
     if (this.#differing > 0)
       this.#context.progress.note(
-        `${this.#differing} of them ${this.#differing === 1 ? 'differs' : 'differ'} from the request: mgw jobs ls --mismatched`,
+        `${counted(this.#differing, 'row')} with a file that differs from the request: mgw jobs ls --mismatched`,
       );
-    const isWell = this.#tally.isDone && !(this.#strict && this.#differing > 0);
-    const ownExit = isWell ? exitCodes.ok : exitCodes.partial;
+    const hasSucceeded = this.#tally.isDone && !(this.#strict && this.#differing > 0);
+    const workerExitCode = hasSucceeded ? exitCodes.ok : exitCodes.partial;
     return {
-      json: { worker: { rows, states: counts, files, given_back: this.#givenBack.size }, rows: this.#rows },
-      exitCode: signalled ?? stopped?.exitCode ?? ownExit,
-      ...(stopped !== undefined && signalled === undefined && { error: stopped }),
+      json: { worker: { rows, states: counts, files, given_back: this.#returned.size }, rows: this.#rows },
+      exitCode: signalExitCode ?? stopError?.exitCode ?? workerExitCode,
+      ...(stopError !== undefined && signalExitCode === undefined && { error: stopError }),
     };
   }
 
@@ -159,11 +159,11 @@ export class WorkerReport implements WorkerWatcher {
     await this.#results?.close();
   }
 
-  // Undoes the count of a returned row, so that a row that is taken again counts only once.
-  #forget(batch: string, id: string): void {
-    const state = this.#givenBack.get(`${batch}/${id}`);
+  // Undoes the count of a returned row, so that a row that is claimed again counts only once.
+  #uncountReturned(batch: string, id: string): void {
+    const state = this.#returned.get(`${batch}/${id}`);
     if (state === undefined) return;
-    this.#givenBack.delete(`${batch}/${id}`);
+    this.#returned.delete(`${batch}/${id}`);
     this.#tally.counts[state] -= 1;
   }
 
@@ -175,11 +175,11 @@ export class WorkerReport implements WorkerWatcher {
     return report;
   }
 
-  #judge(files: readonly JobFile[]): void {
+  #countMismatch(files: readonly JobFile[]): void {
     if (files.some(({ mismatches }) => mismatches !== undefined)) this.#differing += 1;
   }
 
-  #line(text: string): void {
+  #printLine(text: string): void {
     this.#display.note(printableLine(this.#context.redact(text), 500));
   }
 }

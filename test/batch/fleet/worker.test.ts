@@ -198,7 +198,7 @@ describeFleet('mgw worker', {}, (place) => {
     const results = join(machines.shared, 'results.jsonl');
     const { code, stderr } = await work('--strict', '--mark', '--results', results);
     expect([code, stderr]).toEqual([11, expect.stringContaining('duration 2 s instead of 5 s')]);
-    expect(stderr).toContain('1 of them differs from the request: mgw jobs ls --mismatched');
+    expect(stderr).toContain('1 row with a file that differs from the request: mgw jobs ls --mismatched');
     const told = readFileSync(results, 'utf8').trim().split('\n');
     expect(told.map((line) => JSON.parse(line) as object).sort(byExitCode)).toMatchObject([
       {

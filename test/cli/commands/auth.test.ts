@@ -26,7 +26,7 @@ describe('auth login', () => {
     });
     expect(login).toMatchObject({ code: 0, stdout: '' });
     expect(login.stderr).toContain(configOf(user));
-    expect(login.stderr).toContain('accepted, for 2 models');
+    expect(login.stderr).toContain('accepted and can use 2 models');
     expect(login.stderr).not.toContain(canaryKey);
     expect(gateway.requests).toMatchObject([
       { path: '/v1/models', headers: { authorization: `Bearer ${canaryKey}` } },
@@ -50,7 +50,7 @@ describe('auth login', () => {
       says({ error: { message: `No user of ${canaryKey}` } }, 401),
       3,
       'auth',
-      'refused the key',
+      'rejected the key',
     ],
     [
       'an address that is not a gateway',
@@ -150,7 +150,7 @@ describe('auth status', () => {
     expect(code).toBe(0);
     expect(stdout).toMatch(/base_url +http:\/\/127\.0\.0\.1:\d+ +environment MGW_BASE_URL/);
     expect(stdout).toMatch(/api_key +\(set\) +environment MGW_API_KEY/);
-    expect(stdout).toMatch(/accepted +yes, for 2 models/);
+    expect(stdout).toMatch(/accepted +yes, with 2 models/);
     expect(stdout + stderr).not.toContain(canaryKey.slice(3, 12));
     expect(stdout + stderr).not.toContain(canaryKey.slice(-4));
     const { json } = await user.run(['auth', 'status', '--json']);
@@ -163,7 +163,7 @@ describe('auth status', () => {
     const refused = await userHere(gateway.url).run(['auth', 'status', '--json']);
     expect(refused).toMatchObject({ code: 3, json: { auth: { accepted: false }, error: { code: 'auth' } } });
     const silent = await userHere(`http://127.0.0.1:${await closedPort()}`).run(['auth', 'status']);
-    expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +not known/)]);
+    expect([silent.code, silent.stdout]).toEqual([6, expect.stringMatching(/accepted +unknown/)]);
   });
 
   it('exits 2 if the key is missing or invalid', async () => {
@@ -176,7 +176,7 @@ describe('auth status', () => {
 
   it('does not need a key in the sandbox', async () => {
     const { code, stdout } = await userHere().run(['auth', 'status', '--sandbox']);
-    expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use: it needs no key.\n' });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'The sandbox is in use. No key is needed.\n' });
   });
 
   it('refuses a config file that others can read, and explains how to fix it', async () => {

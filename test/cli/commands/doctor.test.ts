@@ -165,7 +165,7 @@ describe('doctor --update', () => {
   }
 
   it.each([
-    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available, and this is /],
+    ['a newer version', '{"version":"99.0.0"}', 'warn', /^99\.0\.0 is available; this is /],
     [
       'a newer version of GitHub',
       '{"tag_name":"v99.0.0-rc.1","body":7}',
@@ -196,8 +196,8 @@ describe('doctor --update', () => {
   });
 
   it.each([
-    ['a response that is not JSON', '<html>', 200, 'names no version'],
-    ['JSON without a version', '{"version":"latest"}', 200, 'names no version'],
+    ['a response that is not JSON', '<html>', 200, 'returned no version'],
+    ['JSON without a version', '{"version":"latest"}', 200, 'returned no version'],
     ['a megabyte too much', `{"version":"99.0.0"}${' '.repeat(1024 * 1024)}`, 200, 'longer than 1 MiB'],
     ['an error', '{"version":"99.0.0"}', 404, 'responded with HTTP 404'],
   ])('exits 6 after %s', async (_, body, status, detail) => {
@@ -258,7 +258,7 @@ describe('checkClock', () => {
 
   it('allows a difference of five minutes in either direction', () => {
     expect(at('2026-06-01T12:00:01Z').detail).toBe('agrees with the gateway');
-    expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: '300 s off' });
+    expect(at('2026-06-01T11:55:00Z')).toMatchObject({ status: 'ok', detail: 'differs by 300 s' });
     expect(at('2026-06-01T11:54:00Z')).toMatchObject({
       status: 'warn',
       detail: '360 s ahead of the gateway',

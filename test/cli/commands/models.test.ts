@@ -75,7 +75,7 @@ describe('mgw models', () => {
     const none = await user.run(['models', '--protocol', 'a']);
     expect([none.code, none.stdout]).toEqual([0, '']);
     expect(none.stderr).toBe(
-      'No model is marked for Protocol A. Without --protocol, the list has 3 models.\n',
+      'No model is marked for Protocol A. The list without --protocol contains 3 models.\n',
     );
   });
 

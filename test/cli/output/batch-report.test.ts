@@ -8,8 +8,8 @@ it('counts a row as spent only if this run paid for it, not another run at the s
   const job = { id: 'job_1', handle: 'task-1', cost: { at_most: '5' } };
   const end = { planned: planned as PlannedRow, job: job as Job, files: [] };
   const report = new BatchReport('m.csv', {}, {}, 'credits');
-  report.ended({ ...end, isPaid: false }, 'done');
+  report.addEnded({ ...end, isPaid: false }, 'done');
   expect(report.money()).toBe('');
-  report.ended({ ...end, isPaid: true }, 'done');
+  report.addEnded({ ...end, isPaid: true }, 'done');
   expect(report.money()).toBe('at most 5 credits spent');
 });

@@ -10,8 +10,8 @@ interface Row {
 
 const columns: Column<Row>[] = [
   { head: 'id', cell: ({ id }) => id },
-  { head: 'note', cell: ({ note }) => note, least: 6, rank: 1 },
-  { head: 'path', cell: ({ path }) => path, least: 6, rank: 2 },
+  { head: 'note', cell: ({ note }) => note, minWidth: 6, rank: 1 },
+  { head: 'path', cell: ({ path }) => path, minWidth: 6, rank: 2 },
 ];
 const rows: Row[] = [
   { id: 'job_1', note: 'a paper boat at sea', path: '/clips/boat.mp4' },

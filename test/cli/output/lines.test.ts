@@ -91,7 +91,7 @@ describe('progress without a terminal', () => {
       'submitting to gateway.example.com after 1m00s',
     ]);
     end();
-    shown.giveWay();
+    shown.showNotesOnly();
     shown.calling('asking gateway.example.com');
     expect(linesSince(() => vi.advanceTimersByTime(600_000))).toEqual([]);
   });
@@ -100,7 +100,7 @@ describe('progress without a terminal', () => {
     const shown = progress();
     const seen = linesSince(() => {
       for (let done = 1; done <= 100; done += 1)
-        shown.counting({ what: 'speaking', done, total: 100, of: 'pieces' });
+        shown.counting({ activity: 'speaking', done, total: 100, unit: 'pieces' });
     });
     expect(seen).toHaveLength(10);
     expect(seen[0]).toBe('speaking 10 of 100 pieces');

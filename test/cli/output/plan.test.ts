@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { PlannedRow } from '../../../src/batch/planned-row.ts';
 import type { Plan } from '../../../src/batch/plan.ts';
-import { nextOf, refusal } from '../../../src/cli/output/plan.ts';
+import { nextOf, invalidRowsError } from '../../../src/cli/output/plan.ts';
 
 it('a plan suggests the command that resolves a row in doubt, with the flags that select the ledger', () => {
   const row = { id: 'a', state: 'unknown', take: { number: 1, key: 'clips/a', job: { id: 'job_1' } } };
@@ -14,7 +14,12 @@ it('a plan suggests the same command without unknown columns if there is no othe
   const problems = ['Owner', 'Shot Type'].map((column) => ({ line: 1, column, message: 'm' }));
   const plan = { bad: 2, rows: 2, problems } as unknown as Plan;
   const command = ['batch', 'run', 'a.csv', '-o', 'x/'];
-  expect(refusal(plan, command).next).toEqual(['mgw', ...command, '--ignore-columns', 'Owner,Shot Type']);
+  expect(invalidRowsError(plan, command).next).toEqual([
+    'mgw',
+    ...command,
+    '--ignore-columns',
+    'Owner,Shot Type',
+  ]);
   const other = { ...plan, problems: [...problems, { line: 2, message: 'm' }] };
-  expect(refusal(other, command).next).toEqual(['mgw', 'help', 'batch']);
+  expect(invalidRowsError(other, command).next).toEqual(['mgw', 'help', 'batch']);
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import {
-  type Waiting,
+  type WaitingJob,
   countLines,
   elapsed,
   remainingText,
@@ -11,7 +11,7 @@ import {
   waitingText,
 } from '../../../src/cli/output/progress.ts';
 
-const job: Waiting = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
+const job: WaitingJob = { id: 'job_1', state: 'running', native: 'IN_PROGRESS', percent: 41.7 };
 
 describe('waitingText', () => {
   it("shows one job with its state, the gateway's own status and the percentage", () => {
@@ -20,7 +20,7 @@ describe('waitingText', () => {
   });
 
   it('counts several jobs by state', () => {
-    const others: Waiting[] = [
+    const others: WaitingJob[] = [
       { id: 'job_2', state: 'queued' },
       { id: 'job_3', state: 'running' },
     ];
@@ -76,12 +76,12 @@ describe('a transfer', () => {
 
   it('is shown as a count if its length is unknown', () => {
     expect(transferLines({ bytes: 1500 }, ' after 2s')[0]).toBe('downloading 1.5 kB after 2s');
-    expect(transferText({ what: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
+    expect(transferText({ activity: 'speech', bytes: 0, total: 0 })).toBe('speech 0 B of 0 B');
   });
 });
 
 it('progress of several files is shown as a bar and a count', () => {
-  expect(countLines({ what: 'speaking', done: 3, total: 12, of: 'pieces' }, ' after 2s')).toEqual([
+  expect(countLines({ activity: 'speaking', done: 3, total: 12, unit: 'pieces' }, ' after 2s')).toEqual([
     'speaking [######------------------] 3 of 12 pieces after 2s',
     'speaking 3 of 12 pieces after 2s',
     'speaking 3 of 12 pieces',

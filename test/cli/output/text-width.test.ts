@@ -1,6 +1,6 @@
 import stringWidth from 'string-width';
 import { expect, it } from 'vitest';
-import { wrapped, cutToWidth, widthOf } from '../../../src/cli/help/wrap.ts';
+import { wrap, cutToWidth, widthOf } from '../../../src/cli/help/wrap.ts';
 import { columnsOf } from '../../../src/cli/io.ts';
 
 it('only a terminal with columns has a width', () => {
@@ -22,7 +22,7 @@ it.each([
   ['    "prompt": "a boat"', 12, ['    "prompt"', ': "a boat"']],
   ['', 5, ['']],
 ])('the text %j is broken into lines of %i columns', (text, width, lines) =>
-  expect(wrapped(text, width, '', widthOf)).toEqual(lines.join('\n')),
+  expect(wrap(text, width, '', widthOf)).toEqual(lines.join('\n')),
 );
 
 it('mgw measures Latin text without string-width, and with the same result', () => {

@@ -11,7 +11,7 @@ const context = {
   io: { stdout: new PassThrough(), stderr: new PassThrough(), env: {} },
   globals: { json: true },
   clock: systemClock,
-  progress: { giveWay: () => undefined, note: () => undefined },
+  progress: { showNotesOnly: () => undefined, note: () => undefined },
   settings: () => Promise.resolve({ sandbox: { value: true } }),
   redact: (text: string) => text,
 } as unknown as Context;

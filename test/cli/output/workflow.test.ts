@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { notification, openerOf, openFile } from '../../../src/cli/end-actions.ts';
 import { commandFilter } from '../../../src/cli/io.ts';
-import { annotation, tellWorkflow } from '../../../src/cli/output/github.ts';
+import { annotation, reportToWorkflow } from '../../../src/cli/output/github.ts';
 import { MgwError } from '../../../src/errors.ts';
 
 const file = { path: '/clips/boat.mp4', bytes: 7, sha256: '0' };
@@ -20,9 +20,9 @@ beforeEach(() => {
   env = { GITHUB_OUTPUT: join(folder, 'output'), GITHUB_STEP_SUMMARY: join(folder, 'summary') };
 });
 
-function tell(outcome: Parameters<typeof tellWorkflow>[0]): Promise<void> {
+function tell(outcome: Parameters<typeof reportToWorkflow>[0]): Promise<void> {
   const redact = (text: string): string => text.replaceAll('sk_secret', '[redacted]');
-  return tellWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
+  return reportToWorkflow(outcome, { env, redact, note: (text) => void notes.push(text) });
 }
 
 // Parses the file as GitHub's runner does.
@@ -171,7 +171,7 @@ describe('--open', () => {
   it('explains why a file cannot be shown', async () => {
     await expect(openFile('/x', ['mgw-no-such-program', []])).rejects.toThrow('ENOENT');
     await expect(openFile('/x', [process.execPath, ['-e', 'process.exit(3)']])).rejects.toThrow(
-      'ended with 3',
+      'exited with 3',
     );
     await openFile('/x', [process.execPath, ['-e', '']]);
   });

@@ -19,19 +19,19 @@ Examples:
   $ mgw api GET /v1/models
   $ mgw api GET /v1/videos/TASK/content > video.mp4
   $ mgw api POST / --header 'X-TC-Action: DescribeTaskDetail' --header 'X-TC-Version: 2018-07-17' --body '{"TaskId":"T"}'
-A POST may cost money: it is not recorded, and is retried only if it was certainly not handled.`;
+A POST may cost money. It is not recorded, and is retried only if it certainly was not handled.`;
 
-/** `mgw api METHOD PATH`: makes a raw call, with the same key, proxy and redaction as every other command. */
+/** `mgw api METHOD PATH`: makes a raw call, with the key, proxy and redaction of every other command. */
 export function registerApi(command: Command, run: Run): void {
   command
     .argument('<method>', 'GET or POST')
-    .argument('<path>', 'path below the base URL, with its query')
+    .argument('<path>', 'path below the base URL, including the query')
     .addOption(single('--body <json>', 'the body: JSON, @FILE, or - for stdin'))
     .addOption(repeatable('--header <line>', "a header: 'Name: value'"))
     .addOption(
-      oneOf(single('--auth <how>', 'how the key is sent (default bearer)'), ['bearer', 'x-api-key', 'none']),
+      oneOf(single('--auth <how>', 'how to send the key (default bearer)'), ['bearer', 'x-api-key', 'none']),
     )
-    .option('--include', 'print status and headers before the body')
+    .option('--include', 'print the status and headers before the body')
     .addOption(timeoutOption())
     .addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
@@ -43,7 +43,7 @@ export function registerApi(command: Command, run: Run): void {
 }
 
 async function api(context: Context, method: string, path: string, options: ApiOptions): Promise<Outcome> {
-  const { answerView, apiCall, printAnswer, refusalOf } = await import('./print.ts');
+  const { answerView, apiCall, printAnswer, errorOf: refusalOf } = await import('./print.ts');
   const exchange = await apiRequest(context, method, path, options);
   const settings = await context.settings();
   const auth = options.auth ?? 'bearer';
@@ -54,7 +54,7 @@ async function api(context: Context, method: string, path: string, options: ApiO
     signal,
   };
   const redact = (text: string): string => context.redact(text);
-  const client = auth === 'none' ? await keyless(context) : await context.client();
+  const client = auth === 'none' ? await keylessClient(context) : await context.client();
   const deps = {
     client,
     clock: context.clock,
@@ -62,10 +62,10 @@ async function api(context: Context, method: string, path: string, options: ApiO
     retry5xx: settings.submitRetry5xx.value,
     requestTimeoutMs: call.timeoutMs,
     lease: async () => (await context.ledger()).lease(),
-    // The cost of a raw call is unknown, so none is made under a budget.
+    // The cost of a raw call is unknown, so a budget forbids it.
     allowances: () => context.allowances(),
     note: (text: string) => context.progress.note(text),
-    // The first signal aborts the call, because a raw call has no job that could be resumed.
+    // The first signal aborts the call, because a raw call has no job to resume.
     signals: { soft: signal, hard: signal },
   };
   try {
@@ -76,13 +76,15 @@ async function api(context: Context, method: string, path: string, options: ApiO
     await printAnswer(answer, { io: context.io, include: options.include ?? false, redact });
     return { json: {}, error };
   } catch (error) {
-    throw signal.aborted ? givenUp(signal, exchange.method) : notWhole(error, exchange.method);
+    throw signal.aborted
+      ? interruptedError(signal, exchange.method)
+      : incompleteError(error, exchange.method);
   } finally {
     client.close();
   }
 }
 
-function givenUp(signal: AbortSignal, method: string): MgwError {
+function interruptedError(signal: AbortSignal, method: string): MgwError {
   return method === 'POST'
     ? interruptionError(signal, 'maybe', 'Interrupted: the request may have been handled.').with({
         retry: 'never',
@@ -90,18 +92,18 @@ function givenUp(signal: AbortSignal, method: string): MgwError {
     : interruptionError(signal, 'no', 'Interrupted.');
 }
 
-// Returns the error for a lost response. A POST was handled, but a GET can be repeated.
-function notWhole(error: unknown, method: string): unknown {
-  const post = method === 'POST';
-  if (error instanceof MgwError && error.code === 'local_io' && post)
+// Returns the error for a lost response. A GET can be repeated, but a POST was already handled.
+function incompleteError(error: unknown, method: string): unknown {
+  const isPost = method === 'POST';
+  if (error instanceof MgwError && error.code === 'local_io' && isPost)
     return new MgwError(error.code, error.message, { charged: 'maybe', retry: 'never', cause: error });
   if (!(error instanceof TransportError)) return error;
   const text = `The response is incomplete: ${error.message}.`;
-  if (post) return new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
+  if (isPost) return new MgwError('submit_unknown', text, { charged: 'maybe', cause: error });
   return new MgwError('bad_reply', text, { retry: 'safe', cause: error });
 }
 
-async function keyless(context: Context): Promise<GatewayClient> {
+async function keylessClient(context: Context): Promise<GatewayClient> {
   const { createClient } = await import('../../../http/client.ts');
   return createClient({ baseUrl: (await context.gateway()).baseUrl, key: '', userAgent: `mgw/${version}` });
 }
@@ -119,7 +121,7 @@ type ApiAuth = 'bearer' | 'x-api-key' | 'none';
 /** How the key is sent, for each word of `--auth`. */
 const authSchemes: Record<ApiAuth, AuthScheme> = { bearer, 'x-api-key': xApiKey, none: bearer };
 
-/** Builds the exchange of a raw call. @throws MgwError('usage') naming what is wrong; nothing is sent. */
+/** Builds the exchange of a raw call. @throws MgwError('usage') before anything is sent. */
 async function apiRequest(
   context: Context,
   method: string,
@@ -128,7 +130,7 @@ async function apiRequest(
 ): Promise<Exchange> {
   const verb = method.toUpperCase();
   if (verb !== 'GET' && verb !== 'POST')
-    throw usageError(`METHOD: ${printableLine(method, 20)} is not allowed; allowed: GET, POST`);
+    throw usageError(`METHOD: ${printableLine(method, 20)} is not allowed; use GET or POST`);
   if (verb === 'GET' && options.body !== undefined) throw usageError('--body requires POST.');
   const headers = headersOf(options.header ?? []);
   const { baseUrl } = await context.gateway();
@@ -146,35 +148,37 @@ async function apiRequest(
  */
 export function pathBelow(baseUrl: URL, path: string): string {
   const prefix = baseUrl.pathname.replace(/\/$/, '');
-  const absolute = /^[a-z][a-z\d+.-]*:/i.test(path);
-  const address = absolute ? path : `${baseUrl.origin}${prefix}${path}`;
-  if (!absolute && !path.startsWith('/'))
+  const isAbsolute = /^[a-z][a-z\d+.-]*:/i.test(path);
+  const address = isAbsolute ? path : `${baseUrl.origin}${prefix}${path}`;
+  if (!isAbsolute && !path.startsWith('/'))
     throw usageError(`PATH: ${printableLine(path, 60)} must begin with /`);
   const url = URL.canParse(address) ? new URL(address) : undefined;
-  const inside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
-  if (url?.origin !== baseUrl.origin || !inside || url.username !== '' || url.password !== '')
+  const isInside = url?.pathname === prefix || url?.pathname.startsWith(`${prefix}/`) === true;
+  if (url?.origin !== baseUrl.origin || !isInside || url.username !== '' || url.password !== '')
     throw usageError(
       `PATH: ${printableLine(path, 60)} is not below the base URL; the key is sent nowhere else.`,
     );
   return (url.pathname.slice(prefix.length) || '/') + url.search;
 }
 
-// Credentials must not be on the command line, which a process list shows. The other headers belong to the transport.
-const taken = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
-const transports =
+// Credentials must not be on the command line, which process lists display. The transport sets the other headers.
+const credentialHeaders = /^(authorization|proxy-authorization|x-api-key|x-goog-api-key|cookie)$/i;
+const transportHeaders =
   /^(host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive)$/i;
 
 function headersOf(lines: readonly string[]): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const line of lines) {
     const [, name = '', value = ''] = /^([\w!#$%&'*+.^`|~-]+):[ \t]*(.*)$/s.exec(line) ?? [];
-    const shown = printableLine(line.split(':')[0] ?? '', 60);
-    if (name === '') throw usageError(`--header: write it as 'Name: value', not ${shown}`);
-    if (taken.test(name))
-      throw usageError(`--header ${shown}: mgw sends the configured key; --auth says how.`);
-    if (transports.test(name)) throw usageError(`--header ${shown}: mgw sets this header itself.`);
-    if (/[^\t\x20-\x7e]/.test(value)) throw usageError(`--header ${shown}: its value must be plain ASCII.`);
-    if (Object.hasOwn(headers, name.toLowerCase())) throw usageError(`--header ${shown} is given twice.`);
+    const shownName = printableLine(line.split(':')[0] ?? '', 60);
+    if (name === '') throw usageError(`--header must be 'Name: value', not ${shownName}`);
+    if (credentialHeaders.test(name))
+      throw usageError(`--header ${shownName}: mgw sends the configured key. To choose how, use --auth.`);
+    if (transportHeaders.test(name)) throw usageError(`--header ${shownName}: mgw sets this header itself.`);
+    if (/[^\t\x20-\x7e]/.test(value))
+      throw usageError(`--header ${shownName}: its value must be printable ASCII.`);
+    if (Object.hasOwn(headers, name.toLowerCase()))
+      throw usageError(`--header ${shownName} can be used only once.`);
     headers[name.toLowerCase()] = value.trim();
   }
   return headers;

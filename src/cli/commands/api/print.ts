@@ -20,28 +20,28 @@ const maxTextBytes = 64 * 1024 * 1024;
 
 interface PrintOptions {
   io: Io;
-  /** Prints status and headers before the body. */
+  /** Whether to print the status and headers before the body. */
   include: boolean;
   /** Removes the key from a string. */
   redact: (text: string) => string;
 }
 
 /**
- * Writes a response to standard output as it arrives: text without the key, anything else unchanged.
- * @throws TransportError if the body is cut off.
+ * Writes a response to standard output as it arrives: text without the key, other content unchanged.
+ * @throws TransportError if the body is incomplete.
  */
 export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Promise<void> {
   const { io, include, redact } = options;
   const { reply, stream } = answer;
   if (include) await write(io.stdout, `${headOf(reply, redact)}\n\n`);
   const body = stream === undefined ? [Buffer.from(reply.text)] : stream.body;
-  // A terminal gets only printable text, whatever content type the gateway claims.
+  // A terminal receives only printable text, regardless of the content type.
   const isClean = stream !== undefined && !isText(reply) && io.stdout.isTTY !== true;
   const filter = isWorkflow(io.env) && !isClean ? commandFilter() : undefined;
-  for await (const chunk of shown(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
+  for await (const chunk of forTerminal(isClean ? body : withoutKey(body, redact), io.stdout.isTTY)) {
     const text = filter?.(Buffer.from(chunk).toString('latin1'));
     await write(io.stdout, text === undefined ? chunk : Buffer.from(text, 'latin1'));
-    // `mgw api … | head`: does not read the rest.
+    // `mgw api … | head` has closed the pipe.
     if (!io.stdout.destroyed) continue;
     stream?.close();
     return;
@@ -51,48 +51,51 @@ export async function printAnswer(answer: ApiAnswer, options: PrintOptions): Pro
 type Chunks = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 /**
- * Yields text without the key, each line as soon as it is complete. Decodes one character per byte, so that text in any
- * encoding stays unchanged.
+ * Yields text without the key, each line as soon as it is complete. Decodes each byte as one character, so that text in
+ * any encoding is unchanged.
  */
 export async function* withoutKey(
   chunks: Chunks,
   redact: (text: string) => string,
 ): AsyncGenerator<Uint8Array> {
-  let held = '';
+  let pending = '';
   try {
     for await (const chunk of chunks) {
-      held += Buffer.from(chunk).toString('latin1');
-      const end = safeCutIndex(held, redact, 'line');
-      if (end > 0) yield Buffer.from(redact(held.slice(0, end)), 'latin1');
-      held = held.slice(end);
+      pending += Buffer.from(chunk).toString('latin1');
+      const end = safeCutIndex(pending, redact, 'line');
+      if (end > 0) yield Buffer.from(redact(pending.slice(0, end)), 'latin1');
+      pending = pending.slice(end);
     }
   } catch (error) {
-    // Shows what arrived before the connection broke.
-    if (held !== '') yield Buffer.from(redact(held), 'latin1');
+    // Print what arrived before the connection broke.
+    if (pending !== '') yield Buffer.from(redact(pending), 'latin1');
     throw error;
   }
-  if (held !== '') yield Buffer.from(redact(held), 'latin1');
+  if (pending !== '') yield Buffer.from(redact(pending), 'latin1');
 }
 
-// A terminal must not interpret a gateway's control characters, and its prompt starts on a new line.
-async function* shown(chunks: Chunks, terminal: boolean | undefined): AsyncGenerator<Uint8Array | string> {
+// A terminal must not interpret a gateway's control characters, and its prompt must start on a new line.
+async function* forTerminal(
+  chunks: Chunks,
+  terminal: boolean | undefined,
+): AsyncGenerator<Uint8Array | string> {
   if (!terminal) {
     yield* chunks;
     return;
   }
   const decoder = new TextDecoder();
-  let last = '\n';
+  let lastCharacter = '\n';
   for await (const chunk of chunks) {
     const text = decoder.decode(chunk, { stream: true });
-    last = text.at(-1) ?? last;
+    lastCharacter = text.at(-1) ?? lastCharacter;
     yield printable(text, Number.MAX_SAFE_INTEGER);
   }
-  if (last !== '\n') yield '\n';
+  if (lastCharacter !== '\n') yield '\n';
 }
 
 /**
  * Returns a response as a JSON document, with its body as JSON or else as text.
- * @throws TransportError if the body is cut off.
+ * @throws TransportError if the body is incomplete.
  */
 export async function answerView(
   answer: ApiAnswer,
@@ -107,7 +110,8 @@ async function textOf({ reply, stream }: ApiAnswer): Promise<string> {
   if (stream === undefined) return reply.text;
   const { bytes, complete } = await readBounded(stream.body, maxTextBytes);
   stream.close();
-  if (!complete) throw new TransportError('sent', 'broken', 'the response was cut, or is larger than 64 MiB');
+  if (!complete)
+    throw new TransportError('sent', 'broken', 'the response is incomplete, or larger than 64 MiB');
   return new TextDecoder().decode(bytes);
 }
 
@@ -131,8 +135,8 @@ interface ApiAnswer {
 }
 
 /**
- * Makes a raw call. A GET is tried again on 429, 5xx and network errors; a POST may cost money, and is retried only if
- * it certainly was not handled.
+ * Makes a raw call. A GET is retried after 429, 5xx and network errors. A POST may cost money, and is retried only if it
+ * certainly was not handled.
  * @throws MgwError: exit 6 without a response, 7 if a POST may have been handled, 130/143 interrupted.
  */
 export async function apiCall(
@@ -167,7 +171,7 @@ async function apiGet(
   deadline: Deadline,
 ): Promise<ApiAnswer> {
   let stream: StreamedReply | undefined;
-  const once = async (): Promise<Reply> => {
+  const getOnce = async (): Promise<Reply> => {
     const answer = await deps.client.stream(exchange, options);
     const { status, headers } = answer;
     if (status < 300) {
@@ -176,30 +180,30 @@ async function apiGet(
     }
     const { bytes, complete } = await readBounded(answer.body, maxRefusalBytes);
     answer.close();
-    // A refusal that is longer than the limit counts as complete, because a retry would not make it shorter.
-    const isRead = complete || bytes.length === maxRefusalBytes;
-    return { status, headers, text: new TextDecoder().decode(bytes), complete: isRead };
+    // An error body that exceeds the limit counts as complete, because a retry would not make it shorter.
+    const isWhole = complete || bytes.length === maxRefusalBytes;
+    return { status, headers, text: new TextDecoder().decode(bytes), complete: isWhole };
   };
-  const reply = await readWithRetries(once, { ...deps, deadline, signal: deps.signals.soft });
+  const reply = await readWithRetries(getOnce, { ...deps, deadline, signal: deps.signals.soft });
   return { reply, stream };
 }
 
 /** Returns the error of a response; undefined if the response is a success. */
-export function refusalOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
+export function errorOf({ reply, verdict }: ApiAnswer): MgwError | undefined {
   if (reply.status < 300) return undefined;
   const failure = verdict?.kind === 'rejected' ? verdict.failure : readFailure(reply);
-  const words = wordsOf(reply, failure.message);
+  const message = messageWithStatus(reply, failure.message);
   if (verdict !== undefined && verdict.kind !== 'accepted' && verdict.kind !== 'rejected')
-    return notAcceptedError({ ...verdict, failure: { ...failure, message: words } }, 1);
-  const again = verdict === undefined && (reply.status === 429 || reply.status >= 500);
-  const said = again ? withRetryDelay(words, failure) : words;
-  const exit = again ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
+    return notAcceptedError({ ...verdict, failure: { ...failure, message } }, 1);
+  const isRetryable = verdict === undefined && (reply.status === 429 || reply.status >= 500);
+  const text = isRetryable ? withRetryDelay(message, failure) : message;
+  const exit = isRetryable ? 'unavailable' : failure.code === 'auth' ? 'auth' : 'rejected';
   const next = failure.code === 'not_found' ? ['mgw', 'api', '--help'] : undefined;
   const { code, requestId } = failure;
-  return new MgwError(code, said, { exit, retry: again ? 'safe' : 'never', requestId, next });
+  return new MgwError(code, text, { exit, retry: isRetryable ? 'safe' : 'never', requestId, next });
 }
 
-function wordsOf({ status, headers }: Reply, message: string): string {
+function messageWithStatus({ status, headers }: Reply, message: string): string {
   if (status < 400)
     return `HTTP ${status}: the gateway redirects to ${headers['location'] ?? 'an unknown address'}`;
   return message.startsWith('HTTP ') ? message : `HTTP ${status}: ${message}`;

@@ -1,6 +1,6 @@
 import { counted } from '../../../printable.ts';
 import type { Command } from 'commander';
-import { list, type Run } from '../../command-tree.ts';
+import { addCommands, type Run } from '../../command-tree.ts';
 import { configPath } from '../../../config/read.ts';
 import { requireKey, type Settings } from '../../../config/resolve.ts';
 import { originText } from '../../../config/layers.ts';
@@ -12,17 +12,17 @@ import { table } from '../../output/table.ts';
 import { columnsOf } from '../../io.ts';
 
 /**
- * `mgw auth login|status|logout`: manages the key and its gateway. No flag takes a key, since a process list shows
- * flags.
+ * `mgw auth login|status|logout`: manages the key and its gateway. No flag accepts a key, because process lists
+ * display flags.
  */
 export function registerAuth(auth: Command, run: Run): void {
-  list(auth, run, {
+  addCommands(auth, run, {
     login: {
       about: "store a gateway's address and an API key that it accepts",
       load: async () => (await import('./login.ts')).registerLogin,
     },
     status: {
-      about: 'show which gateway and which key are in use, and whether the key is accepted',
+      about: 'show the gateway and key in use, and whether the key is accepted',
       load: () => Promise.resolve(registerStatus),
     },
     logout: {
@@ -32,7 +32,7 @@ export function registerAuth(auth: Command, run: Run): void {
   });
 }
 
-/** `mgw auth status`: shows which gateway and which key are in use, their sources, and whether the key is accepted. */
+/** `mgw auth status`: shows the gateway and key in use, their sources, and whether the key is accepted. */
 function registerStatus(command: Command, run: Run): void {
   command
     .addHelpText(
@@ -49,18 +49,18 @@ async function showStatus(context: Context): Promise<Outcome> {
   const profile = settings.profile.value;
   if (settings.sandbox.value) {
     const auth = { profile, sandbox: true, config_file: file };
-    return { json: { auth }, text: 'The sandbox is in use: it needs no key.' };
+    return { json: { auth }, text: 'The sandbox is in use. No key is needed.' };
   }
   const { baseUrl, baseUrlProblem, key } = settings;
-  const account = await tried(() => accountOf(requireKey(settings)));
+  const account = await attempt(() => accountOf(requireKey(settings)));
   const { fetchModels } = await import('../../../flows/models.ts');
-  const models = await tried(async () => (await fetchModels(context)).length);
+  const models = await attempt(async () => (await fetchModels(context)).length);
   const rows = [
     ['profile', profile, originText(settings.profile)],
-    ['base_url', ...shownBaseUrl(settings)],
+    ['base_url', ...baseUrlCells(settings)],
     ['api_key', key ? (account.value ? '(set)' : '(unusable)') : '(none)', key ? originText(key) : ''],
     ...(account.value ? [['account', account.value, '']] : []),
-    ['accepted', shownVerdict(models), ''],
+    ['accepted', acceptedText(models), ''],
     ['config file', file, ''],
   ];
   const auth = {
@@ -81,28 +81,28 @@ async function showStatus(context: Context): Promise<Outcome> {
   };
 }
 
-function shownBaseUrl({ baseUrl, baseUrlProblem }: Settings): [string, string] {
+function baseUrlCells({ baseUrl, baseUrlProblem }: Settings): [string, string] {
   if (baseUrl !== undefined) return [baseUrl.value, originText(baseUrl)];
   return [baseUrlProblem ? '(unusable)' : '(none)', ''];
 }
 
-// Whether the gateway accepts the key; undefined if its response does not show that.
-function isAccepted({ value, error }: Tried<number>): boolean | undefined {
+// Whether the gateway accepts the key; undefined if the response does not prove either.
+function isAccepted({ value, error }: AttemptResult<number>): boolean | undefined {
   if (value !== undefined) return true;
   return error?.code === 'auth' ? false : undefined;
 }
 
-function shownVerdict(models: Tried<number>): string {
-  if (models.value !== undefined) return `yes, for ${counted(models.value, 'model')}`;
-  return isAccepted(models) === false ? 'no' : 'not known';
+function acceptedText(models: AttemptResult<number>): string {
+  if (models.value !== undefined) return `yes, with ${counted(models.value, 'model')}`;
+  return isAccepted(models) === false ? 'no' : 'unknown';
 }
 
-/** The result of an attempt, or why it failed. */
-type Tried<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
+/** The result of an attempt, or the reason why it failed. */
+type AttemptResult<T> = { value: T; error?: undefined } | { value?: undefined; error: MgwError };
 
-async function tried<T>(act: () => T | Promise<T>): Promise<Tried<T>> {
+async function attempt<T>(action: () => T | Promise<T>): Promise<AttemptResult<T>> {
   try {
-    return { value: await act() };
+    return { value: await action() };
   } catch (error) {
     return { error: toMgwError(error) };
   }

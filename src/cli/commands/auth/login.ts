@@ -26,7 +26,7 @@ export function registerLogin(command: Command, run: Run): void {
     .option('--no-verify', 'store the address and the key without checking them')
     .addHelpText(
       'after',
-      '\nPrompts on a terminal for what is missing, and does not echo the key. In a script the key is read from ' +
+      '\nOn a terminal, prompts for the missing values, and does not echo the key. In a script, reads the key from ' +
         'standard input. Both are checked with GET /v1/models, which is free of charge.' +
         '\n\nExamples:\n  $ mgw auth login\n  $ mgw auth login --base-url https://gateway.example.com' +
         '\n  $ mgw auth login --profile work --base-url https://gateway.example.com < key.txt',
@@ -34,32 +34,33 @@ export function registerLogin(command: Command, run: Run): void {
     .action((options: { verify: boolean }) => run(command, (context) => login(context, options.verify)));
 }
 
-type OwnLayers = Layers & { file: ConfigFile };
+type LoginLayers = Layers & { file: ConfigFile };
 
 async function login(context: Context, verify: boolean): Promise<Outcome> {
   const { io, globals, progress } = context;
   const layers = await loginLayers(context);
   const { value: profile } = layers.profileName;
   const baseUrl = await addressFor(context, layers, verify);
-  const own: Profile = {
+  const newProfile: Profile = {
     ...layers.profile,
     api_key: await askForKey(context, layers, baseUrl),
     ...(baseUrl !== undefined && { base_url: baseUrl }),
     ...(globals.allowHttp && { allow_http: true }),
   };
-  const models = verify ? await tryOut(context, layers, own) : undefined;
+  const models = verify ? await verifyKey(context, layers, newProfile) : undefined;
   const { changeProfile } = await import('../../../config/store.ts');
-  await changeProfile(io.env, profile, (before) => ({ ...before, ...own }));
+  await changeProfile(io.env, profile, (before) => ({ ...before, ...newProfile }));
   const file = configPath(io.env);
-  const tried = models === undefined ? 'was not checked' : `is accepted, for ${counted(models, 'model')}`;
-  progress.note(`The key ${tried}. It is stored in ${file}, profile "${profile}".`);
-  for (const hint of hints(layers, own)) progress.note(hint);
+  const checkResult =
+    models === undefined ? 'was not checked' : `is accepted and can use ${counted(models, 'model')}`;
+  progress.note(`The key ${checkResult}. It is stored in ${file}, profile "${profile}".`);
+  for (const hint of hints(layers, newProfile)) progress.note(hint);
   return { json: { profile, config_file: file, base_url: baseUrl, models } };
 }
 
-// Adds a missing scheme to the address on the command line, in the same way as to an address typed at the prompt.
-async function loginLayers(context: Context): Promise<OwnLayers> {
-  const layers = await ownLayers(context);
+// Adds a missing scheme to the address on the command line, as for an address typed at the prompt.
+async function loginLayers(context: Context): Promise<LoginLayers> {
+  const layers = await readLayers(context);
   const { baseUrl } = layers.flags;
   return baseUrl === undefined
     ? layers
@@ -67,22 +68,26 @@ async function loginLayers(context: Context): Promise<OwnLayers> {
 }
 
 // Returns the address to save; undefined to keep the configured one.
-async function addressFor(context: Context, layers: OwnLayers, verify: boolean): Promise<string | undefined> {
+async function addressFor(
+  context: Context,
+  layers: LoginLayers,
+  verify: boolean,
+): Promise<string | undefined> {
   const { globals, io, progress } = context;
   const allowHttp = globals.allowHttp ?? layers.profile.allow_http ?? false;
-  const found = lookUp(baseUrlRule, layers);
-  if (found?.source === 'flag') {
-    const text = String(found.value);
+  const configured = lookUp(baseUrlRule, layers);
+  if (configured?.source === 'flag') {
+    const text = String(configured.value);
     try {
       return parseBaseUrl(text, allowHttp);
     } catch (error) {
-      throw badSetting('base_url', found, text, error);
+      throw badSetting('base_url', configured, text, error);
     }
   }
-  if (found !== undefined) return undefined;
-  if (!mayAsk(context, layers)) {
+  if (configured !== undefined) return undefined;
+  if (!canPrompt(context, layers)) {
     if (!verify) return undefined;
-    throw usageError('Name the gateway that the key is for.', [
+    throw usageError('No gateway is configured. Add --base-url.', [
       ...['mgw', 'auth', 'login', '--base-url', 'https://GATEWAY'],
     ]);
   }
@@ -91,7 +96,7 @@ async function addressFor(context: Context, layers: OwnLayers, verify: boolean):
     try {
       return parseBaseUrl(withScheme(typed), allowHttp);
     } catch (error) {
-      progress.note(`Give ${messageOf(error)}.`);
+      progress.note(`The address must be ${messageOf(error)}.`);
     }
   }
 }
@@ -102,38 +107,40 @@ function withScheme(typed: string): string {
   return `${isLoopback ? 'http' : 'https'}://${typed}`;
 }
 
-function mayAsk({ io }: Context, layers: Layers): boolean {
+function canPrompt({ io }: Context, layers: Layers): boolean {
   return io.stdin.isTTY === true && !resolveNoInput(layers).value;
 }
 
-async function askForKey(context: Context, layers: Layers, given: string | undefined): Promise<string> {
+async function askForKey(context: Context, layers: Layers, newAddress: string | undefined): Promise<string> {
   const { io } = context;
-  const address = given ?? lookUp(baseUrlRule, layers)?.value;
-  const of = typeof address === 'string' && URL.canParse(address) ? ` of ${new URL(address).host}` : '';
-  const terminal = io.stdin.isTTY === true;
-  if (terminal && !mayAsk(context, layers))
-    throw usageError(
-      'mgw cannot prompt for the key here. Pass it on standard input: mgw auth login < key-file',
-    );
-  const key = terminal
-    ? (await readHidden(io, `API key${of} (not shown): `)).trim()
+  const address = newAddress ?? lookUp(baseUrlRule, layers)?.value;
+  const ofHost = typeof address === 'string' && URL.canParse(address) ? ` of ${new URL(address).host}` : '';
+  const isTerminal = io.stdin.isTTY === true;
+  if (isTerminal && !canPrompt(context, layers))
+    throw usageError('mgw cannot prompt for the key here. Use standard input: mgw auth login < key-file');
+  const key = isTerminal
+    ? (await readHidden(io, `API key${ofHost} (not shown): `)).trim()
     : keyOfFile(await readStdin(io));
   try {
     return checkKey(key);
   } catch (error) {
-    const from = terminal ? 'that was typed' : 'on standard input';
-    throw new MgwError('config', `The key ${from} cannot be used: ${messageOf(error)}.`);
+    const origin = isTerminal ? 'that was typed' : 'on standard input';
+    throw new MgwError('config', `The key ${origin} cannot be used: ${messageOf(error)}.`);
   }
 }
 
-// Returns the number of models that the key may use. Sends the request with the settings that will be saved. Undefined
-// in the sandbox, which accepts any key.
-async function tryOut(context: Context, layers: OwnLayers, own: Profile): Promise<number | undefined> {
-  const settings = settingsWith(layers, own);
+// Returns the number of models that the key can use, requested with the settings that will be saved. Undefined in the
+// sandbox, which accepts any key.
+async function verifyKey(
+  context: Context,
+  layers: LoginLayers,
+  newProfile: Profile,
+): Promise<number | undefined> {
+  const settings = settingsWith(layers, newProfile);
   const { baseUrl, sandbox } = settings;
   if (sandbox.value || baseUrl === undefined) return undefined;
   const { progress, clock, globals } = context;
-  progress.note(`Asking ${new URL(baseUrl.value).host} whether it accepts the key ...`);
+  progress.note(`Checking the key with ${new URL(baseUrl.value).host} ...`);
   const session = openSession({
     clock,
     settings: () => Promise.resolve(settings),
@@ -144,47 +151,53 @@ async function tryOut(context: Context, layers: OwnLayers, own: Profile): Promis
   try {
     return (await fetchModels(session, undefined, { retries: 1 })).length;
   } catch (error) {
-    const told = toMgwError(error);
-    throw notKept(told.with({}, session.redact(told.message)), baseUrl.value, layers);
+    const failure = toMgwError(error);
+    throw notStoredError(failure.with({}, session.redact(failure.message)), baseUrl.value, layers);
   } finally {
     await session.close();
   }
 }
 
-function settingsWith({ flags, env, file, profileName: { value: name } }: OwnLayers, own: Profile): Settings {
-  const rest = { ...env, ...Object.fromEntries(keyVariables.map((variable) => [variable, undefined])) };
+function settingsWith(
+  { flags, env, file, profileName: { value: name } }: LoginLayers,
+  newProfile: Profile,
+): Settings {
+  const envWithoutKeys = {
+    ...env,
+    ...Object.fromEntries(keyVariables.map((variable) => [variable, undefined])),
+  };
   return resolveSettings({
     flags,
-    env: rest,
-    file: { ...file, profiles: { ...file.profiles, [name]: own } },
+    env: envWithoutKeys,
+    file: { ...file, profiles: { ...file.profiles, [name]: newProfile } },
   });
 }
 
-const whatFailed: Partial<Record<ErrorCode, string>> = {
-  auth: 'refused the key',
+const failureTexts: Partial<Record<ErrorCode, string>> = {
+  auth: 'rejected the key',
   unreachable: 'did not respond',
   bad_reply: 'does not respond like a gateway',
   not_found: 'does not respond like a gateway',
 };
 
-function notKept(error: MgwError, baseUrl: string, { flags }: OwnLayers): MgwError {
-  const what = whatFailed[error.code] ?? 'did not list its models';
-  const text = `${baseUrl} ${what}: ${asSentence(error.message)} Nothing was stored; --no-verify stores the key unchecked.`;
-  const named = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
-  return error.with({ next: ['mgw', 'auth', 'login', ...named] }, text);
+function notStoredError(error: MgwError, baseUrl: string, { flags }: LoginLayers): MgwError {
+  const failureText = failureTexts[error.code] ?? 'did not list its models';
+  const text = `${baseUrl} ${failureText}: ${asSentence(error.message)} Nothing was stored. To store the key unchecked, use --no-verify.`;
+  const addressFlags = flags.baseUrl === undefined ? [] : ['--base-url', flags.baseUrl];
+  return error.with({ next: ['mgw', 'auth', 'login', ...addressFlags] }, text);
 }
 
-function hints({ env }: Layers, own: Profile): string[] {
-  const first = keyVariables.find((name) => env[name] !== undefined);
+function hints({ env }: Layers, newProfile: Profile): string[] {
+  const keyVariable = keyVariables.find((name) => env[name] !== undefined);
   return [
-    ...(first === undefined ? [] : [`${first} is set and takes precedence.`]),
-    ...(own.base_url !== undefined || env['MGW_BASE_URL']
+    ...(keyVariable === undefined ? [] : [`${keyVariable} is set and takes precedence.`]),
+    ...(newProfile.base_url !== undefined || env['MGW_BASE_URL']
       ? []
       : ['No gateway is configured yet: mgw config set base_url https://…']),
   ];
 }
 
-/** `mgw auth logout`: removes the key from the profile, and leaves the rest. */
+/** `mgw auth logout`: removes only the key from the profile. */
 export function registerLogout(command: Command, run: Run): void {
   command
     .addHelpText(
@@ -196,7 +209,7 @@ export function registerLogout(command: Command, run: Run): void {
 
 async function removeKey(context: Context): Promise<Outcome> {
   const { io, progress } = context;
-  const layers = await ownLayers(context);
+  const layers = await readLayers(context);
   const { value: profile } = layers.profileName;
   const removed = layers.profile.api_key !== undefined;
   if (removed) {
@@ -206,13 +219,13 @@ async function removeKey(context: Context): Promise<Outcome> {
   progress.note(
     removed ? `The key of profile "${profile}" was removed.` : `Profile "${profile}" has no key.`,
   );
-  const left = keyVariables.find((name) => io.env[name] !== undefined);
-  if (left !== undefined) progress.note(`${left} is still set.`);
+  const keyVariable = keyVariables.find((name) => io.env[name] !== undefined);
+  if (keyVariable !== undefined) progress.note(`${keyVariable} is still set.`);
   return { json: { profile, removed } };
 }
 
 /** Returns the setting layers and the config file for changing the chosen profile, which may not exist yet. */
-async function ownLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
+async function readLayers({ io, globals }: Context): Promise<Layers & { file: ConfigFile }> {
   const file = await readConfig(io.env);
   const profileName = namedProfile(globals.profile, io.env, file);
   const { value: name } = profileName;

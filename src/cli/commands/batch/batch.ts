@@ -1,27 +1,27 @@
 import type { Command } from 'commander';
-import { list, type Run } from '../../command-tree.ts';
+import { addCommands, type Run } from '../../command-tree.ts';
 
-const more = `
+const helpText = `
 Examples:
   $ mgw batch plan clips.csv
   $ mgw batch run clips.csv
   $ mgw help batch
-See mgw help batch for the file, its fields and the states of rows.`;
+See mgw help batch for the file format, its fields and the row states.`;
 
 /** `mgw batch plan|run|enqueue|status|ls|join|retry`: runs many jobs from one file. */
 export function registerBatch(batch: Command, run: Run): void {
-  batch.addHelpText('after', more);
-  list(batch, run, {
+  batch.addHelpText('after', helpText);
+  addCommands(batch, run, {
     plan: {
-      about: 'check every row, and show what would be done and what it would cost; nothing is sent',
+      about: 'check every row, and show the actions and cost of a run; send nothing',
       load: async () => (await import('./plan.ts')).registerPlan,
     },
     run: {
-      about: 'run every row: submit, wait, save; a rerun continues and pays for no row twice',
+      about: 'run every row: submit, wait, save; a rerun continues, and never pays twice for a row',
       load: async () => (await import('./run.ts')).registerRunBatch,
     },
     enqueue: {
-      about: 'queue every row for the workers of a fleet; a rerun adds only new rows',
+      about: 'queue every row for workers; a rerun adds only new rows',
       load: async () => (await import('./enqueue.ts')).registerEnqueue,
     },
     status: {
@@ -33,11 +33,11 @@ export function registerBatch(batch: Command, run: Run): void {
       load: async () => (await import('./ls.ts')).registerBatchLs,
     },
     join: {
-      about: 'join the finished videos in the order of the file, with ffmpeg; nothing is paid',
+      about: 'join the finished videos with ffmpeg, in the order of the file; free of charge',
       load: async () => (await import('./join.ts')).registerJoin,
     },
     retry: {
-      about: 'pay again for a new take of rows that failed, were rated low or were changed',
+      about: 'pay for a new take of rows that failed, were rated low or were changed',
       load: async () => (await import('./retry.ts')).registerRetry,
     },
   });

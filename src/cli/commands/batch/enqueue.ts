@@ -5,13 +5,13 @@ import type { QueuedHead } from '../../../batch/fleet/queued-row.ts';
 import type { Batch } from '../../../batch/plan.ts';
 import type { Run } from '../../command-tree.ts';
 import { defaultConcurrency } from './run.ts';
-import { budgetOf, type NamedBatch, openNamed, remember } from './known.ts';
+import { budgetOf, type NamedBatch, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addBatchOptions, type BatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
 import { budgetOptions, single, wholeNumber } from '../../options.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import { planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import { sidecarOption } from '../../wait-options.ts';
 import { exitCodes, usageError } from '../../../errors.ts';
 import { counted, printableLine } from '../../../printable.ts';
@@ -36,7 +36,7 @@ See mgw help fleet.`;
 
 /** `mgw batch enqueue FILE`: queues the rows for `mgw worker`, on any machine with the same ledger. */
 export function registerEnqueue(command: Command, run: Run): void {
-  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; with --again, the name of the batch');
+  command.argument('<file>', 'the manifest: .csv, .jsonl or .yaml; with --again, the name of the batch');
   addBatchOptions(command);
   command
     .addOption(
@@ -53,10 +53,8 @@ export function registerEnqueue(command: Command, run: Run): void {
         wholeNumber(1, 1_000_000),
       ),
     )
-    .option('--skip-bad', 'leave out invalid rows')
-    .addOption(
-      new Option('--again', 'hand out quarantined rows again (five workers died while running each)'),
-    )
+    .option('--skip-bad', 'skip invalid rows')
+    .addOption(new Option('--again', 'requeue quarantined rows (five workers died on each)'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -65,26 +63,27 @@ export function registerEnqueue(command: Command, run: Run): void {
     .action((file: string) => run(command, (context) => enqueueBatch(context, file, command.opts())));
 }
 
-async function enqueueBatch(context: Context, given: string, options: EnqueueOptions): Promise<Outcome> {
+async function enqueueBatch(context: Context, nameOrFile: string, options: EnqueueOptions): Promise<Outcome> {
   const { query } = await fleetOf(context);
   if (options.output !== undefined)
-    throw usageError('Each worker saves to its own -o: leave out --output here.');
-  const named = await openNamed(context, given, options);
-  const { file, batch, isQueued } = named;
-  if (options.again) return handOutAgain(context, query, batch.name);
-  if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, give its file.`);
+    throw usageError('batch enqueue has no --output: each worker saves to its own -o.');
+  const opened = await openNamed(context, nameOrFile, options);
+  const { file, batch, isQueued } = opened;
+  if (options.again) return requeueRows(context, query, batch.name);
+  if (isQueued) throw usageError(`The batch ${batch.name} is already enqueued. To add rows, use its file.`);
   const { checkRows, enqueue } = await import('../../../batch/fleet/enqueue.ts');
   const { storeCommand, sandbox } = await context.settings();
   const usesProgram = storeCommand.value !== undefined && !sandbox.value;
   const deps = { ...(await planDepsOf(context, batch)), usesProgram };
   const checked = await checkRows(batch, deps);
-  await tellProblems(context, file, checked);
-  if (checked.bad > 0 && !options.skipBad) return { json: planView(batch, checked), error: refusal(checked) };
-  await remember(context, batch, named.options);
-  const head = await headOf(context, options, named);
-  const done = await enqueue(batch, head, deps, query);
-  tellChanged(context, file, batch, done);
-  return outcomeOf(context, batch, head, done);
+  await reportProblems(context, file, checked);
+  if (checked.bad > 0 && !options.skipBad)
+    return { json: planView(batch, checked), error: invalidRowsError(checked) };
+  await rememberOptions(context, batch, opened.options);
+  const head = await headOf(context, options, opened);
+  const enqueued = await enqueue(batch, head, deps, query);
+  noteChanged(context, file, batch, enqueued);
+  return outcomeOf(context, batch, head, enqueued);
 }
 
 function outcomeOf(
@@ -93,61 +92,61 @@ function outcomeOf(
   { concurrency }: QueuedHead,
   { plan, added, changed }: Enqueued,
 ): Outcome {
-  const known = plan.rows - plan.bad - added - changed.length;
+  const queuedBefore = plan.rows - plan.bad - added - changed.length;
   const parts = [
     `${added} enqueued`,
-    ...(known > 0 ? [`${known} already in the queue`] : []),
-    ...(changed.length > 0 ? [`${changed.length} changed, and left unchanged in the queue`] : []),
-    ...(plan.bad > 0 ? [`${plan.bad} left out`] : []),
+    ...(queuedBefore > 0 ? [`${queuedBefore} already in the queue`] : []),
+    ...(changed.length > 0 ? [`${changed.length} changed in the file; the queued version is kept`] : []),
+    ...(plan.bad > 0 ? [`${plan.bad} skipped`] : []),
   ];
   context.progress.note(
-    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} at once, over all workers.`,
+    `${batch.name}: ${parts.join(', ')}; at most ${concurrency} in progress, over all workers.`,
   );
   const { batch: view, cost } = planView(batch, plan);
   const { rows, bad } = plan;
-  const about = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
+  const batchView = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
   return {
-    json: { batch: about, cost, enqueued: added, known, changed },
+    json: { batch: batchView, cost, enqueued: added, known: queuedBefore, changed },
     exitCode: changed.length + bad > 0 ? exitCodes.partial : exitCodes.ok,
   };
 }
 
-async function handOutAgain(context: Context, query: Query, name: string): Promise<Outcome> {
+async function requeueRows(context: Context, query: Query, name: string): Promise<Outcome> {
   const queue = await import('../../../batch/fleet/row-queue.ts');
-  const again = await queue.requeueQuarantined(query, name);
-  context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
-  return { json: { batch: { name }, again } };
+  const requeued = await queue.requeueQuarantined(query, name);
+  context.progress.note(`${name}: ${counted(requeued, 'row')} requeued.`);
+  return { json: { batch: { name }, again: requeued } };
 }
 
-/** Returns the database that machines share. @throws MgwError('usage') if the state is a folder of this machine. */
+/** Returns the database of the shared ledger. @throws MgwError('usage') if the ledger is a folder on this machine. */
 export async function fleetOf(context: Context): Promise<FleetState> {
   const fleet = fleetStateOf(await context.ledger());
   if (fleet !== undefined) return fleet;
   throw usageError(
-    'A queue needs a ledger that machines share, but this ledger is a folder. Set MGW_STATE=postgres://USER@HOST/DATABASE, and run mgw state init.',
+    'A queue requires a shared ledger, but this ledger is a folder. Set MGW_STATE=postgres://USER@HOST/DATABASE, and run mgw state init.',
   );
 }
 
 async function headOf(
   context: Context,
   options: EnqueueOptions,
-  named: NamedBatch<EnqueueOptions>,
+  opened: NamedBatch<EnqueueOptions>,
 ): Promise<QueuedHead> {
-  const { head } = named.batch.manifest;
+  const { head } = opened.batch.manifest;
   const { name: gateway } = await context.gateway();
   return {
     gateway,
     concurrency: options.concurrency ?? Number(head.concurrency ?? defaultConcurrency),
     perMinute: options.perMinute,
-    budget: budgetOf(context, options, named),
-    sidecar: named.options.sidecar,
+    budget: budgetOf(context, options, opened),
+    sidecar: opened.options.sidecar,
   };
 }
 
-function tellChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
+function noteChanged(context: Context, file: string, { name }: Batch, { changed }: Enqueued): void {
   for (const id of changed.slice(0, maxShown))
     context.progress.note(
-      `${printableLine(id, 100)}: already in the queue with different content, which is kept. To make it again: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
+      `${printableLine(id, 100)}: already in the queue with different content, which is kept. To remake it: mgw batch retry ${file} --name ${name} --id ${printableLine(id, 100)}`,
     );
   if (changed.length > maxShown) context.progress.note(`… and ${changed.length - maxShown} more.`);
 }

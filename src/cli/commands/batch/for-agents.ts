@@ -30,9 +30,9 @@ import type { Root } from '../../../mcp/tool.ts';
 import type { BatchRequest, CheckBatch, RowInDoubt } from '../../../mcp/tool.ts';
 import { isObjectUrl } from '../../../store-url.ts';
 import type { Context } from '../../context.ts';
-import { planView, refusal, rowView } from '../../output/plan.ts';
+import { planView, invalidRowsError, rowView } from '../../output/plan.ts';
 import { defaultConcurrency } from './run.ts';
-import { openNamed, remember } from './known.ts';
+import { openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { type BatchOptions, flagsAsTyped, paceOf, rowOptionsOf } from './options.ts';
 
@@ -44,24 +44,24 @@ const maxRows = 200;
  * `status`.
  */
 export function batchChecker(context: Context): CheckBatch {
-  return async (asked, { root, runs }, kind) => {
-    const { batch: opened, options } = await openBelow(context, asked, root);
+  return async (request, { root, runs }, kind) => {
+    const { batch: opened, options } = await openBelowRoot(context, request, root);
     const batch = { ...opened, force: kind === 'status' };
     const deps = await planDepsOf(context, batch);
     const isAnywhere = kind === 'status' && fleetStateOf(await context.ledger()) !== undefined;
     const rows: Record<string, unknown>[] = [];
-    const checked = new Set<string>();
-    const others: Others = { paidBy: new Set(), doubts: [] };
+    const checkedHashes = new Set<string>();
+    const others: OutsideJobs = { paidBy: new Set(), doubts: [] };
     const errors = runs.get(batch.name)?.errors;
     const mismatched: string[] = [];
     const settings = await context.settings();
     const forPerson = (command: string[]): string[] => commandForPerson(command, context.globals, settings);
     let differing: MgwError | undefined;
-    let undone = 0;
+    let unfinishedCount = 0;
     let isOpen = false;
     const plan = await planBatch(batch, { ...deps, isAnywhere }, async (planned) => {
-      checked.add(planned.hash);
-      if (kind === 'plan') await addOthers(others, planned, batch.name, deps);
+      checkedHashes.add(planned.hash);
+      if (kind === 'plan') await addOutsideJobs(others, planned, batch.name, deps);
       if (everyRow.rowToRun(planned, 0) !== undefined) isOpen = true;
       if (planned.state === 'done') {
         const { job } = planned.take;
@@ -70,7 +70,7 @@ export function batchChecker(context: Context): CheckBatch {
         if (error !== undefined && mismatched.length < maxRows) mismatched.push(planned.id);
         return;
       }
-      undone += 1;
+      unfinishedCount += 1;
       if (rows.length < maxRows) rows.push(rowForAgent(planned, errors?.get(planned.id), forPerson));
     });
     const costs = [...plan.costs.values()];
@@ -78,40 +78,40 @@ export function batchChecker(context: Context): CheckBatch {
     return {
       name: batch.name,
       manifest: batch.manifest.path,
-      typed: flagsAsTyped({ ...options, output: join(batch.place.folder, batch.place.template) }),
+      commandWords: flagsAsTyped({ ...options, output: join(batch.place.folder, batch.place.template) }),
       view: {
-        ...planView(batch, { ...plan, problems: plan.problems.map(forAgent) }),
+        ...planView(batch, { ...plan, problems: plan.problems.map(withAgentText) }),
         rows,
-        ...(undone > rows.length && { more: undone - rows.length }),
+        ...(unfinishedCount > rows.length && { more: unfinishedCount - rows.length }),
         ...(mismatched.length > 0 && { mismatched }),
       },
       differing,
       atMost: isKnown ? formatDecimal(costs.reduce((sum, { known }) => add(sum, known), zero)) : undefined,
       isOpen,
-      refusal: plan.bad === 0 ? undefined : refusal(plan),
+      refusal: plan.bad === 0 ? undefined : invalidRowsError(plan),
       request: createHash('sha256')
-        .update([...checked].join('\n'))
+        .update([...checkedHashes].join('\n'))
         .digest('hex'),
-      rows: checked,
+      rows: checkedHashes,
       ...others,
       run: async (job, onError) => {
-        await remember(context, opened, options);
+        await rememberOptions(context, opened, options);
         const { budget = opened.manifest.head.budget } = options;
-        return runChecked(context, opened, { plan: onlyChecked(deps, checked), job, budget }, onError);
+        return runChecked(context, opened, { plan: onlyChecked(deps, checkedHashes), job, budget }, onError);
       },
     };
   };
 }
 
-/** The jobs outside of a batch with the requests of its rows. */
-interface Others {
+/** The jobs outside of a batch that have the same requests as its rows. */
+interface OutsideJobs {
   paidBy: Set<string>;
   doubts: RowInDoubt[];
 }
 
-// Adds the jobs outside of the batch with the request of a row that would be sent.
-async function addOthers(
-  { paidBy, doubts }: Others,
+// Adds the jobs outside of the batch that have the same request as a row that would be sent.
+async function addOutsideJobs(
+  { paidBy, doubts }: OutsideJobs,
   planned: PlannedRow,
   name: string,
   { ledger, gateway }: PlanDeps,
@@ -119,12 +119,12 @@ async function addOthers(
   if (planned.state !== 'new' && planned.state !== 'rejected') return;
   const ids = await ledger.lookup('fingerprint', fingerprintOf(submissionOf(planned.work), gateway));
   const jobs = (await Promise.all(ids.map((id) => ledger.read(id)))).filter((job) => job !== undefined);
-  for (const other of othersThatPaid(planned, name, jobs)) paidBy.add(other);
-  doubts.push(...doubtsAbout(planned, jobs).slice(0, maxRows - doubts.length));
+  for (const other of otherPayers(planned, name, jobs)) paidBy.add(other);
+  doubts.push(...doubtsOf(planned, jobs).slice(0, maxRows - doubts.length));
 }
 
 // Returns the names of other batches whose jobs for the same request were, or may have been, charged.
-function othersThatPaid({ state }: PlannedRow, name: string, jobs: readonly Job[]): string[] {
+function otherPayers({ state }: PlannedRow, name: string, jobs: readonly Job[]): string[] {
   if (state !== 'new') return [];
   return jobs.flatMap((job) => {
     const [other = '', row] = job.key?.split('/') ?? [];
@@ -133,40 +133,41 @@ function othersThatPaid({ state }: PlannedRow, name: string, jobs: readonly Job[
 }
 
 // Returns the jobs outside of the batch that block a row until a person or the agent knows their outcome.
-function doubtsAbout({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[]): RowInDoubt[] {
+function doubtsOf({ id, work, take: { key } }: PlannedRow, jobs: readonly Job[]): RowInDoubt[] {
   return jobs.flatMap((job) => {
     const about = doubtForRow(job, key, isSpeech(work));
     return about === undefined ? [] : [{ id, job, about }];
   });
 }
 
-// Whether a job was charged. A failed job does not count, so that its request may be tried again under another name.
+// Returns whether a job was charged. A failed job counts as not charged, so that its request can be retried under
+// another name.
 function chargeOf(job: Job): Charged {
   if (job.state === 'failed') return 'no';
   if (job.handle !== undefined) return 'yes';
   return ['unknown', 'sending'].includes(shownState(job)) ? 'maybe' : 'no';
 }
 
-function forAgent<Problem extends { message: string }>(problem: Problem): Problem {
+function withAgentText<Problem extends { message: string }>(problem: Problem): Problem {
   return { ...problem, message: agentText(problem.message) };
 }
 
 // Returns a row with its error, its cost and the tool to call next.
 function rowForAgent(
   planned: PlannedRow,
-  ended: MgwError | undefined,
+  runError: MgwError | undefined,
   forPerson: (command: string[]) => string[],
 ): Record<string, unknown> {
   const { job } = planned.take;
   const charged = chargeOfRow(planned);
-  const error = ended ?? recordedError(planned);
-  const told = error && errorAnswer(error, charged);
+  const error = runError ?? recordedError(planned);
+  const answer = error && errorAnswer(error, charged);
   return {
     ...rowView(planned),
     charged,
-    error: told?.error,
+    error: answer?.error,
     next: job === undefined ? null : nextOf(planned.state, job.id),
-    command: told?.command && forPerson(told.command),
+    command: answer?.command && forPerson(answer.command),
   };
 }
 
@@ -188,17 +189,17 @@ function recordedError({ state, take: { job } }: PlannedRow): MgwError | undefin
   return state === 'rejected' || state === 'unknown' ? noHandleError(job) : undefined;
 }
 
-// Refuses rows that were not checked, because the manifest may be edited after its cost was checked.
+// Rejects rows that were not checked, because the manifest may have been edited after its cost was checked.
 function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
-  // The rows that were checked. A row is composed again, with another hash, when the videos that it waits for exist.
-  const passed = new WeakSet<Row>();
+  // The rows that were checked. When the videos that a row waits for exist, the row is recomposed with another hash.
+  const checkedRows = new WeakSet<Row>();
   return {
     ...deps,
     workOf: async (row, inputs) => {
       const work = await deps.workOf(row, inputs);
-      if (!passed.has(row) && !checked.has(hashOf(work)))
+      if (!checkedRows.has(row) && !checked.has(hashOf(work)))
         throw usageError('The row changed after the batch was checked. Run the batch again.');
-      passed.add(row);
+      checkedRows.add(row);
       return work;
     },
   };
@@ -207,13 +208,13 @@ function onlyChecked(deps: PlanDeps, checked: ReadonlySet<string>): PlanDeps {
 async function runChecked(
   context: Context,
   batch: Batch,
-  { plan, job: given, budget }: { plan: PlanDeps; job: FlowDeps; budget: string | undefined },
+  { plan, job: jobDeps, budget }: { plan: PlanDeps; job: FlowDeps; budget: string | undefined },
   onError: (id: string, error: MgwError) => void,
 ): Promise<MgwError | undefined> {
   const { concurrency } = batch.manifest.head;
-  const deps = { plan, job: await withBudget(given, 'batch', batch.name, budget) };
+  const deps = { plan, job: await withBudget(jobDeps, 'batch', batch.name, budget) };
   const ready = await readyRun(batch, deps, everyRow, () => undefined);
-  if (ready.plan.bad > 0) return refusal(ready.plan);
+  if (ready.plan.bad > 0) return invalidRowsError(ready.plan);
   const rows = await rowOptionsOf(context, { force: false, sidecar: false });
   const pace = await paceOf(context, batch.name, {
     concurrency: Number(concurrency ?? defaultConcurrency),
@@ -238,24 +239,27 @@ async function runChecked(
   }
 }
 
-// Opens a batch that reads and writes only below the agent's root, whatever the manifest or an earlier run says.
-async function openBelow(
+// Opens a batch that reads and writes only below the agent's root, regardless of the manifest and earlier runs.
+async function openBelowRoot(
   context: Context,
   { manifest, name, output }: BatchRequest,
   root: Root,
 ): Promise<{ batch: Batch; options: BatchOptions }> {
   const file = await root.file(manifest, 'manifest');
-  if (output !== undefined && isObjectUrl(output)) throw usageError('output: give a path below the root.');
-  const below = output === undefined || isAbsolute(output) ? output : join(root.path, output);
-  const asked = { ...(name !== undefined && { name }), ...(below !== undefined && { output: below }) };
-  const { batch, options } = await openNamed(context, file, asked);
-  const place = await placeBelow(batch.place, root);
+  if (output !== undefined && isObjectUrl(output)) throw usageError('output must be a path below the root.');
+  const outputPath = output === undefined || isAbsolute(output) ? output : join(root.path, output);
+  const overrides = {
+    ...(name !== undefined && { name }),
+    ...(outputPath !== undefined && { output: outputPath }),
+  };
+  const { batch, options } = await openNamed(context, file, overrides);
+  const place = await placeBelowRoot(batch.place, root);
   return { batch: { ...batch, place, readable: [root.path], filesFrom: root.path }, options };
 }
 
-async function placeBelow(place: OutputPlace, root: Root): Promise<OutputPlace> {
-  if (isObjectUrl(place.folder)) throw usageError('output: give a path below the root.');
-  // Moves a relative output of the manifest, which starts at the current folder, below the root.
+async function placeBelowRoot(place: OutputPlace, root: Root): Promise<OutputPlace> {
+  if (isObjectUrl(place.folder)) throw usageError('output must be a path below the root.');
+  // Resolves a relative output of the manifest against the root instead of the current folder.
   const isInside = !relative(root.path, place.folder).startsWith('..');
   const folder = isInside ? place.folder : resolve(root.path, relative(process.cwd(), place.folder));
   await root.file(folder, 'output');

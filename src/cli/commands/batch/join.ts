@@ -16,7 +16,14 @@ import type { Context } from '../../context.ts';
 import { type Globals, single } from '../../options.ts';
 import { shellWord } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { type Again, commandOf, commandsFor, planView, rowView, tellProblems } from '../../output/plan.ts';
+import {
+  type RepeatCommand,
+  commandOf,
+  commandsFor,
+  planView,
+  rowView,
+  reportProblems,
+} from '../../output/plan.ts';
 import { openNamed } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addManifestOptions, type BatchOptions, flagsAsTyped } from './options.ts';
@@ -26,9 +33,9 @@ interface JoinOptions extends Omit<BatchOptions, 'output'> {
   skipMissing?: boolean;
 }
 
-const more = `
+const helpText = `
 A row of speech with over: ROW is mixed with the sound of that row's video. The videos are copied if their parameters agree.
-Otherwise they are encoded again, at the size of the first. Nothing is sent.
+Otherwise they are re-encoded at the size of the first. Nothing is sent.
 
 Examples:
   $ mgw batch join story.csv -o film.mp4
@@ -40,23 +47,23 @@ export function registerJoin(command: Command, run: Run): void {
   command.argument('<batch>', 'the file of the batch, or its name if it was run before');
   addManifestOptions(command);
   command
-    .option('--skip-missing', 'leave out rows that are not done')
-    .addOption(single('-o, --output <file>', 'the output, a file that ends in .mp4').helpGroup('Output:'))
+    .option('--skip-missing', 'skip rows that are not done')
+    .addOption(single('-o, --output <file>', 'the output file, which must end in .mp4').helpGroup('Output:'))
     .addOption(new Option('--force', 'overwrite the output').helpGroup('Output:'))
-    .addHelpText('after', more)
+    .addHelpText('after', helpText)
     .action((given: string) => run(command, (context) => join(context, given, command.opts())));
 }
 
 async function join(
   context: Context,
-  given: string,
-  { output, force = false, skipMissing = false, ...asked }: JoinOptions,
+  nameOrFile: string,
+  { output, force = false, skipMissing = false, ...batchOptions }: JoinOptions,
 ): Promise<Outcome> {
   const path = filmPath(output);
-  const { file, batch, options } = await openNamed(context, given, asked);
+  const { file, batch, options } = await openNamed(context, nameOrFile, batchOptions);
   const deps = await planDepsOf(context, batch, 'offline');
   const cut = await planJoin(batch, deps, (job, count) => savedFile(context, job, 1, count));
-  await tellProblems(context, file, { ...cut.plan, repeated: [] });
+  await reportProblems(context, file, { ...cut.plan, repeated: [] });
   const json = { ...viewOf(cut, batch), film: null };
   if (cut.plan.bad > 0 && !skipMissing) return { json, error: invalidRows(cut) };
   for (const row of cut.missing)
@@ -68,7 +75,7 @@ async function join(
     const isEmpty = cut.missing.length === 0;
     context.progress.note(
       isEmpty
-        ? 'The file has no row with a video. No film was written.'
+        ? 'No row in the file has a video. No film was written.'
         : 'No film was written. To make the missing rows:',
     );
     for (const command of commands) context.progress.note(`→ ${command.map(shellWord).join(' ')}`);
@@ -78,15 +85,21 @@ async function join(
   checkNoInput(path, cut);
   await checkFfmpeg();
   const target = { path, force, deadline: await context.deadline() };
-  const tell = ({ difference, notes }: Film): void => {
-    if (difference !== undefined) context.progress.note(`Encoding the videos again: ${difference}.`);
+  const reportFilm = ({ difference, notes }: Film): void => {
+    if (difference !== undefined) context.progress.note(`Re-encoding the videos: ${difference}.`);
     for (const note of notes) context.progress.note(note);
   };
   const copies = await copiesIn(context);
   try {
     const pathOf = (each: JobFile): Promise<string> => copies.pathOf(each);
-    const { film, ...made } = await joinClips(cut.clips, target, await context.jobDeps(), pathOf, tell);
-    const view = { ...made, seconds: film.seconds, is_copied: film.difference === undefined };
+    const { film, ...details } = await joinClips(
+      cut.clips,
+      target,
+      await context.jobDeps(),
+      pathOf,
+      reportFilm,
+    );
+    const view = { ...details, seconds: film.seconds, is_copied: film.difference === undefined };
     return { json: { ...json, film: view }, text: path };
   } finally {
     await copies.close();
@@ -94,13 +107,13 @@ async function join(
 }
 
 // Returns the commands that `batch run` suggests for these rows.
-function commandsToMake({ missing }: JoinPlan, again: Again, globals: Globals): string[][] {
+function commandsToMake({ missing }: JoinPlan, repeat: RepeatCommand, globals: Globals): string[][] {
   const rows = missing.map((row) => ({
     id: row.id,
     state: row.state,
-    next: commandOf(row, row.state, again),
+    next: commandOf(row, row.state, repeat),
   }));
-  return commandsFor(rows, again).map(([mgw = 'mgw', ...rest]) => [
+  return commandsFor(rows, repeat).map(([mgw = 'mgw', ...rest]) => [
     mgw,
     ...globalArguments(globals).flat(),
     ...rest,
@@ -108,24 +121,22 @@ function commandsToMake({ missing }: JoinPlan, again: Again, globals: Globals): 
 }
 
 function filmPath(output: string | undefined): string {
-  if (output === undefined) throw usageError('Give the output file: -o film.mp4');
-  if (isObjectUrl(output)) throw usageError('-o: batch join writes a local file. Give its path.');
+  if (output === undefined) throw usageError('-o is required, such as -o film.mp4.');
+  if (isObjectUrl(output)) throw usageError('-o must be a local path.');
   if (!/\.mp4$/i.test(output)) throw usageError(`-o: ${printableLine(output, 100)} does not end in .mp4.`);
   return resolve(output);
 }
 
-// Refuses to overwrite the file of a row even with --force, because it was paid for.
+// Does not overwrite a row's file even with --force, because it was paid for.
 function checkNoInput(path: string, { clips }: JoinPlan): void {
   const input = clips.flatMap((clip) => [clip, ...clip.speech]).find((track) => track.path === path);
   if (input !== undefined)
-    throw usageError(
-      `-o: ${printableLine(path, 200)} is the file of the row ${printableLine(input.id, 100)}.`,
-    );
+    throw usageError(`-o: ${printableLine(path, 200)} is the file of row ${printableLine(input.id, 100)}.`);
 }
 
 function invalidRows({ plan }: JoinPlan): MgwError {
   const what = plan.bad === 1 ? '1 row is invalid' : `${plan.bad} rows are invalid`;
-  return usageError(`${what}. --skip-missing leaves out such rows.`, ['mgw', 'help', 'batch']);
+  return usageError(`${what}. To skip invalid rows, use --skip-missing.`, ['mgw', 'help', 'batch']);
 }
 
 function viewOf(

@@ -11,7 +11,7 @@ import type { Context } from '../../context.ts';
 import { batchOf, openBatch } from './open.ts';
 import type { BatchOptions } from './options.ts';
 
-/** A batch that a command line names. */
+/** A batch given on the command line by its file or name. */
 export interface NamedBatch<T> {
   /** The file of the batch, or the name of an enqueued batch. */
   file: string;
@@ -22,83 +22,84 @@ export interface NamedBatch<T> {
 }
 
 /**
- * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that the command line
- * does not give have the values of the last run (design 13).
+ * Opens a batch by its file, or by its name if it was enqueued or was run here before. Options that are
+ * not on the command line have the values of the last run (design 13).
  * @throws MgwError('usage') if there is no such batch, or its file cannot be read.
  */
 export async function openNamed<T extends BatchOptions>(
   context: Context,
-  given: string,
-  asked: T,
+  nameOrFile: string,
+  typedOptions: T,
 ): Promise<NamedBatch<T>> {
-  const fleet = isPath(given) ? undefined : fleetStateOf(await context.ledger());
+  const fleet = isPath(nameOrFile) ? undefined : fleetStateOf(await context.ledger());
   if (fleet !== undefined) {
     const { queuedManifest } = await import('../../../batch/fleet/queued-row.ts');
-    const manifest = await queuedManifest(fleet.query, given);
+    const manifest = await queuedManifest(fleet.query, nameOrFile);
     if (manifest !== undefined) {
-      const batch = batchOf(manifest, given, asked);
-      return { file: given, options: asked, batch, isQueued: true };
+      const batch = batchOf(manifest, nameOrFile, typedOptions);
+      return { file: nameOrFile, options: typedOptions, batch, isQueued: true };
     }
   }
-  const known = await knownOf(context, given, asked);
-  const file = known !== undefined && !isPath(given) ? known.file : given;
-  const options = known === undefined ? asked : asInLastRun(known, asked, !isPath(given));
+  const known = await recallNamed(context, nameOrFile, typedOptions);
+  const file = known !== undefined && !isPath(nameOrFile) ? known.file : nameOrFile;
+  const options =
+    known === undefined ? typedOptions : withLastOptions(known, typedOptions, !isPath(nameOrFile));
   return { file, options, batch: await openBatch(context, file, options, known), isQueued: false };
 }
 
-function isPath(given: string): boolean {
-  return given === '-' || extname(given) !== '' || /[\\/]/.test(given);
+function isPath(nameOrFile: string): boolean {
+  return nameOrFile === '-' || extname(nameOrFile) !== '' || /[\\/]/.test(nameOrFile);
 }
 
-async function knownOf(
+async function recallNamed(
   context: Context,
-  given: string,
+  nameOrFile: string,
   { name }: BatchOptions,
 ): Promise<KnownBatch | undefined> {
   const folder = ledgerFolder(await context.settings());
-  if (given === '-') return undefined;
-  if (isPath(given)) {
-    const known = await recallBatch(folder, name ?? resolve(given));
-    return known?.file === resolve(given) ? known : undefined;
+  if (nameOrFile === '-') return undefined;
+  if (isPath(nameOrFile)) {
+    const known = await recallBatch(folder, name ?? resolve(nameOrFile));
+    return known?.file === resolve(nameOrFile) ? known : undefined;
   }
-  const known = await recallBatch(folder, given);
+  const known = await recallBatch(folder, nameOrFile);
   if (known !== undefined) return known;
-  throw usageError(`No batch named ${printableLine(given, 100)} was run here. Give its file.`, [
+  throw usageError(`No batch named ${printableLine(nameOrFile, 100)} was run here. Use its file.`, [
     'mgw',
     'batch',
     'ls',
   ]);
 }
 
-function asInLastRun<T extends BatchOptions>(known: KnownBatch, options: T, isByName: boolean): T {
-  const given = options.default ?? [];
+function withLastOptions<T extends BatchOptions>(known: KnownBatch, options: T, isByName: boolean): T {
+  const typedDefaults = options.default ?? [];
   const nameOf = (entry: string): string => fieldName(entry.slice(0, entry.indexOf('=')));
-  const names = given.map(nameOf);
+  const names = typedDefaults.map(nameOf);
   return {
     ...options,
     name: options.name ?? (isByName || known.isNamed ? known.name : undefined),
-    default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...given],
+    default: [...known.defaults.filter((entry) => !names.includes(nameOf(entry))), ...typedDefaults],
     allowFiles: options.allowFiles ?? known.allowFiles,
     ignoreColumns: options.ignoreColumns ?? known.ignoreColumns,
     budget: options.budget ?? known.budget,
-    // An object gets no sidecar.
+    // Objects have no sidecars.
     sidecar: options.sidecar ?? (isObjectUrl(options.output ?? '') ? undefined : known.sidecar),
   };
 }
 
-/** Returns the budget of a batch, with a note if it is that of the last run. */
+/** Returns the budget of a batch, and reports if it is the budget of the last run. */
 export function budgetOf(
   { progress }: Context,
-  asked: BatchOptions,
+  typedOptions: BatchOptions,
   { options, batch }: NamedBatch<BatchOptions>,
 ): string | undefined {
-  if (asked.budget === undefined && options.budget !== undefined)
-    progress.note(`Using --budget ${options.budget} of the last run.`);
+  if (typedOptions.budget === undefined && options.budget !== undefined)
+    progress.note(`Using --budget ${options.budget} from the last run.`);
   return options.budget ?? batch.manifest.head.budget;
 }
 
 /** Records the options of a run, for {@link openNamed}. */
-export async function remember(
+export async function rememberOptions(
   context: Context,
   { manifest, name, place, isPlaceGiven }: Batch & { isPlaceGiven?: boolean },
   options: BatchOptions,
@@ -109,12 +110,12 @@ export async function remember(
     isObjectUrl(place.folder) ? `${place.folder}${place.template}` : join(place.folder, place.template),
   ];
   const folder = ledgerFolder(await context.settings());
-  const before = await recallBatch(folder, name);
-  if (before !== undefined && before.file !== file)
+  const previous = await recallBatch(folder, name);
+  if (previous !== undefined && previous.file !== file)
     context.progress.note(
-      `The batch ${name} was last run from another file, ${before.file}. Rows with the same id count as the same rows.`,
+      `The batch ${name} was last run from another file, ${previous.file}. Rows with the same id are the same jobs.`,
     );
-  const known = {
+  const record = {
     name,
     isNamed: options.name !== undefined,
     file,
@@ -127,9 +128,9 @@ export async function remember(
     sidecar: options.sidecar,
   };
   // Records nothing if a value contains the API key.
-  const text = JSON.stringify(known);
+  const text = JSON.stringify(record);
   if (context.redact(text) !== text) return;
-  await rememberBatch(folder, known).catch((error: unknown) =>
+  await rememberBatch(folder, record).catch((error: unknown) =>
     context.progress.note(`Could not record the options of the batch: ${messageOf(error)}`),
   );
 }

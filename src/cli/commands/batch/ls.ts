@@ -58,7 +58,7 @@ async function ls(context: Context): Promise<Outcome> {
     .sort((one, other) => (other.last ?? '').localeCompare(one.last ?? ''));
   if (batches.length === 0)
     context.progress.note(
-      `No batches were run here.${settings.sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox batch ls'}`,
+      `No batches were run here.${settings.sandbox.value ? '' : ' To list the batches of the sandbox: mgw --sandbox batch ls'}`,
     );
   if (context.globals.quiet) return { json: { batches }, text: batches.map(({ name }) => name).join('\n') };
   const text =
@@ -72,16 +72,16 @@ async function latestJobs(
   names: ReadonlySet<string>,
 ): Promise<Map<string, Map<string, Job>>> {
   const { shown } = await newestJobs(await context.ledger(), {}, Infinity);
-  const found = new Map<string, Map<string, Job>>();
+  const jobsByBatch = new Map<string, Map<string, Job>>();
   for (const job of shown) {
     const [name = '', ...rest] = job.key?.split('/') ?? [];
     if (!names.has(name)) continue;
     const id = rest.join('/').replace(/\/\d+$/, '');
-    const jobs = found.get(name) ?? new Map<string, Job>();
-    found.set(name, jobs);
+    const jobs = jobsByBatch.get(name) ?? new Map<string, Job>();
+    jobsByBatch.set(name, jobs);
     if (!jobs.has(id)) jobs.set(id, job);
   }
-  return found;
+  return jobsByBatch;
 }
 
 function countStates(jobs: readonly Job[]): Record<string, number> {
@@ -92,11 +92,11 @@ function countStates(jobs: readonly Job[]): Record<string, number> {
 
 function listing(batches: readonly ListedBatch[], now: number, width: number | undefined): string {
   const columns: Column<ListedBatch>[] = [
-    { head: 'name', cell: ({ name }) => name, least: 12 },
+    { head: 'name', cell: ({ name }) => name, minWidth: 12 },
     { head: 'rows', cell: ({ states }) => statesText(states) },
     { head: 'spent', cell: ({ spent }) => spent },
     { head: 'last job', cell: ({ last }) => (last === null ? undefined : ago(last, now)), rank: 1 },
-    { head: 'file', cell: ({ file }) => file ?? undefined, least: 16, rank: 2 },
+    { head: 'file', cell: ({ file }) => file ?? undefined, minWidth: 16, rank: 2 },
   ];
   return fittedTable(columns, batches, width);
 }

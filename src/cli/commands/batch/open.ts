@@ -48,9 +48,10 @@ export async function openBatch(
   for (const note of manifest.notes ?? []) context.progress.note(note);
   const output = options.output ?? lastOutput(manifest, known);
   const batch = batchOf(manifest, nameOf(file, options.name ?? manifest.head.name), { ...options, output });
-  const isOwn = options.output === undefined && known?.written !== null && manifest.head.output !== undefined;
+  const isFromManifest =
+    options.output === undefined && known?.written !== null && manifest.head.output !== undefined;
   const isPlaceGiven = options.output !== undefined || (output !== undefined && known?.written === null);
-  const place = isOwn ? ownPlace(batch.place, file) : batch.place;
+  const place = isFromManifest ? manifestPlace(batch.place, file) : batch.place;
   return {
     ...batch,
     place,
@@ -59,7 +60,7 @@ export async function openBatch(
   };
 }
 
-/** The size limit of standard input, which is kept in memory because it is read more than once. */
+/** The size limit of standard input. It is held in memory because it is read more than once. */
 const maxStdinBytes = 64 * 1024 * 1024;
 
 async function readManifest(stdin: Readable): Promise<Buffer> {
@@ -70,15 +71,15 @@ async function readManifest(stdin: Readable): Promise<Buffer> {
     size += chunk.length;
     if (size > maxStdinBytes)
       throw usageError(
-        'Standard input has more than 64 MiB: save the manifest to a file, and name the file.',
+        'Standard input is larger than 64 MiB. Save the manifest to a file, and use the file.',
       );
   }
   return Buffer.concat(chunks);
 }
 
-// A manifest may come from a stranger, in a folder that has a symbolic link at the manifest's output path. So that path
-// must be below the current folder or the manifest's folder.
-function ownPlace(place: OutputPlace, file: string): OutputPlace {
+// A manifest from an untrusted source may choose any output path, such as one through a symbolic link. Therefore its
+// output must be below the current folder or the manifest's folder.
+function manifestPlace(place: OutputPlace, file: string): OutputPlace {
   const folders = file === '-' ? ['.'] : ['.', dirname(file)];
   const isBelow = (root: string): boolean =>
     parse(root).root !== root &&
@@ -88,15 +89,15 @@ function ownPlace(place: OutputPlace, file: string): OutputPlace {
   const root = folders.map((folder) => resolve(folder)).find(isBelow);
   if (root !== undefined && !isObjectUrl(place.folder)) return { ...place, root };
   throw usageError(
-    `output: ${printableLine(place.folder, 200)} is in neither the current folder nor that of the manifest. Change it, or name a folder with -o.`,
+    `output: ${printableLine(place.folder, 200)} is outside the current folder and the folder of the manifest. Change it, or set the output with -o.`,
   );
 }
 
 // Returns the output of the last run. If the output in the manifest has changed since then, returns undefined, because
 // the new output takes precedence.
 function lastOutput({ head }: Manifest, known: KnownBatch | undefined): string | undefined {
-  const isAsItWas = known?.written === null || known?.written === (head.output ?? '');
-  return isAsItWas ? known?.output : undefined;
+  const isUnchanged = known?.written === null || known?.written === (head.output ?? '');
+  return isUnchanged ? known?.output : undefined;
 }
 
 /** Returns the batch of an open manifest. @throws MgwError('usage') if its files cannot be saved at the output. */
@@ -104,14 +105,16 @@ export function batchOf(manifest: Manifest, name: string, { output, force = fals
   return { manifest, name, place: placeOf(output ?? manifest.head.output), force, readable: [] };
 }
 
-function nameOf(file: string, given: string | undefined): string {
-  if (file === '-' && given === undefined)
-    throw usageError('A manifest from standard input needs --name, which names the jobs of its rows.');
-  const name = given ?? basename(file, extname(file)).trim().replace(/\s+/g, '-');
+function nameOf(file: string, typedName: string | undefined): string {
+  if (file === '-' && typedName === undefined)
+    throw usageError(
+      'A manifest from standard input requires --name, because the jobs of its rows are named after it.',
+    );
+  const name = typedName ?? basename(file, extname(file)).trim().replace(/\s+/g, '-');
   if (isKeyName(name)) return name;
-  const what = given === undefined ? 'The name of the file cannot name the batch' : '--name';
+  const subject = typedName === undefined ? 'The file name cannot be used as the batch name' : '--name';
   throw usageError(
-    `${what}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameRules}. Give --name.`,
+    `${subject}: ${printableLine(name, 60)} is not allowed; allowed: ${keyNameRules}. Use --name.`,
   );
 }
 
@@ -156,7 +159,7 @@ export async function planDepsOf(
   };
 }
 
-// Opens the cache of done rows. It is valid for `about`: everything that rows depend on besides their own fields.
+// Opens the cache of done rows. It is valid for these `dependencies`: everything that affects rows besides their own fields.
 async function doneRowCacheOf(
   context: Context,
   { name, place, manifest: { defaults } }: Batch,
@@ -165,7 +168,7 @@ async function doneRowCacheOf(
   const settings = await context.settings();
   const { ttsSpeaker, ttsFormat, ttsSampleRate, videoDefaults } = settings;
   const speech = [ttsSpeaker.value, ttsFormat.value, ttsSampleRate.value];
-  const about = [version, gateway, account, name, place, defaults, speech, videoDefaults];
+  const dependencies = [version, gateway, account, name, place, defaults, speech, videoDefaults];
   if (!canBeCached(defaults)) return undefined;
-  return DoneRowCache.open(pathOfBatch(ledgerFolder(settings), name), about, place);
+  return DoneRowCache.open(pathOfBatch(ledgerFolder(settings), name), dependencies, place);
 }

@@ -20,7 +20,7 @@ export interface BatchOptions {
   default?: string[];
   name?: string;
   force?: boolean;
-  /** Folders whose files rows may name, besides the manifest's folder and the current one. */
+  /** Folders with files that rows may use, in addition to the manifest's folder and the current one. */
   allowFiles?: string[];
   /** Columns that are not fields, separated by commas. */
   ignoreColumns?: string[] | undefined;
@@ -37,22 +37,17 @@ export function addManifestOptions(command: Command): void {
     .addOption(
       repeatable(
         '-d, --default <name=value>',
-        'the default of a field in every row, such as -d model=vendor-h3',
+        'default value of a field in every row, such as -d model=vendor-h3',
       ),
     )
-    .addOption(
-      repeatable(
-        '--allow-files <dir>',
-        "let rows use files in this folder, besides the manifest's and the current one",
-      ),
-    )
+    .addOption(repeatable('--allow-files <dir>', 'also let rows use files in this folder'))
     .addOption(
       repeatable(
         '--ignore-columns <names>',
         'ignore columns that are not fields, such as notes,status; templates may use them',
       ),
     )
-    .addOption(new Option('--format <format>', 'the format of standard input (-)').choices(formatNames))
+    .addOption(new Option('--format <format>', 'format of standard input (-)').choices(formatNames))
     .addOption(single('--name <name>', 'name of the batch (default: the file name without its extension)'));
 }
 
@@ -91,31 +86,31 @@ export function addRunOptions(command: Command): void {
     .addOption(
       single('--per-minute <n>', 'maximum number of submissions a minute', wholeNumber(1, 1_000_000)),
     )
-    .option('--skip-bad', 'leave out invalid rows')
+    .option('--skip-bad', 'skip invalid rows')
     .addOption(
       single('--results <file>', 'append a line of JSON for each row as it ends').helpGroup('Output:'),
     );
   command.addOption(sidecarOption()).addOption(strictRowsOption()).addOption(markOption());
-  addWaitOptions(command, 'how long one row may take, such as 90s or 20m (default 30m)');
+  addWaitOptions(command, 'time limit of one row, such as 90s or 20m (default 30m)');
   for (const option of budgetOptions('this batch')) command.addOption(option);
 }
 
 /** Returns `--strict` for the commands that run rows. */
 export function strictRowsOption(): Option {
-  return strictOption('exit 11 if a video differs from its row; the video is kept, and not paid for again');
+  return strictOption('exit 11 if a video differs from its row; the video is kept, and never paid for again');
 }
 
 /**
- * Returns the rate limiter of a batch. Machines that share the ledger share the rate limiter too.
+ * Returns the rate limiter of a batch. Machines with the same ledger also share the rate limiter.
  * @throws MgwError('unreachable').
  */
 export async function paceOf(
   context: Context,
   batch: string,
-  given: Omit<PaceOptions, 'intervalMs' | 'clock'>,
+  limits: Omit<PaceOptions, 'intervalMs' | 'clock'>,
 ): Promise<Pace> {
   const { pollIntervalMs: intervalMs } = await context.gateway();
-  const options = { ...given, intervalMs, clock: context.clock };
+  const options = { ...limits, intervalMs, clock: context.clock };
   const fleet = fleetStateOf(await context.ledger());
   if (fleet === undefined) return new LocalPace(options);
   const { SharedPace } = await import('../../../batch/fleet/shared-pace.ts');
@@ -126,34 +121,34 @@ export async function paceOf(
 /** Returns the options for running rows, completed from the settings. */
 export async function rowOptionsOf(
   context: Context,
-  wanted: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
+  rowOptions: Pick<RunOptions, 'force' | 'sidecar' | 'mark'>,
 ): Promise<Omit<RunOptions, 'pace' | 'nextRetry'>> {
   const { timeoutMs } = await context.settings();
-  return { ...wanted, timeoutMs: timeoutMs.value };
+  return { ...rowOptions, timeoutMs: timeoutMs.value };
 }
 
 /** Returns the flags of the command that repeats this run. */
 export function flagsAsTyped(options: RunBatchOptions): string[] {
   const { default: fields = [], force, sidecar, ...typed } = options;
-  const given = (flag: string, value: string | number | undefined): string[] =>
+  const flagWithValue = (flag: string, value: string | number | undefined): string[] =>
     value === undefined ? [] : [flag, String(value)];
   return [
     ...fields.flatMap((field) => ['-d', field]),
     ...(typed.allowFiles ?? []).flatMap((folder) => ['--allow-files', folder]),
     ...(typed.ignoreColumns ?? []).flatMap((names) => ['--ignore-columns', names]),
-    ...given('--format', typed.format),
-    ...given('--name', typed.name),
-    ...given('--concurrency', typed.concurrency),
-    ...given('--per-minute', typed.perMinute),
-    ...given('-o', typed.output),
+    ...flagWithValue('--format', typed.format),
+    ...flagWithValue('--name', typed.name),
+    ...flagWithValue('--concurrency', typed.concurrency),
+    ...flagWithValue('--per-minute', typed.perMinute),
+    ...flagWithValue('-o', typed.output),
     ...(force ? ['--force'] : []),
     ...(sidecar ? ['--sidecar'] : []),
     ...(typed.strict ? ['--strict'] : []),
     ...(typed.mark ? ['--mark'] : []),
     ...(typed.skipBad ? ['--skip-bad'] : []),
-    ...given('--results', typed.results),
-    ...given('--timeout', typed.timeout),
-    ...given('--budget', typed.budget),
-    ...given('--budget-name', typed.budgetName),
+    ...flagWithValue('--results', typed.results),
+    ...flagWithValue('--timeout', typed.timeout),
+    ...flagWithValue('--budget', typed.budget),
+    ...flagWithValue('--budget-name', typed.budgetName),
   ];
 }

@@ -7,11 +7,11 @@ import type { Context } from '../../context.ts';
 import {
   byLine,
   planView,
-  refusal,
+  invalidRowsError,
   type RowView,
   rowView,
   planText,
-  tellProblems,
+  reportProblems,
 } from '../../output/plan.ts';
 import { add, compare, formatDecimal, zero } from '../../../decimal.ts';
 import { remaindersFor } from '../../../flows/budgets.ts';
@@ -29,9 +29,9 @@ Examples:
   $ mgw batch plan clips.csv --json
   $ mgw batch plan clips.csv -d protocol=c -d model=vendor-h3-mini -o clips/{id}.{ext}`;
 
-/** `mgw batch plan FILE`: checks every row, and shows what would be done and what it would cost; nothing is sent. */
+/** `mgw batch plan FILE`: checks every row, and shows the actions and cost of a run. Sends nothing. */
 export function registerPlan(command: Command, run: Run): void {
-  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml; or the name of a batch that was run here');
+  command.argument('<file>', 'the manifest: .csv, .jsonl or .yaml; or the name of a batch that was run here');
   addBatchOptions(command);
   for (const option of budgetOptions('this batch')) command.addOption(option);
   command
@@ -41,26 +41,26 @@ export function registerPlan(command: Command, run: Run): void {
 
 async function plan(
   context: Context,
-  given: string,
+  nameOrFile: string,
   options: BatchOptions & BudgetOptions,
 ): Promise<Outcome> {
-  const named = await openNamed(context, given, options);
-  const { file, batch } = named;
+  const opened = await openNamed(context, nameOrFile, options);
+  const { file, batch } = opened;
   const rows: RowView[] = [];
-  const told: PlannedRow[] = [];
+  const reportedRows: PlannedRow[] = [];
   let needsFrames = false;
-  const made = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
+  const result = await planBatch(batch, await planDepsOf(context, batch), (planned) => {
     const isOpen = everyRow.rowToRun(planned, planned.take.number) !== undefined;
     needsFrames ||= isOpen && planned.state !== 'running' && needsFrame(planned.work);
-    const hasNews = planned.waitsFor !== undefined || planned.state !== 'new';
+    const isNotable = planned.waitsFor !== undefined || planned.state !== 'new';
     if (context.globals.json) rows.push(rowView(planned));
-    else if (hasNews && planned.state !== 'done') told.push(planned);
+    else if (isNotable && planned.state !== 'done') reportedRows.push(planned);
   });
   rows.sort(byLine);
-  await tellProblems(context, file, made);
+  await reportProblems(context, file, result);
   if (needsFrames) await checkFfmpeg();
-  const cost = [...made.costs.values()].reduce((sum, { known }) => add(sum, known), zero);
-  const budget = budgetOf(context, options, named);
+  const cost = [...result.costs.values()].reduce((sum, { known }) => add(sum, known), zero);
+  const budget = budgetOf(context, options, opened);
   const exceeded = (await remaindersFor(context, batch.name, budget)).filter(
     ({ left }) => compare(cost, left) > 0,
   );
@@ -70,7 +70,7 @@ async function plan(
       `This may cost up to ${formatDecimal(cost)} ${currency}, more than ${label} allows: ${formatDecimal(left)} of ${formatDecimal(limit)} left. A run stops at that limit.`,
     );
   const json = {
-    ...planView(batch, made),
+    ...planView(batch, result),
     ...(exceeded.length > 0 && {
       exceeded: exceeded.map(({ label, limit, left }) => ({
         budget: label,
@@ -80,8 +80,8 @@ async function plan(
     }),
     rows,
   };
-  const text = planText(made, told, currency);
-  return made.bad === 0
+  const text = planText(result, reportedRows, currency);
+  return result.bad === 0
     ? { json, text }
-    : { json, text, error: refusal(made, ['batch', 'plan', file, ...flagsAsTyped(options)]) };
+    : { json, text, error: invalidRowsError(result, ['batch', 'plan', file, ...flagsAsTyped(options)]) };
 }

@@ -24,24 +24,19 @@ Examples:
   $ mgw batch retry clips.csv --rated 2`;
 
 /**
- * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: makes rows again, and pays for
+ * `mgw batch retry FILE --failed|--changed|--stale|--rated N|--id ID...`: remakes rows, and pays for
  * them again.
  */
 export function registerRetry(command: Command, run: Run): void {
   command
     .argument('<batch>', 'the file of the batch, or its name if it was run before')
     .addOption(new Option('--failed', 'all rows that failed'))
-    .addOption(new Option('--changed', 'all rows whose content was changed under their id'))
-    .addOption(
-      new Option(
-        '--stale',
-        'all rows made from a video that was since made again, and the rows made from them',
-      ),
-    )
+    .addOption(new Option('--changed', 'all rows whose content changed but whose id did not'))
+    .addOption(new Option('--stale', 'rows whose source video was remade, and the rows that depend on them'))
     .addOption(
       single(
         '--rated <n>',
-        'all rows whose result is rated n or less; the result is kept',
+        'all rows whose result is rated n or lower; the result is kept',
         wholeNumber(1, 5),
       ),
     )
@@ -52,16 +47,16 @@ export function registerRetry(command: Command, run: Run): void {
     .action((given: string) => run(command, (context) => retry(context, given, command.opts())));
 }
 
-function retry(context: Context, given: string, options: RetryOptions): Promise<Outcome> {
-  return execute(context, given, options, choiceOf(options));
+function retry(context: Context, nameOrFile: string, options: RetryOptions): Promise<Outcome> {
+  return execute(context, nameOrFile, options, choiceOf(options));
 }
 
 function choiceOf({ rated, id: ids, force = false, ...kinds }: RetryOptions): RowSelection {
   const { failed = false, changed = false, stale = false } = kinds;
-  const chosen = [failed || changed || stale, rated !== undefined, ids !== undefined].filter(Boolean);
-  if (chosen.length !== 1)
+  const selections = [failed || changed || stale, rated !== undefined, ids !== undefined].filter(Boolean);
+  if (selections.length !== 1)
     throw usageError(
-      'Give one or more of --failed, --changed and --stale, or --rated N, or --id ID for each row.',
+      'Use one or more of --failed, --changed and --stale; or --rated N; or --id ID for each row.',
     );
   if (rated !== undefined) return retryOfRated(rated);
   return retryOf({ ids: ids && new Set(ids), isFailed: failed, isChanged: changed, isStale: stale }, force);

@@ -17,8 +17,8 @@ import { dirname, isAbsolute, join, parse, relative, resolve, sep } from 'node:p
 import { printableLine } from '../../../printable.ts';
 
 /**
- * Composes and checks the rows of a batch as `video X submit` and `tts` do; fetches the listing once.
- * @param isOffline composes rows only to find their jobs: does not check them, and does not fetch the listing
+ * Composes and checks the rows of a batch as `video X submit` and `tts` do. Fetches the model list once.
+ * @param isOffline composes rows only to find their jobs: neither checks them nor fetches the model list
  */
 export function rowComposer(
   context: Context,
@@ -29,42 +29,42 @@ export function rowComposer(
   const files = new RowFiles(readable, filesFrom);
   return async (row, inputs) => {
     if (row.kind === 'tts') return speechWork(row, place.template, files, context);
-    const { flags, fromFiles } = await givenFlags(row, files);
-    const body = await givenBody(row.body, files);
+    const { flags, fromFiles } = await readFlags(row, files);
+    const body = await readBody(row.body, files);
     if (typeof row.body === 'string' && row.body.startsWith('@')) fromFiles.push('body');
     const readLocalFile = (path: string, flag: string): Promise<Uint8Array> => files.bytes(path, flag);
-    const given = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
-    const parts = { ...given, readLocalFile, inputs, check: !isOffline };
+    const fields = { body, flags, set: row.set, fromFiles, endpoint: row.endpoint };
+    const parts = { ...fields, readLocalFile, inputs, check: !isOffline };
     return (await composeVideo(context, protocolNamed(row.kind), parts, listing)).video;
   };
 }
 
-// Reads the files that flags name. `fromFiles` lists these flags, because their content must not be taken for a file
-// name.
-async function givenFlags(
-  { kind, flags: written }: Row,
+// Reads the files that are the values of flags. `fromFiles` lists these flags, because their content must not be
+// interpreted as a file name.
+async function readFlags(
+  { kind, flags: flagValues }: Row,
   files: RowFiles,
 ): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
-  const flags: Record<string, FlagValue> = { ...written };
+  const flags: Record<string, FlagValue> = { ...flagValues };
   const fromFiles: string[] = [];
   for (const flag of rowFlags(kind)) {
     const name = longName(flag);
-    const value = written[name];
+    const value = flagValues[name];
     const file = value === undefined ? undefined : fileNamedBy(flag, value);
     if (file === undefined) continue;
     if (flag.kind === 'file') flags[name] = await files.bytes(file, name);
     else {
-      flags[name] = withoutEnd(await files.text(file, name));
+      flags[name] = withoutLineEnd(await files.text(file, name));
       fromFiles.push(name);
     }
   }
   return { flags, fromFiles };
 }
 
-async function givenBody(given: Row['body'], files: RowFiles): Promise<JsonObject | undefined> {
-  if (typeof given !== 'string') return given;
-  if (!given.startsWith('@')) return optionObject({ text: given, isFile: false }, 'body');
-  return optionObject({ text: await files.text(given.slice(1), 'body'), isFile: true }, 'body');
+async function readBody(source: Row['body'], files: RowFiles): Promise<JsonObject | undefined> {
+  if (typeof source !== 'string') return source;
+  if (!source.startsWith('@')) return optionObject({ text: source, isFile: false }, 'body');
+  return optionObject({ text: await files.text(source.slice(1), 'body'), isFile: true }, 'body');
 }
 
 async function speechWork(
@@ -74,30 +74,36 @@ async function speechWork(
   context: Context,
 ): Promise<SpeechWork> {
   const { flags, set, text, file, output } = row;
-  if (text !== undefined && file !== undefined) throw usageError('Give text or file, not both.');
-  if (text === undefined && file === undefined) throw usageError('text: missing; give text or file');
-  const isRead = file !== undefined;
-  const spoken = isRead ? withoutEnd(await files.text(file, 'file')).replace(/^\ufeff/, '') : (text ?? '');
+  if (text !== undefined && file !== undefined) throw usageError('text cannot be combined with file.');
+  if (text === undefined && file === undefined) throw usageError('text or file is required');
+  const hasFile = file !== undefined;
+  const speechText = hasFile
+    ? withoutLineEnd(await files.text(file, 'file')).replace(/^\ufeff/, '')
+    : (text ?? '');
   const rate = flags['sample-rate'];
   const fields = {
     set,
-    isFromFile: isRead,
+    isFromFile: hasFile,
     ...(typeof flags['format'] === 'string' && { format: flags['format'] }),
     ...(typeof flags['speaker'] === 'string' && { speaker: flags['speaker'] }),
     ...(rate !== undefined && { sampleRate: Number(rate) }),
   };
   const target = `speech${fixedExtension(output ?? template)}`;
-  const isFromFile = (field: string): boolean => isRead && 'req_params.text'.startsWith(field);
-  return { protocol: 'tts', ...composeSpeech(spoken, target, fields, await context.settings()), isFromFile };
+  const isFromFile = (field: string): boolean => hasFile && 'req_params.text'.startsWith(field);
+  return {
+    protocol: 'tts',
+    ...composeSpeech(speechText, target, fields, await context.settings()),
+    isFromFile,
+  };
 }
 
-function withoutEnd(text: string): string {
+function withoutLineEnd(text: string): string {
   return text.replace(/\r?\n$/, '');
 }
 
 /**
- * Returns the real paths of the folders whose files the rows of a manifest may name: the manifest's folder, the current
- * one, and those of `--allow-files`. The root folder must be given explicitly, since it contains `/proc`.
+ * Returns the real paths of the folders with files that the rows of a manifest may use: the manifest's folder, the
+ * current one, and those of `--allow-files`. The root folder must be allowed explicitly, because it contains `/proc`.
  * @param manifest the path of the manifest; undefined for standard input
  * @throws MgwError('usage') if a folder of `--allow-files` does not exist.
  */
@@ -105,18 +111,21 @@ export async function readableFolders(
   manifest: string | undefined,
   allowed: readonly string[] = [],
 ): Promise<string[]> {
-  const implied = manifest === undefined ? ['.'] : [dirname(manifest), '.'];
-  const real = await Promise.all(implied.map((folder) => realpath(folder)));
-  const given = allowed.map((folder) =>
+  const defaultFolders = manifest === undefined ? ['.'] : [dirname(manifest), '.'];
+  const realFolders = await Promise.all(defaultFolders.map((folder) => realpath(folder)));
+  const allowedFolders = allowed.map((folder) =>
     realpath(folder).catch(() => {
       throw usageError(`--allow-files: there is no folder ${printableLine(folder, 200)}.`);
     }),
   );
-  return [...real.filter((folder) => parse(folder).root !== folder), ...(await Promise.all(given))];
+  return [
+    ...realFolders.filter((folder) => parse(folder).root !== folder),
+    ...(await Promise.all(allowedFolders)),
+  ];
 }
 
 /**
- * Reads the local files that the rows of a batch name, within limits because a manifest may come from a stranger
+ * Reads the local files of a batch's rows, only from allowed folders, because the manifest may be untrusted
  * (design 13).
  */
 class RowFiles {
@@ -138,7 +147,7 @@ class RowFiles {
    * the file.
    */
   async bytes(path: string, field: string): Promise<Uint8Array> {
-    return readInputFile(await this.#permitted(path, field), field);
+    return readInputFile(await this.#permittedPath(path, field), field);
   }
 
   /** Returns a file as text. @throws MgwError('usage') like {@link bytes}, or if it is not UTF-8. */
@@ -146,34 +155,34 @@ class RowFiles {
     return decodeUtf8(await this.bytes(path, field), `${field}: the file`);
   }
 
-  // Outside the folders, a missing and an existing file give the same error, which does not reveal whether the file
+  // Outside the folders, the error is the same for missing and existing files, so that it does not reveal whether a file
   // exists.
-  async #permitted(path: string, field: string): Promise<string> {
-    const wanted = resolve(this.#base, path);
-    const shown = printableLine(path, 200);
-    const real = await realpath(wanted).catch(() => undefined);
+  async #permittedPath(path: string, field: string): Promise<string> {
+    const requestedPath = resolve(this.#base, path);
+    const shownPath = printableLine(path, 200);
+    const real = await realpath(requestedPath).catch(() => undefined);
     if (real !== undefined && this.#isInside(real)) return real;
-    const folder = await realpath(dirname(wanted)).catch(() => dirname(wanted));
-    const isHere = this.#isInside(join(folder, parse(wanted).base));
-    if (real === undefined && isHere)
-      throw usageError(`${field}: cannot read ${shown}: there is no such file.`);
-    // For a symbolic link in a permitted folder, names the folder of its target, because the link's own folder is
+    const folder = await realpath(dirname(requestedPath)).catch(() => dirname(requestedPath));
+    const isPermitted = this.#isInside(join(folder, parse(requestedPath).base));
+    if (real === undefined && isPermitted)
+      throw usageError(`${field}: cannot read ${shownPath}: there is no such file.`);
+    // For a symbolic link in a permitted folder, suggest the folder of its target, because the link's own folder is
     // already permitted.
-    const needed = dirname((isHere && real) || wanted);
+    const neededFolder = dirname((isPermitted && real) || requestedPath);
     throw usageError(
-      `${field}: ${shown} is outside the folders that this batch may read. To allow it: --allow-files ${quoted(needed)}`,
+      `${field}: ${shownPath} is outside the folders that this batch can read. To allow it: --allow-files ${quoteFolder(neededFolder)}`,
     );
   }
 
   #isInside(path: string): boolean {
     return this.#folders.some((folder) => {
-      const within = relative(folder, path);
-      return within !== '' && !isAbsolute(within) && within.split(sep)[0] !== '..';
+      const relativePath = relative(folder, path);
+      return relativePath !== '' && !isAbsolute(relativePath) && relativePath.split(sep)[0] !== '..';
     });
   }
 }
 
-function quoted(folder: string): string {
-  const shown = printableLine(folder, 200);
-  return /^[\w./@:+-]+$/.test(shown) ? shown : `'${shown.replaceAll("'", `'\\''`)}'`;
+function quoteFolder(folder: string): string {
+  const shownFolder = printableLine(folder, 200);
+  return /^[\w./@:+-]+$/.test(shownFolder) ? shownFolder : `'${shownFolder.replaceAll("'", `'\\''`)}'`;
 }

@@ -4,7 +4,7 @@ import { type RowSelection, everyRow } from '../../../batch/row-selection.ts';
 import type { PlannedRow } from '../../../batch/planned-row.ts';
 import { type BatchWatcher, readyRun, type ReadyRun, runBatch } from '../../../batch/run-batch.ts';
 import { exitCodeOfRun, stateAfter, type RowEnd } from '../../../batch/row-state.ts';
-import { budgetOf, openNamed, remember } from './known.ts';
+import { budgetOf, openNamed, rememberOptions } from './known.ts';
 import { planDepsOf } from './open.ts';
 import { addRunOptions, flagsAsTyped, paceOf, rowOptionsOf, type RunBatchOptions } from './options.ts';
 import type { Context } from '../../context.ts';
@@ -12,7 +12,7 @@ import { isOneOutput, write } from '../../io.ts';
 import { BatchDisplay, openResults, type Results } from '../../output/batch-display.ts';
 import { BatchReport } from '../../output/batch-report.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { planView, refusal, tellProblems } from '../../output/plan.ts';
+import { planView, invalidRowsError, reportProblems } from '../../output/plan.ts';
 import type { Signals } from '../../../payment/pay-once.ts';
 import { usageError } from '../../../errors.ts';
 import { withBudget } from '../../../flows/budgets.ts';
@@ -26,9 +26,9 @@ Examples:
   $ mgw batch run clips.csv --budget 50 -o clips/{id}.{ext}
   $ mgw batch run clips.csv -o clips/{id}.{ext} --concurrency 8 --results results.jsonl`;
 
-/** `mgw batch run FILE`: submits, waits and saves. If run again, it continues, and pays for no row twice. */
+/** `mgw batch run FILE`: submits, waits and saves. A rerun continues, and never pays twice for a row. */
 export function registerRunBatch(command: Command, run: Run): void {
-  command.argument('<file>', 'the rows: .csv, .jsonl or .yaml');
+  command.argument('<file>', 'the manifest: .csv, .jsonl or .yaml');
   addRunOptions(command);
   command
     .addHelpText('after', examples)
@@ -40,18 +40,18 @@ export const defaultConcurrency = 4;
 
 /**
  * Plans a batch, and runs the rows that a command selects.
- * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if nothing can be recorded (see
+ * @throws MgwError: exit 2 if a row is invalid or the manifest cannot be read, 10 if the ledger cannot be written (see
  * `context.jobDeps`).
  */
 export async function execute(
   context: Context,
-  given: string,
-  asked: RunBatchOptions,
+  nameOrFile: string,
+  typedOptions: RunBatchOptions,
   choice: RowSelection,
 ): Promise<Outcome> {
-  const named = await openNamed(context, given, asked);
-  const { file, options, batch, isQueued } = named;
-  const budget = budgetOf(context, asked, named);
+  const opened = await openNamed(context, nameOrFile, typedOptions);
+  const { file, options, batch, isQueued } = opened;
+  const budget = budgetOf(context, typedOptions, opened);
   const deps = await withBudget(await context.jobDeps(), 'batch', batch.name, budget);
   const plan = await planDepsOf(context, batch, choice === everyRow && !isQueued ? 'known' : undefined);
   const currency = currencyOf(await context.settings());
@@ -59,23 +59,23 @@ export async function execute(
   const missing = new Set(choice.ids);
   const ready = await readyRun(batch, { plan, job: deps }, choice, (planned, isChosen) => {
     missing.delete(planned.id);
-    if (!isChosen) report.left(planned);
+    if (!isChosen) report.addSkipped(planned);
   });
-  await tellProblems(context, file, ready.plan);
-  const [stray] = missing;
-  if (stray !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(stray, 100)}.`);
+  await reportProblems(context, file, ready.plan);
+  const [badId] = missing;
+  if (badId !== undefined) throw usageError(`--id: no valid row has the id ${printableLine(badId, 100)}.`);
   if (ready.plan.bad > 0 && !options.skipBad) {
     const command = ['batch', choice === everyRow ? 'run' : 'plan', file, ...flagsAsTyped(options)];
-    return { json: planView(batch, ready.plan), error: refusal(ready.plan, command) };
+    return { json: planView(batch, ready.plan), error: invalidRowsError(ready.plan, command) };
   }
   if (ready.needsFrames) await checkFfmpeg();
-  tellMadeAgain(context, ready);
-  // A run that only found changed rows, for instance because of a mistaken -d, must not set the options of later runs.
+  noteRemade(context, ready);
+  // A run that found only changed rows, for instance because of a wrong -d, must not set the options of later runs.
   const { chosen, counts } = ready.tally;
-  if (!isQueued && (chosen > 0 || counts.changed === 0)) await remember(context, batch, options);
+  if (!isQueued && (chosen > 0 || counts.changed === 0)) await rememberOptions(context, batch, options);
   const results = await resultsOf(context, options);
   const display = displayOf(context, ready, report);
-  context.progress.giveWay();
+  context.progress.showNotesOnly();
   if (ready.tally.chosen > 0) await display.start();
   try {
     const watcher = watcherOf(context, display, report, { results, signals: deps.signals });
@@ -84,10 +84,10 @@ export async function execute(
     const pace = await paceOf(context, batch.name, {
       concurrency: options.concurrency ?? Number(batch.manifest.head.concurrency ?? defaultConcurrency),
       perMinute: options.perMinute,
-      onLimit: (limit) => display.note(`The gateway limits parallel tasks: ${limit} at once from now on.`),
+      onLimit: (limit) => display.note(`The gateway limits parallel tasks: at most ${limit} from now on.`),
     });
     const runOptions = { ...rows, pace, nextRetry: (planned: PlannedRow) => choice.nextRetry(planned) };
-    const stopped = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
+    const stopError = await runBatch(batch, ready, choice, { plan, job: deps }, runOptions, watcher).finally(
       () => pace.close(),
     );
     display.stop();
@@ -95,8 +95,8 @@ export async function execute(
       context,
       batch,
       ready,
-      stopped,
-      exitCodeOfRun(ready.tally, deps.signals.soft, stopped),
+      stopError,
+      exitCodeOfRun(ready.tally, deps.signals.soft, stopError),
     );
   } finally {
     display.stop();
@@ -108,13 +108,13 @@ async function resultsOf(context: Context, { results }: RunBatchOptions): Promis
   return results === undefined ? undefined : openResults(results, (text) => context.redact(text));
 }
 
-// Names the done rows that are made again, because that may be a mistake.
-function tellMadeAgain({ progress }: Context, { chosen }: ReadyRun): void {
+// Reports the done rows that are remade, because that may be a mistake.
+function noteRemade({ progress }: Context, { chosen }: ReadyRun): void {
   const ids = [...chosen.values()].flatMap(({ id, state }) => (state === 'done' ? [id] : []));
   if (ids.length === 0) return;
-  const named = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
-  const others = ids.length > named.length ? ` and ${ids.length - named.length} more` : '';
-  progress.note(`Already done, but made and paid for again: ${named.join(', ')}${others}.`);
+  const shownIds = ids.slice(0, maxNamed).map((id) => printableLine(id, 100));
+  const others = ids.length > shownIds.length ? ` and ${ids.length - shownIds.length} more` : '';
+  progress.note(`Already done, but remade and paid for again: ${shownIds.join(', ')}${others}.`);
 }
 
 const maxNamed = 10;
@@ -122,8 +122,8 @@ const maxNamed = 10;
 function displayOf(context: Context, { tally }: ReadyRun, report: BatchReport): BatchDisplay {
   const { io, globals, clock } = context;
   const color = globals.color !== false && !io.env['NO_COLOR'];
-  const shown = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
-  return new BatchDisplay(shown, tally, () => report.money());
+  const displayOptions = { stderr: io.stderr, env: io.env, quiet: globals.quiet ?? false, color, clock };
+  return new BatchDisplay(displayOptions, tally, () => report.money());
 }
 
 function watcherOf(
@@ -136,30 +136,30 @@ function watcherOf(
   const redact = (text: string): string => context.redact(text);
   const isOne = !globals.json && isOneOutput(io);
   return {
-    began: (planned) => display.began(planned),
-    updated: (planned, job) => display.updated(planned, job),
+    began: (planned) => display.rowStarted(planned),
+    updated: (planned, job) => display.rowUpdated(planned, job),
     note: (text) => {
       if (globals.verbose) display.note(redact(text));
     },
-    skipped: (planned) => report.left(planned),
+    skipped: (planned) => report.addSkipped(planned),
     ended: async (end: RowEnd) => {
       const state = stateAfter(end);
-      report.ended(end, state);
-      // A row that was interrupted by the end of the run has no result yet. The same command continues it.
+      report.addEnded(end, state);
+      // A row that was interrupted at the end of the run has no result yet. The same command continues it.
       const isInterrupted = signals.soft.aborted && (state === 'running' || state === 'new');
-      if (!isInterrupted) await results?.add(report.resultOf(end, state));
+      if (!isInterrupted) await results?.add(report.resultLine(end, state));
       // On the same terminal, the printed path already shows that the row is done.
-      const isSaid =
+      const isAlreadyShown =
         isOne && state === 'done' && end.files.every(({ mismatches }) => mismatches === undefined);
-      display.ended(
+      display.rowEnded(
         end.planned,
         state,
-        isInterrupted || isSaid ? undefined : redact(report.lineOf(end, state)),
+        isInterrupted || isAlreadyShown ? undefined : redact(report.logLine(end, state)),
       );
       if (globals.json || end.files.length === 0) return;
       const paths = end.files.map(({ path }) => `${path}\n`).join('');
       let written = Promise.resolve();
-      display.aside(() => {
+      display.withSpinnerHidden(() => {
         written = write(io.stdout, paths, 'yes');
       });
       await written;

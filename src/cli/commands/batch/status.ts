@@ -13,7 +13,7 @@ import {
   type RowView,
   rowView,
   statesText,
-  tellProblems,
+  reportProblems,
 } from '../../output/plan.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
@@ -36,25 +36,25 @@ export function registerBatchStatus(command: Command, run: Run): void {
     .action((given: string) => run(command, (context) => status(context, given, command.opts())));
 }
 
-async function status(context: Context, given: string, asked: BatchOptions): Promise<Outcome> {
-  const { file, batch: opened } = await openNamed(context, given, asked);
+async function status(context: Context, nameOrFile: string, typedOptions: BatchOptions): Promise<Outcome> {
+  const { file, batch: opened } = await openNamed(context, nameOrFile, typedOptions);
   const batch = { ...opened, force: true };
   const fleet = fleetStateOf(await context.ledger());
   const rows: RowView[] = [];
-  const undone: PlannedRow[] = [];
+  const unfinished: PlannedRow[] = [];
   const deps = { ...(await planDepsOf(context, batch)), isAnywhere: fleet !== undefined };
   const plan = await planBatch(batch, deps, (planned) => {
     if (context.globals.json) rows.push({ ...rowView(planned), next: nextOf(planned, context.globals) });
-    else if (planned.state !== 'done') undone.push(planned);
+    else if (planned.state !== 'done') unfinished.push(planned);
   });
-  await tellProblems(context, file, plan);
+  await reportProblems(context, file, plan);
   rows.sort(byLine);
-  undone.sort((one, other) => one.row.line - other.row.line);
+  unfinished.sort((one, other) => one.row.line - other.row.line);
   const { batch: view, problems } = planView(batch, plan);
   const exitCode = plan.counts.done === plan.rows ? exitCodes.ok : exitCodes.partial;
   const queue = fleet && (await queueOf(fleet.query, batch.name));
   const text = [
-    statesText(plan, undone, context.globals),
+    statesText(plan, unfinished, context.globals),
     ...(queue === undefined ? [] : [queueText(batch.name, queue)]),
   ];
   return { json: { batch: view, problems, rows, queue }, text: text.join('\n\n'), exitCode };
@@ -69,10 +69,10 @@ function queueText(name: string, { waiting, taken, quarantined }: QueueCounts): 
   const rows = quarantined.map(
     ({ id }) => `${printableLine(id, 100)} quarantined: five workers died while running it`,
   );
-  const again = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
+  const requeueHint = quarantined.length === 0 ? [] : [`→ mgw batch enqueue ${name} --again`];
   return [
     `queue: ${waiting} waiting, ${taken} with workers, ${quarantined.length} quarantined`,
     ...rows,
-    ...again,
+    ...requeueHint,
   ].join('\n');
 }

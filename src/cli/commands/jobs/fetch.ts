@@ -5,7 +5,7 @@ import type { Run } from '../../command-tree.ts';
 import { handleModelOption, handleProtocol } from '../video/status.ts';
 import type { Context } from '../../context.ts';
 import type { Outcome } from '../../output/outcome.ts';
-import { severalOutcomes, withOwnSignals } from '../../output/outcome.ts';
+import { runForRefs, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addFetchOptions, checkStdout, targetOf, type OutputOptions } from '../../wait-options.ts';
 import { withOutput } from '../../../flows/next.ts';
@@ -15,9 +15,9 @@ interface FetchOptions extends OutputOptions {
 }
 
 const explanation = `
-A template names each file after its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
+A template builds each file name from its job: {id} {key} {model} {protocol} {seed} {slug} {index} {name} {n} {ext}, where
 {slug} is made from the prompt, {index} counts the REFs, {name} is the batch, and {n} counts the files of one job.
-In a folder, the file is named after the job's key, or after its id if it has no key. Fetching costs nothing.
+In a folder, the file is named after the job's key, or after its id if it has no key. Fetching is free.
 
 Examples:
   $ mgw jobs fetch @last
@@ -50,8 +50,8 @@ export function registerFetchOf(command: Command, protocol: Protocol | undefined
     )
     .action((refs: string[]) =>
       run(command, async (context) => {
-        const own = protocol ?? (await handleProtocol(context, command.opts()));
-        return fetchJobs(context, refs, command.opts(), wordsOf(own), own);
+        const chosenProtocol = protocol ?? (await handleProtocol(context, command.opts()));
+        return fetchJobs(context, refs, command.opts(), wordsOf(chosenProtocol), chosenProtocol);
       }),
     );
 }
@@ -60,18 +60,18 @@ function wordsOf(protocol: Protocol | undefined): string[] {
   return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'fetch'];
 }
 
-// Many jobs may be waiting: a few slow ones must not block the others, and a thousand downloads must not begin at once.
-const maxAtOnce = 32;
+// Many jobs may be waiting: a few slow ones must not block the others, and a thousand downloads must not start at once.
+const maxConcurrent = 32;
 
 async function fetchJobs(
   context: Context,
-  given: string[],
+  refArguments: string[],
   options: FetchOptions,
   words: readonly string[],
   protocol?: Protocol,
 ): Promise<Outcome> {
   checkStdout(context, options);
-  const refs = await readRefs(given, context.io);
+  const refs = await readRefs(refArguments, context.io);
   const [deadline, deps] = await Promise.all([context.deadline(), context.jobDeps()]);
   const [{ fetch, planFetches }, { deliveredOutcome, hooksOf }] = await Promise.all([
     import('../../../flows/fetch.ts'),
@@ -79,7 +79,7 @@ async function fetchJobs(
   ]);
   const { force = false, strict, mark, wait } = options;
   const plan = await planFetches(refs, targetOf(options), deps, words, protocol);
-  const one = (ref: string): Promise<Outcome> => {
+  const fetchOne = (ref: string): Promise<Outcome> => {
     const each = plan.get(ref);
     if (each === undefined || 'error' in each) {
       const error = each && withOutput(toMgwError(each.error), options);
@@ -90,5 +90,5 @@ async function fetchJobs(
       fetch(each, { force, deadline, strict, mark, wait }, withOwnSignals(deps), hooks),
     );
   };
-  return severalOutcomes([...plan.keys()], one, context.progress, maxAtOnce);
+  return runForRefs([...plan.keys()], fetchOne, context.progress, maxConcurrent);
 }

@@ -29,7 +29,7 @@ export interface GalleryOptions {
   port?: number;
 }
 
-// Returns the page of some jobs, without the key, URL signatures and folders of this machine.
+// Returns the page for jobs, without the key, URL signatures and folders of this machine.
 async function galleryHtml(
   context: Context,
   jobs: readonly Job[],
@@ -62,7 +62,7 @@ async function galleryHtml(
   return pageHtml(data, secretRedactor(secrets));
 }
 
-/** Serves the page of some jobs on this machine until it is interrupted. Each visit shows the current ledger. */
+/** Serves the page for jobs on this machine until it is interrupted. Each request reads the current ledger. */
 export async function serveGallery(
   context: Context,
   jobs: () => Promise<Job[]>,
@@ -92,8 +92,8 @@ export async function serveGallery(
 }
 
 /**
- * Writes the page of some jobs.
- * @throws MgwError: exit 10 if the page cannot be written, or would replace a file that is not a gallery of mgw.
+ * Writes the page for jobs.
+ * @throws MgwError: exit 10 if the page cannot be written, or would overwrite a file that is not a gallery of mgw.
  */
 export async function writeGallery(
   context: Context,
@@ -120,12 +120,12 @@ export async function writeGallery(
   const place = { hrefOf, peaksOf: (file: JobFile) => peaks.of(file.path), fileState };
   const html = await galleryHtml(context, jobs, place);
   await writePage(path, html, force);
-  const far = jobs.flatMap((job) =>
+  const unlinkable = jobs.flatMap((job) =>
     job.files.filter((file, index) => intact.has(file) && hrefOf(job, index) === undefined),
   );
-  if (far.length > 0)
+  if (unlinkable.length > 0)
     context.progress.note(
-      `${far.length} files cannot be linked from ${dirname(path)}. To copy them there: --copy.`,
+      `${unlinkable.length} files cannot be linked from ${dirname(path)}. To copy them there: --copy.`,
     );
   return { json: { gallery: { path, jobs: jobs.length, bytes: Buffer.byteLength(html) } }, text: path };
 }

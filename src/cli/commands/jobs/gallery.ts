@@ -12,10 +12,10 @@ import { recordedJob } from '../../../jobs/ref.ts';
 
 const defaultLimit = 2000;
 
-const more = `
-The page links to the files where they are, so keep it near them, or use --copy to copy them next to it. It works from a
-disk, in a CI artifact and on a web server, and fetches nothing from elsewhere. --serve shows it on this machine
-alone until Ctrl-C, and saves ratings as they are made.
+const helpText = `
+The page links to the files in place, so keep it near them, or copy them next to it with --copy. It works from a
+disk, in a CI artifact and on a web server, and loads nothing from other hosts. --serve serves it on this machine
+only, until Ctrl-C, and saves ratings immediately.
 
 Examples:
   $ mgw jobs gallery -o review/
@@ -36,35 +36,35 @@ export function registerGallery(command: Command, run: Run): void {
       ),
     )
     .addOption(
-      single('-o, --output <folder>', 'where index.html goes (default: the current folder)').helpGroup(
+      single('-o, --output <folder>', 'folder for index.html (default: the current folder)').helpGroup(
         'Output:',
       ),
     )
     .option('--force', 'replace an index.html that is not a gallery')
-    .option('--copy', 'put the files into media/ next to the page')
-    .option('--serve', 'serve the page on this machine until Ctrl-C, and write no file')
+    .option('--copy', 'copy the files to media/ next to the page')
+    .option('--serve', 'serve the page on this machine until Ctrl-C, without writing a file')
     .addOption(single('--port <n>', 'port of --serve (default: any free one)', wholeNumber(0, 65_535)))
-    .addHelpText('after', more)
+    .addHelpText('after', helpText)
     .action((refs: string[]) => run(command, (context) => gallery(context, refs, command.opts())));
 }
 
 async function gallery(context: Context, refs: string[], options: GalleryOptions): Promise<Outcome> {
-  check(refs, options);
-  const given = refs.length === 0 ? undefined : await readRefs(refs, context.io);
-  const jobs = (): Promise<Job[]> => jobsOf(context, given, options);
+  checkOptions(refs, options);
+  const chosenRefs = refs.length === 0 ? undefined : await readRefs(refs, context.io);
+  const jobs = (): Promise<Job[]> => jobsOf(context, chosenRefs, options);
   if (options.serve) return (await import('./gallery-page.ts')).serveGallery(context, jobs, options);
   return (await import('./gallery-page.ts')).writeGallery(context, await jobs(), options);
 }
 
-function check(refs: readonly string[], options: GalleryOptions): void {
+function checkOptions(refs: readonly string[], options: GalleryOptions): void {
   const { batch, since, limit, output, serve, port, copy, force } = options;
   if (refs.length > 0 && (batch !== undefined || since !== undefined || limit !== undefined))
-    throw usageError('Give REFs, or choose by --batch, --since and --limit.');
+    throw usageError('REFs cannot be combined with --batch, --since or --limit.');
   if (serve && (output !== undefined || copy || force))
-    throw usageError('--serve writes no file: leave --output, --copy and --force out.');
+    throw usageError('--serve cannot be combined with --output, --copy or --force.');
   if (!serve && port !== undefined) throw usageError('--port requires --serve.');
   if (output === '' || output === '-')
-    throw usageError('--output: give a folder, or a file whose name ends in .html.');
+    throw usageError('--output must be a folder, or a file whose name ends in .html.');
 }
 
 async function jobsOf(
@@ -80,6 +80,7 @@ async function jobsOf(
   }
   const start = since === undefined ? undefined : sinceTime(since, context.clock.now());
   const { shown, more } = await newestJobs(ledger, { batch, since: start }, limit);
-  if (more > 0) context.progress.note(`Older jobs are left out: raise --limit above ${limit}.`);
+  if (more > 0)
+    context.progress.note(`Older jobs were omitted. To include them, raise --limit above ${limit}.`);
   return shown;
 }

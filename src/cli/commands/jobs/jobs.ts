@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { list, type Run } from '../../command-tree.ts';
+import { addCommands, type Run } from '../../command-tree.ts';
 
 /** `mgw jobs ls|show|wait|fetch|resolve|rm|prune|export|import|gallery|rate`: manages the jobs of the ledger. */
 export function registerJobs(jobs: Command, run: Run): void {
-  list(jobs, run, {
+  addCommands(jobs, run, {
     ls: {
       about: 'list jobs, newest first; with -q only their ids',
       load: async () => (await import('./ls.ts')).registerLs,
@@ -13,7 +13,7 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./show.ts')).registerShow,
     },
     wait: {
-      about: 'wait until jobs have finished, with a line for each as it ends; saves nothing',
+      about: 'wait until jobs have finished, and print each as it ends; saves nothing',
       load: async () => (await import('./wait.ts')).registerWait,
     },
     fetch: {
@@ -25,19 +25,19 @@ export function registerJobs(jobs: Command, run: Run): void {
       load: async () => (await import('./resolve.ts')).registerResolve,
     },
     rm: {
-      about: 'forget jobs; saved files stay, and a --key is free again',
+      about: 'delete job records; saved files are kept, and a --key can be reused',
       load: async () => (await import('./prune.ts')).registerRm,
     },
     prune: {
-      about: 'forget old jobs that have ended and are no longer needed; prints their ids',
+      about: 'delete the records of old jobs that are no longer needed; prints their ids',
       load: async () => (await import('./prune.ts')).registerPrune,
     },
     export: {
-      about: 'write jobs as JSON lines to stdout (all of them, or those named)',
+      about: 'write jobs to stdout as JSON lines (default: all jobs)',
       load: async () => (await import('./transfer.ts')).registerExport,
     },
     import: {
-      about: 'import exported jobs; existing jobs stay as they are',
+      about: 'import exported jobs; existing jobs are unchanged',
       load: async () => (await import('./transfer.ts')).registerImport,
     },
     gallery: {

@@ -37,7 +37,7 @@ Examples:
 /** `mgw jobs ls`: lists jobs, newest first; `-q` prints only ids, for `mgw jobs wait -`. */
 export function registerLs(command: Command, run: Run): void {
   command
-    .addOption(someOf('--state <state>', 'only jobs in this state; prepared ones were never sent', jobStates))
+    .addOption(someOf('--state <state>', 'only jobs in this state; prepared jobs were never sent', jobStates))
     .addOption(oneOf(single('--protocol <name>', 'only jobs of this protocol'), [...protocolNames, 'tts']))
     .addOption(repeatable('--model <name>', 'only jobs of this model'))
     .addOption(sinceOption())
@@ -62,11 +62,11 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   const ledger = await context.ledger();
   const { shown, more } = await newestJobs(ledger, { ...options, since }, limit);
   if (more > 0 && !context.globals.json)
-    context.progress.note(`${more} older jobs are not shown; --all shows them.`);
+    context.progress.note(`${more} older jobs are not shown. To show them, use --all.`);
   if (shown.length === 0) {
     const { sandbox } = await context.settings();
     context.progress.note(
-      `No jobs.${sandbox.value ? '' : ' To list those of the sandbox: mgw --sandbox jobs ls'}`,
+      `No jobs.${sandbox.value ? '' : ' To list the jobs of the sandbox: mgw --sandbox jobs ls'}`,
     );
   }
   const json = { jobs: shown.map(jobView), ...(more > 0 && { older: more }) };
@@ -74,19 +74,19 @@ async function ls(context: Context, options: LsOptions): Promise<Outcome> {
   return { json, text: shown.length === 0 ? '' : listing(shown, now, columnsOf(context.io.stdout)) };
 }
 
-const narrow = 60;
+const narrowWidth = 60;
 
 function listing(jobs: readonly Job[], now: number, width: number | undefined): string {
-  if (width !== undefined && width < narrow) return jobs.map((job) => entry(job, now, width)).join('\n');
+  if (width !== undefined && width < narrowWidth) return jobs.map((job) => entry(job, now, width)).join('\n');
   const columns: Column<Job>[] = [
     { head: 'id', cell: ({ id }) => id },
     { head: 'protocol', cell: ({ protocol }) => protocol, rank: 4 },
     { head: 'state', cell: shownState },
-    { head: 'model', cell: ({ model }) => model, least: 14, rank: 3 },
+    { head: 'model', cell: ({ model }) => model, minWidth: 14, rank: 3 },
     { head: 'created', cell: ({ created_at }) => ago(created_at, now), rank: 2 },
-    { head: 'key', cell: ({ key }) => key, least: 8, rank: 1 },
-    { head: 'prompt', cell: promptStart, least: 12, rank: 1 },
-    { head: 'result', cell: resultOf, least: 24, rank: 5 },
+    { head: 'key', cell: ({ key }) => key, minWidth: 8, rank: 1 },
+    { head: 'prompt', cell: promptStart, minWidth: 12, rank: 1 },
+    { head: 'result', cell: resultOf, minWidth: 24, rank: 5 },
   ];
   return fittedTable(columns, jobs, width);
 }
@@ -99,11 +99,11 @@ function entry(job: Job, now: number, width: number): string {
   return lines.map((line) => cutToWidth(line, width)).join('\n');
 }
 
-const maxPrompt = 60;
+const maxPromptLength = 60;
 
 function promptStart(job: Job): string | undefined {
   const prompt = promptOf(job);
-  return prompt === undefined ? undefined : printableLine(prompt, maxPrompt);
+  return prompt === undefined ? undefined : printableLine(prompt, maxPromptLength);
 }
 
 function resultOf(job: Job): string | undefined {

@@ -29,10 +29,10 @@ interface PruneOptions {
 }
 
 const explanation = `
-Removes jobs that succeeded, failed or were rejected, and are no longer needed. Jobs that are open, unknown,
-or not delivered to the command that paid for them stay, and so does speech that must not be paid for again. Jobs with
-a key stay too, because a key never pays twice; --keys removes them. Saved files stay. mgw spend no longer counts
-removed jobs: mgw jobs export keeps them.
+Removes jobs that succeeded, failed or were rejected, and are no longer needed. Keeps jobs that are open, unknown,
+or not delivered to the command that paid for them, and speech that must not be paid for again. Also keeps jobs with
+a key, because a key never pays twice; --keys removes them. Saved files are kept. mgw spend no longer counts
+removed jobs. To archive them first: mgw jobs export.
 
 Examples:
   $ mgw jobs prune --older-than 30d
@@ -40,7 +40,7 @@ Examples:
   $ mgw jobs prune --older-than 90d --keys`;
 
 /**
- * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, except those whose command would then pay
+ * `mgw jobs prune --older-than AGE`: removes ended jobs from the ledger, except jobs whose command would then pay
  * again if repeated.
  */
 export function registerPrune(command: Command, run: Run): void {
@@ -49,7 +49,7 @@ export function registerPrune(command: Command, run: Run): void {
       single('--older-than <age>', 'remove jobs without activity for this long, such as 30d', parseDuration),
     )
     .option('--keys', 'also remove jobs with a key; the same --key may then pay again')
-    .option('--dry-run', 'remove nothing, and print what would be removed')
+    .option('--dry-run', 'print what would be removed, and remove nothing')
     .addHelpText('after', explanation)
     .action(() => run(command, (context) => pruneJobs(context, command.opts())));
 }
@@ -58,8 +58,7 @@ async function pruneJobs(
   context: Context,
   { olderThan, keys = false, dryRun = false }: PruneOptions,
 ): Promise<Outcome> {
-  if (olderThan === undefined)
-    throw usageError('Give the age of the jobs to remove, such as --older-than 30d.');
+  if (olderThan === undefined) throw usageError('--older-than is required, such as --older-than 30d.');
   const before = context.clock.now() - olderThan;
   const pruned = await prune(
     await context.ledger(),
@@ -78,26 +77,29 @@ function summary({ removed: { length: count } }: PruneResult, dryRun: boolean): 
   return dryRun ? `${jobs} would be removed` : `${jobs} removed`;
 }
 
-const words: Record<KeepReason, string> = {
+const reasonTexts: Record<KeepReason, string> = {
   newer: 'newer',
-  open: 'not ended',
+  open: 'unfinished',
   in_use: 'in use by a process',
-  undelivered: 'not delivered yet (the same command resumes)',
+  undelivered: 'not delivered yet (repeat the command to resume)',
   speech: 'speech that must not be paid for again',
   key: 'with a key (--keys removes them too)',
 };
 
 function keptText({ kept }: PruneResult): string {
-  const told = keepReasons.filter((reason) => kept[reason] > 0 && reason !== 'newer');
-  if (told.length === 0) return '';
-  return `; kept: ${told.map((reason) => `${kept[reason]} ${words[reason]}`).join(', ')}`;
+  const reported = keepReasons.filter((reason) => kept[reason] > 0 && reason !== 'newer');
+  if (reported.length === 0) return '';
+  return `; kept: ${reported.map((reason) => `${kept[reason]} ${reasonTexts[reason]}`).join(', ')}`;
 }
 
-/** `mgw jobs rm REF...`: forgets jobs; open and unknown ones only with `--force`. Saved files stay. */
+/** `mgw jobs rm REF...`: deletes job records; those of open and unknown jobs only with `--force`. Saved files are kept. */
 export function registerRm(command: Command, run: Run): void {
   command
     .argument('<refs...>', 'job ids, @key, @last; - reads them from stdin')
-    .option('--force', 'also remove jobs that have not ended or are unknown; their records are lost')
+    .option(
+      '--force',
+      'also remove jobs that are unfinished or whose outcome is unknown; their records are lost',
+    )
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs ls -q --state failed | mgw jobs rm -\n  $ mgw jobs rm @last --force\n  $ mgw jobs rm @last --force --json',
@@ -108,11 +110,11 @@ export function registerRm(command: Command, run: Run): void {
 function notRemoved(job: Job, obstacle: Obstacle): MgwError {
   return obstacle === 'in_use'
     ? usageError(
-        `${job.id} is in use by a process: wait for it, or remove it anyway with --force.`,
+        `${job.id} is in use by a process. Wait for it, or use --force to remove it anyway.`,
         waitCommand(job),
       )
     : usageError(
-        `${job.id} is ${shownState(job)}: it may have been paid for. --force removes its record anyway.`,
+        `${job.id} is ${shownState(job)}: it may have been paid for. To remove its record anyway, use --force.`,
         shownState(job) === 'unknown' ? resolveCommand(job) : waitCommand(job),
       );
 }

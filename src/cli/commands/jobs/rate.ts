@@ -22,12 +22,12 @@ Examples:
   $ mgw jobs rate @last 2
   $ mgw jobs rate @last --clear`;
 
-/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: records ratings and notes of results. */
+/** `mgw jobs rate REF 4 --note TEXT | --import ratings.json`: records ratings of results, and notes about them. */
 export function registerRate(command: Command, run: Run): void {
   command
     .argument('[ref]', 'job id, @key, @last, or a handle of the gateway')
     .argument('[rating]', '1 (bad) to 5 (good)')
-    .addOption(single('--note <text>', 'a note, which replaces the previous one', noteText))
+    .addOption(single('--note <text>', 'a note, which replaces the previous note', noteText))
     .option('--clear', 'remove the rating and the note')
     .addOption(single('--import <file>', 'import the ratings.json of a gallery; - reads it from stdin'))
     .addHelpText('after', examples)
@@ -44,7 +44,7 @@ function noteText(text: string): string {
 async function rate(
   context: Context,
   ref: string | undefined,
-  given: string | undefined,
+  ratingArgument: string | undefined,
   options: RateOptions,
 ): Promise<Outcome> {
   const { note, clear = false, import: file } = options;
@@ -52,17 +52,23 @@ async function rate(
   await context.hideKey();
   if (file !== undefined) {
     if (ref !== undefined || note !== undefined || clear)
-      throw usageError('--import takes everything from its file: leave out all other arguments.');
+      throw usageError('--import cannot be combined with other arguments.');
     return importRatings(context, file);
   }
-  if (ref === undefined) throw usageError('Give the REF of a job and a rating, or --import FILE.');
-  if (clear ? given !== undefined || note !== undefined : given === undefined && note === undefined)
-    throw usageError('Give a rating from 1 to 5, --note TEXT, both, or --clear alone.');
-  if (given !== undefined && !/^[1-5]$/.test(given))
-    throw usageError(`${printableLine(given, 60) || '""'} is not a rating: give 1 (bad) to 5 (good).`);
+  if (ref === undefined) throw usageError('A REF and a rating are required, or --import FILE.');
+  if (
+    clear
+      ? ratingArgument !== undefined || note !== undefined
+      : ratingArgument === undefined && note === undefined
+  )
+    throw usageError('Use a rating from 1 to 5, --note TEXT, or both; or --clear alone.');
+  if (ratingArgument !== undefined && !/^[1-5]$/.test(ratingArgument))
+    throw usageError(
+      `${printableLine(ratingArgument, 60) || '""'} is not a rating. Use 1 (bad) to 5 (good).`,
+    );
   const ledger = await context.ledger();
   const found = await recordedJob(ledger, ref);
-  const rating = given === undefined ? found.rating : Number(given);
+  const rating = ratingArgument === undefined ? found.rating : Number(ratingArgument);
   const job = await rateJob(
     ledger,
     found.id,
@@ -84,7 +90,7 @@ function isSame(job: Job, { rating, note }: Rating): boolean {
   return job.rating === rating && (job.note ?? '') === (note ?? '').trim();
 }
 
-// Imports ratings. The later rating of a job counts, on whichever machine it was made.
+// Imports ratings. The latest rating of a job counts, regardless of the machine.
 async function importRatings(context: Context, file: string): Promise<Outcome> {
   const text =
     file === '-' ? await readStdin(context.io) : decodeUtf8(await readInputFile(file, '--import'), file);
@@ -92,15 +98,16 @@ async function importRatings(context: Context, file: string): Promise<Outcome> {
   const ratings = readRatings(context.redact(text), file === '-' ? 'Standard input' : file);
   const rated: Job[] = [];
   const [unknown, older]: [string[], string[]] = [[], []];
-  for (const { job: id, at, ...said } of ratings) {
+  for (const { job: id, at, ...imported } of ratings) {
     const job = await ledger.read(id);
     if (job === undefined) unknown.push(id);
-    else if (!isSame(job, said) && (job.rated_at ?? '') > at) older.push(id);
-    else rated.push(await rateJob(ledger, id, said));
+    else if (!isSame(job, imported) && (job.rated_at ?? '') > at) older.push(id);
+    else rated.push(await rateJob(ledger, id, imported));
   }
-  if (unknown.length > 0) context.progress.note(`Not in this ledger, and skipped: ${unknown.join(', ')}.`);
+  if (unknown.length > 0)
+    context.progress.note(`Skipped, because they are not in this ledger: ${unknown.join(', ')}.`);
   if (older.length > 0)
-    context.progress.note(`Rated here more recently, and left unchanged: ${older.join(', ')}.`);
+    context.progress.note(`Skipped, because they were rated here more recently: ${older.join(', ')}.`);
   const json = {
     rated: rated.map(jobView),
     ...(unknown.length > 0 && { unknown }),

@@ -24,14 +24,14 @@ interface ResolveOptions extends OutputOptions, BudgetOptions {
 
 /**
  * `mgw jobs resolve REF [--adopt HANDLE | --not-created | --resubmit]`: records whether the task of an `unknown` job
- * exists. Without a choice, asks on a terminal; otherwise lists the choices and exits 7.
+ * exists. Without a choice, prompts on a terminal; otherwise lists the choices and exits 7.
  */
 export function registerResolve(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key or @last')
     .addOption(single('--adopt <handle>', 'the task exists: this is its handle'))
     .option('--not-created', 'the task does not exist; the same command may submit again')
-    .option('--resubmit', 'submit it again now, knowing that it may be charged twice');
+    .option('--resubmit', 'submit it again now; it may be charged twice');
   addOutputOptions(command, 'wait for the task, and save its result here; - writes it to stdout');
   addWaitOptions(command);
   for (const option of budgetOptions('this submission')) command.addOption(option);
@@ -45,7 +45,7 @@ export function registerResolve(command: Command, run: Run): void {
 
 async function resolve(context: Context, ref: string, options: ResolveOptions): Promise<Outcome> {
   checkStdout(context, options);
-  const resolution = chosen(options) ?? (await askHow(context, ref, options));
+  const resolution = resolutionOf(options) ?? (await promptForResolution(context, ref, options));
   const [flow, { deliveredOutcome, hooksOf, submitHooks }, deadline] = await Promise.all([
     import('../../../flows/resolve.ts'),
     import('../video/delivered.ts'),
@@ -53,30 +53,34 @@ async function resolve(context: Context, ref: string, options: ResolveOptions): 
   ]);
   const { budget, force = false } = options;
   const target = resolution.how === 'not-created' ? undefined : targetOf(options);
-  const wanted = { target, force, budget, deadline };
-  const pays = resolution.how === 'resubmit';
+  const request = { target, force, budget, deadline };
+  const isPaid = resolution.how === 'resubmit';
   const isWaiting = target !== undefined;
-  const hooks = pays
+  const hooks = isPaid
     ? submitHooks(context, (await context.jobDeps()).account, { isWaiting })
     : hooksOf(context, { isWaiting });
-  return deliveredOutcome(context, options, () => flow.resolve(context, ref, resolution, wanted, hooks));
+  return deliveredOutcome(context, options, () => flow.resolve(context, ref, resolution, request, hooks));
 }
 
-function chosen(options: ResolveOptions): Resolution | undefined {
-  const given = [options.adopt !== undefined, options.notCreated, options.resubmit].filter(Boolean);
-  if (given.length > 1) throw usageError('Give only one of --adopt HANDLE, --not-created, --resubmit.');
-  if (given.length === 0) return undefined;
+function resolutionOf(options: ResolveOptions): Resolution | undefined {
+  const choices = [options.adopt !== undefined, options.notCreated, options.resubmit].filter(Boolean);
+  if (choices.length > 1) throw usageError('Use only one of --adopt HANDLE, --not-created and --resubmit.');
+  if (choices.length === 0) return undefined;
   if (options.output !== undefined && options.notCreated)
-    throw usageError('--not-created leaves nothing to save: leave --output out.');
+    throw usageError('--not-created cannot be combined with --output: there is no result to save.');
   if (options.budget !== undefined && !options.resubmit)
-    throw usageError('--budget requires --resubmit: nothing else pays.');
+    throw usageError('--budget requires --resubmit, the only choice that costs money.');
   if (options.adopt === '') throw usageError('--adopt: the handle is empty.');
   if (options.adopt !== undefined) return { how: 'adopted', handle: options.adopt };
   return { how: options.notCreated ? 'not-created' : 'resubmit' };
 }
 
-// Asks which choice applies. Without an answer, nothing is decided.
-async function askHow(context: Context, ref: string, options: ResolveOptions): Promise<Resolution> {
+// Prompts for the choice that applies. Without an answer, the job is unchanged.
+async function promptForResolution(
+  context: Context,
+  ref: string,
+  options: ResolveOptions,
+): Promise<Resolution> {
   const [{ findDoubt }, { shellWord }] = await Promise.all([
     import('../../../flows/resolve.ts'),
     import('../../output/human.ts'),
@@ -95,19 +99,19 @@ async function askHow(context: Context, ref: string, options: ResolveOptions): P
   const { noInput } = await context.settings();
   if (context.io.stdin.isTTY !== true || noInput.value) {
     const next = possibleHandle === undefined ? showCommand(job) : resolveCommand(job);
-    const all = `${text} Run the command that applies:\n${lines.join('\n')}`;
-    throw withOutput(new MgwError('submit_unknown', all, { charged: 'maybe', next, job }), options);
+    const message = `${text} Run the command that applies:\n${lines.join('\n')}`;
+    throw withOutput(new MgwError('submit_unknown', message, { charged: 'maybe', next, job }), options);
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
   const answer = (
-    await readLine(context.io, `Which is true? (1-${ways.length}, or Enter to decide nothing) `)
+    await readLine(context.io, `Which applies? (1-${ways.length}, or Enter to leave the job unchanged) `)
   ).trim();
   const how = ways[Number(answer) - 1]?.resolution;
   if (how === undefined)
-    throw new MgwError('submit_unknown', `${text} Nothing was decided.`, { charged: 'maybe', job });
+    throw new MgwError('submit_unknown', `${text} The job is unchanged.`, { charged: 'maybe', job });
   if (how !== 'adopted') return { how };
   if (possibleHandle !== undefined) return { how, handle: possibleHandle };
   const handle = (await readLine(context.io, 'Handle of the task: ')).trim();
-  if (handle === '') throw usageError('The handle is empty; nothing was decided.');
+  if (handle === '') throw usageError('The handle is empty. The job is unchanged.');
   return { how, handle };
 }

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
-import { wrapped, widthOf } from '../../help/wrap.ts';
+import { wrap, widthOf } from '../../help/wrap.ts';
 import { columnsOf } from '../../io.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import { size } from '../../output/progress.ts';
@@ -10,7 +10,7 @@ import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printable, printableLine } from '../../../printable.ts';
 
-/** `mgw jobs show REF`: shows everything that the ledger knows about a job. Sends no request. */
+/** `mgw jobs show REF`: shows everything recorded about a job. Sends no request. */
 export function registerShow(command: Command, run: Run): void {
   command
     .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
@@ -39,7 +39,7 @@ const labelWidth = 14;
 
 function membersOf(job: Job, width: number): string[] {
   const members = Object.entries(jobView(job)).filter(([, value]) => value !== undefined);
-  return members.flatMap(([name, value]) => labelled(name, labelWidth, linesOf(value), width));
+  return members.flatMap(([name, value]) => withLabel(name, labelWidth, linesOf(value), width));
 }
 
 function linesOf(value: unknown): string[] {
@@ -47,12 +47,14 @@ function linesOf(value: unknown): string[] {
   return printable(JSON.stringify(value, undefined, 2)).split('\n');
 }
 
-const narrow = 60;
+const narrowWidth = 60;
 
 function historyOf(events: readonly (RecordedEvent | undefined)[], width: number): string[] {
-  const times = events.map((event) => timeText(event?.at, width < narrow));
-  const room = Math.max(0, ...times.map((time) => time.length)) + 2;
-  return events.flatMap((event, index) => labelled(times[index] ?? '', room, [eventText(event)], width));
+  const times = events.map((event) => timeText(event?.at, width < narrowWidth));
+  const columnWidth = Math.max(0, ...times.map((time) => time.length)) + 2;
+  return events.flatMap((event, index) =>
+    withLabel(times[index] ?? '', columnWidth, [eventText(event)], width),
+  );
 }
 
 function timeText(at: string | undefined, isShort: boolean): string {
@@ -60,14 +62,18 @@ function timeText(at: string | undefined, isShort: boolean): string {
   return isShort ? time : `${day} ${time}`;
 }
 
-function labelled(label: string, room: number, lines: readonly string[], width: number): string[] {
-  const broken = lines.flatMap((line) => wrapped(line, Math.max(8, width - room), '', widthOf).split('\n'));
-  return broken.map((line, index) => `${(index === 0 ? label : '').padEnd(room)}${line}`.trimEnd());
+function withLabel(label: string, columnWidth: number, lines: readonly string[], width: number): string[] {
+  const wrappedLines = lines.flatMap((line) =>
+    wrap(line, Math.max(8, width - columnWidth), '', widthOf).split('\n'),
+  );
+  return wrappedLines.map((line, index) =>
+    `${(index === 0 ? label : '').padEnd(columnWidth)}${line}`.trimEnd(),
+  );
 }
 
 /** Describes an event of a job's record in one line; `undefined` is an unreadable line. */
 function eventText(event: RecordedEvent | undefined): string {
-  return event === undefined ? 'a line of the record that cannot be read' : printableLine(textOf(event), 500);
+  return event === undefined ? 'an unreadable line of the record' : printableLine(textOf(event), 500);
 }
 
 function textOf(event: RecordedEvent): string {
@@ -79,13 +85,13 @@ function textOf(event: RecordedEvent): string {
     case 'sending':
       return `attempt ${event.attempt}: sending${costText(event.cost?.at_most)}`;
     case 'reply':
-      return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; its body is not recorded in full'}`;
+      return `attempt ${event.attempt}: the gateway responded with ${event.reply.status}${event.reply.complete ? '' : '; its body was not completely recorded'}`;
     case 'unavailable':
       return `attempt ${event.attempt}: not handled, nothing was charged: ${errorText(event.error)}`;
     case 'rejected':
       return `rejected, nothing was charged: ${errorText(event.error)}`;
     case 'unknown':
-      return `unknown whether it was accepted: ${errorText(event.error)}`;
+      return `it is unknown whether it was accepted: ${errorText(event.error)}`;
     case 'resolved':
       return resolutionTexts[event.how];
     case 'rated':
@@ -102,22 +108,22 @@ function textOf(event: RecordedEvent): string {
     case 'delivered':
       return 'the result was delivered to the command';
     case 'detached':
-      return `the command ended with exit ${event.exit_code}`;
+      return `the command exited with ${event.exit_code}`;
   }
 }
 
 const resolutionTexts = {
-  adopted: 'settled by hand: the task exists',
-  'not-created': 'settled by hand: the task does not exist',
-  resubmit: 'settled by hand: to be sent again',
+  adopted: 'resolved by a person: the task exists',
+  'not-created': 'resolved by a person: the task does not exist',
+  resubmit: 'resolved by a person: submit again',
 };
 
 const askTexts = { accept: 'accepted', finish: 'finished', file: 'saved' };
 
 function commandText({ command, ask, output }: Goal): string {
-  if (command === 'rm') return 'a command began to remove the job';
+  if (command === 'rm') return 'a command started to remove the job';
   const where = output === undefined ? '' : ` to ${output === '-' ? 'standard output' : output}`;
-  return `a ${command} command began; it runs until the job is ${askTexts[ask]}${where}`;
+  return `a ${command} command started; it runs until the job is ${askTexts[ask]}${where}`;
 }
 
 function observationText(event: RecordedEvent & { type: 'observed' | 'finished' }): string {

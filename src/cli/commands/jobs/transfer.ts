@@ -44,7 +44,7 @@ async function exportJobs(context: Context, refs: string[]): Promise<Outcome> {
   };
 }
 
-/** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs stay as they are. */
+/** `mgw jobs import FILE|-`: imports exported jobs. Existing jobs are unchanged. */
 export function registerImport(command: Command, run: Run): void {
   command
     .argument('<file>', 'a file of JSON lines, or - for stdin')
@@ -70,12 +70,12 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
   const imported: string[] = [];
   for (const { id, events, key } of entries) {
     if (await ledger.create(id, events, true)) imported.push(id);
-    // Enrols an existing job too, because an earlier import may have been interrupted before it enrolled the job.
+    // Also enrols an existing job, because an earlier import may have been interrupted before enrolling it.
     const job = await ledger.read(id);
     if (job !== undefined) await enrol(ledger, job, (await ledger.lease()).owner);
     const holder = key === undefined ? undefined : await namedJob(ledger, key);
     if (holder !== undefined && holder.id !== id)
-      context.progress.note(`The key ${key ?? ''} already names ${holder.id} here, and is unchanged.`);
+      context.progress.note(`The key ${key ?? ''} still refers to ${holder.id} here.`);
   }
   return { json: { imported }, text: imported.join('\n') };
 }
@@ -83,21 +83,22 @@ async function importJobs(context: Context, file: string): Promise<Outcome> {
 interface Importable {
   id: string;
   key?: string;
-  /** `undefined` for a line that could not be read on the other machine. */
+  /** `undefined` for a line that was unreadable on the other machine. */
   events: (JobEvent | RecordedEvent | undefined)[];
 }
 
 function importable(value: Json | undefined, line: number, schema: typeof exportedEvents): Importable {
-  const bad = (what: string): never => {
+  const reject = (what: string): never => {
     throw usageError(`Line ${line} is not an exported job: ${what}.`);
   };
-  if (!isObject(value)) return bad('it is not a JSON object');
+  if (!isObject(value)) return reject('it is not a JSON object');
   const { id, key, events } = value;
-  if (typeof id !== 'string' || !jobIdPattern.test(id)) return bad('id is missing or malformed');
+  if (typeof id !== 'string' || !jobIdPattern.test(id)) return reject('id is missing or malformed');
   const checked = schema.safeParse(events ?? formerEvents(value));
-  if (!checked.success) return bad(`event ${Number(checked.error.issues[0]?.path[0] ?? 0) + 1} is malformed`);
+  if (!checked.success)
+    return reject(`event ${Number(checked.error.issues[0]?.path[0] ?? 0) + 1} is malformed`);
   const first = checked.data[0];
-  if (first !== null && first?.type !== 'prepared') return bad('its events do not begin with "prepared"');
+  if (first !== null && first?.type !== 'prepared') return reject('its first event is not "prepared"');
   return {
     id,
     key: typeof key === 'string' ? key : undefined,

@@ -9,11 +9,11 @@ import { paintOn, plain, withStates } from '../../output/human.ts';
 import { jobLine } from '../../output/human.ts';
 import type { Outcome } from '../../output/outcome.ts';
 import type { Run } from '../../command-tree.ts';
-import { isInterruption, severalOutcomes, withOwnSignals } from '../../output/outcome.ts';
+import { isInterruption, runForRefs, withOwnSignals } from '../../output/outcome.ts';
 import { readRefs } from '../../input.ts';
 import { addWaitOptions } from '../../wait-options.ts';
 
-/** `mgw jobs wait REF...`: waits until every job has ended; prints a line for each as it ends. */
+/** `mgw jobs wait REF...`: waits until every job has ended, and prints each as it ends. */
 export function registerWait(command: Command, run: Run): void {
   command.argument('<refs...>', 'job ids, @key, @last; - reads them from stdin');
   addWaitOptions(command);
@@ -28,30 +28,30 @@ export function registerWait(command: Command, run: Run): void {
 /** The maximum pause between the first polls of two jobs, ms. */
 const maxGapMs = 50;
 
-async function wait(context: Context, given: string[]): Promise<Outcome> {
+async function wait(context: Context, refArguments: string[]): Promise<Outcome> {
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
-  const refs = await readRefs(given, context.io);
-  // Spreads the first polls over one interval, and with them all later ones, so that a thousand polls never come at
+  const refs = await readRefs(refArguments, context.io);
+  // Spreads the first polls, and thereby all later ones, over one interval, so that a thousand polls are never sent at
   // once.
   const gapMs = Math.min(maxGapMs, deps.pollIntervalMs / refs.length);
-  let begun = 0;
-  const one = async (ref: string): Promise<Outcome> => {
-    const own = withOwnSignals(deps);
-    // Ignores an interruption, which the wait for the job reports.
-    await deps.clock.sleep(gapMs * begun++, own.signals.soft).catch(() => undefined);
-    const outcome = await waitForOne(context, ref, own, deadline);
+  let startedCount = 0;
+  const waitAndPrint = async (ref: string): Promise<Outcome> => {
+    const ownDeps = withOwnSignals(deps);
+    // Ignores an interruption here, because the wait for the job reports it.
+    await deps.clock.sleep(gapMs * startedCount++, ownDeps.signals.soft).catch(() => undefined);
+    const outcome = await waitForOne(context, ref, ownDeps, deadline);
     const isOver = refs.length === 1 || outcome.error === undefined || !isInterruption(outcome.error);
-    return isOver ? told(context, outcome) : { ...outcome, text: undefined };
+    return isOver ? printOutcome(context, outcome) : { ...outcome, text: undefined };
   };
-  return severalOutcomes(refs, one, context.progress, refs.length);
+  return runForRefs(refs, waitAndPrint, context.progress, refs.length);
 }
 
 // Prints each job as it ends, because the next one may take an hour.
-async function told(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
+async function printOutcome(context: Context, { text, ...outcome }: Outcome): Promise<Outcome> {
   const { io, globals, progress } = context;
   const paint = globals.color === false ? plain : paintOn(io.stdout, io.env);
   const line = context.redact(`${withStates(text ?? '', paint)}\n`);
-  if (text && !globals.json) await progress.aside(() => write(io.stdout, line, 'yes'));
+  if (text && !globals.json) await progress.withSpinnerHidden(() => write(io.stdout, line, 'yes'));
   return outcome;
 }
 

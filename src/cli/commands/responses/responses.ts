@@ -24,14 +24,14 @@ Examples:
   $ mgw responses "Write a haiku about the sea" -m text-1 --stream
   $ mgw responses --file question.txt -m text-1 --instructions "Answer in one word" --json
   $ mgw responses --body @request.json --set max_output_tokens=200
-Not a job: it is not recorded, and never sent again once it may have been charged.`;
+This is not a job: it is not recorded, and is never sent again if it may have been charged.`;
 
-/** `mgw responses [INPUT|-] --model M`: makes one call of the Responses endpoint (specification 4.5). */
+/** `mgw responses [INPUT|-] --model M`: calls the Responses endpoint once (specification 4.5). */
 export function registerResponses(command: Command, run: Run): void {
   command
-    .argument('[input]', 'what to ask; - reads it from stdin')
+    .argument('[input]', 'the question; - reads it from stdin')
     .optionsGroup('Question:')
-    .addOption(single('-m, --model <name>', 'the model, as mgw models lists it'))
+    .addOption(single('-m, --model <name>', 'a model from mgw models'))
     .option('--stream', 'print the text as it arrives')
     .addOption(single('--instructions <text>', 'how the model should answer'))
     .addOption(single('--file <file>', 'read the input from this file; - reads it from stdin'))
@@ -75,10 +75,10 @@ async function responses(
   const printer = new Printer(context, options.stream === true);
   const deadline = await context.deadline();
   try {
-    const end = await respond(body, deps, (text) => printer.take(text), deadline);
+    const end = await respond(body, deps, (text) => printer.append(text), deadline);
     if (end.kind === 'completed' && printer.isEmpty && context.globals.json !== true)
       progress.note(`The response has no text: ${printable(JSON.stringify(end.response ?? {}), 10_000)}`);
-    return outcomeOf(end, context.globals.json ? printer.held : '');
+    return outcomeOf(end, context.globals.json ? printer.pendingText : '');
   } finally {
     await printer.finish();
   }
@@ -96,7 +96,7 @@ interface ResponsesOptions {
 
 /**
  * Builds the body from input, flags, `--body` and `--set`.
- * @throws MgwError('usage') naming what is wrong or missing.
+ * @throws MgwError('usage') naming the wrong or missing value.
  */
 async function responsesBody(
   context: Context,
@@ -104,7 +104,7 @@ async function responsesBody(
   options: ResponsesOptions,
 ): Promise<JsonObject> {
   const { model, instructions, stream } = options;
-  const given = await inputOf(context, input, options);
+  const inputText = await inputOf(context, input, options);
   const base =
     options.body === undefined
       ? {}
@@ -112,15 +112,15 @@ async function responsesBody(
   const body: JsonObject = {
     ...base,
     ...(model !== undefined && { model }),
-    ...(given !== undefined && { input: given }),
+    ...(inputText !== undefined && { input: inputText }),
     ...(instructions !== undefined && { instructions }),
     ...(stream && { stream: true }),
   };
   applySets(body, options.set ?? []);
   if (typeof body['model'] !== 'string' || body['model'].trim() === '')
-    throw usageError('No model: give --model NAME.', ['mgw', 'models']);
+    throw usageError('--model NAME is required.', ['mgw', 'models']);
   if (body['input'] === undefined || body['input'] === '')
-    throw usageError('No input: give INPUT, --file FILE, or - to read it from standard input.');
+    throw usageError('No input. Use INPUT, --file FILE, or - for standard input.');
   return body;
 }
 
@@ -129,7 +129,7 @@ async function inputOf(
   input: string | undefined,
   { file, body }: ResponsesOptions,
 ): Promise<string | undefined> {
-  if (input !== undefined && file !== undefined) throw usageError('Give INPUT or --file, not both.');
+  if (input !== undefined && file !== undefined) throw usageError('INPUT cannot be combined with --file.');
   const source = file === undefined ? input : file === '-' ? '-' : `@${file}`;
   if (source === undefined) return undefined;
   if (source === '-' && (body === '-' || body === '@-'))
@@ -172,7 +172,7 @@ function errorOf(end: ResponseEnd): MgwError | undefined {
 }
 
 // Rethrows an error as charged and not retryable, because the response is not recorded and cannot be printed again.
-function lost(error: unknown): never {
+function rethrowAsCharged(error: unknown): never {
   if (!(error instanceof MgwError)) throw error;
   throw new MgwError(error.code, error.message, { charged: 'yes', retry: 'never', cause: error });
 }
@@ -182,44 +182,47 @@ function lost(error: unknown): never {
  * a terminal.
  */
 class Printer {
-  /** The text that is not printed yet; with `--json`, the whole text. */
-  held = '';
+  /** The text that is not yet printed; with `--json`, the entire text. */
+  pendingText = '';
   readonly #context: Context;
-  readonly #atOnce: boolean;
-  /** Whether the response had no text so far. */
+  readonly #isStreaming: boolean;
+  /** Whether no text has arrived yet. */
   isEmpty = true;
   #isLineOpen = false;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(context: Context, streams: boolean) {
     this.#context = context;
-    this.#atOnce = streams && context.globals.json !== true;
+    this.#isStreaming = streams && context.globals.json !== true;
   }
 
-  take(text: string): void {
-    this.held += text;
+  append(text: string): void {
+    this.pendingText += text;
     this.isEmpty &&= text === '';
-    if (this.#atOnce) this.#put(safeCutIndex(this.held, (piece) => this.#context.redact(piece), 'word'));
+    if (this.#isStreaming)
+      this.#printUpTo(safeCutIndex(this.pendingText, (piece) => this.#context.redact(piece), 'word'));
   }
 
   /** Prints the remaining text, and ends it with a newline. */
   async finish(): Promise<void> {
     if (this.#context.globals.json) return;
-    this.#put(this.held.length);
+    this.#printUpTo(this.pendingText.length);
     if (this.#isLineOpen) this.#write('\n');
     await this.#writing;
   }
 
-  #put(end: number): void {
+  #printUpTo(end: number): void {
     if (end === 0) return;
-    const text = this.held.slice(0, end);
-    this.held = this.held.slice(end);
+    const text = this.pendingText.slice(0, end);
+    this.pendingText = this.pendingText.slice(end);
     this.#isLineOpen = !text.endsWith('\n');
     this.#write(printable(this.#context.redact(text), Number.MAX_SAFE_INTEGER));
   }
 
   #write(text: string): void {
-    this.#writing = this.#writing.then(() => write(this.#context.io.stdout, text, 'yes').catch(lost));
+    this.#writing = this.#writing.then(() =>
+      write(this.#context.io.stdout, text, 'yes').catch(rethrowAsCharged),
+    );
     this.#writing.catch(() => undefined);
   }
 }

@@ -26,7 +26,7 @@ interface ExecOptions extends ServeOptions {
   minPoll?: number;
 }
 
-/** `mgw sandbox exec -- CMD`: runs a script against a new sandbox, with the real key out of reach. */
+/** `mgw sandbox exec -- CMD`: runs a script against a new sandbox, without access to the real key. */
 export function registerExec(command: Command, run: Run): void {
   command
     .argument('<command...>', 'the command and its arguments, after --')
@@ -37,7 +37,7 @@ export function registerExec(command: Command, run: Run): void {
     .addOption(
       single(
         '--min-poll <duration>',
-        "with --verify: minimum pause between polls, mgw's included (default: 5s, mgw's excluded)",
+        "with --verify: minimum pause between polls, including mgw's own (default: 5s, excluding mgw's own)",
         parseDuration,
       ),
     );
@@ -52,30 +52,30 @@ export function registerExec(command: Command, run: Run): void {
 
 async function exec(context: Context, argv: string[], options: ExecOptions): Promise<Outcome> {
   if (options.minPoll !== undefined && !options.verify) throw usageError('--min-poll requires --verify.');
-  const shared = gatewayFolder(sandboxFolder(await context.settings()));
+  const sharedGateway = gatewayFolder(sandboxFolder(await context.settings()));
   const folder = await makeScriptFolder();
-  const own = gatewayFolder(join(folder.state, 'sandbox'));
+  const gateway = gatewayFolder(join(folder.state, 'sandbox'));
   try {
-    const exitCode = await served(context, argv, options, folder, own);
-    return await judged(own, exitCode, context, options);
+    const exitCode = await runWithSandbox(context, argv, options, folder, gateway);
+    return await scriptOutcome(gateway, exitCode, context, options);
   } finally {
     const { importBill } = await import('../../../sandbox/bill.ts');
-    importBill(shared, own);
+    importBill(sharedGateway, gateway);
     await rm(folder.path, { recursive: true, force: true });
   }
 }
 
-async function served(
+async function runWithSandbox(
   context: Context,
   argv: string[],
   options: ExecOptions,
   folder: ScriptFolder,
-  own: string,
+  gateway: string,
 ): Promise<number> {
   const { readConfig } = await import('../../../config/read.ts');
   const { env } = context.io;
   const config = await readConfig(env);
-  const sandbox = await serve(context, own, options);
+  const sandbox = await serve(context, gateway, options);
   // With --json, stdout contains only the document.
   const stdout = context.globals.json ? 2 : 'inherit';
   try {
@@ -87,7 +87,7 @@ async function served(
   }
 }
 
-async function judged(
+async function scriptOutcome(
   gateway: string,
   scriptExitCode: number,
   context: Context,
@@ -99,7 +99,7 @@ async function judged(
   const json = { script_exit_code: scriptExitCode, bill, total };
   if (scriptExitCode !== 0 && bill.length > 0)
     context.progress.note(
-      'The jobs of this sandbox are removed with it: a command above that names one no longer works.',
+      'This sandbox and its jobs were removed, so commands above that name one of its jobs no longer work.',
     );
   if (!options.verify) return { json, exitCode: scriptExitCode };
   const { verify } = await import('../../../sandbox/verify.ts');
@@ -109,34 +109,34 @@ async function judged(
     context.progress.note(`Verified: ${charges}, no findings.`);
     return { json: { ...json, findings }, exitCode: scriptExitCode };
   }
-  const error = complaint(findings, scriptExitCode, total);
-  const ending = `  Play money: ${charges}. (exit ${error.exitCode})`;
-  if (!context.globals.json) await write(context.io.stderr, `mgw: ${error.message}\n${ending}\n`);
+  const error = findingsError(findings, scriptExitCode, total);
+  const chargeLine = `  Play money: ${charges}. (exit ${error.exitCode})`;
+  if (!context.globals.json) await write(context.io.stderr, `mgw: ${error.message}\n${chargeLine}\n`);
   return { json: { ...json, findings, error: errorView(error) }, exitCode: error.exitCode };
 }
 
-function complaint(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {
+function findingsError(findings: readonly Finding[], scriptExitCode: number, total: number): MgwError {
   const lines = findings.map(({ kind, message }) => `  ${kind}: ${message}`);
   const text = `The script exited with ${scriptExitCode}, but made mistakes:\n${lines.join('\n')}`;
   return new MgwError('task_failed', text, { exit: 'failed', charged: total > 0 ? 'yes' : 'no' });
 }
 
 /**
- * Returns every configured key, in use or not: from MGW_API_KEY, the file of MGW_API_KEY_FILE, and each profile; and the
- * passwords of the database.
+ * Returns the passwords of the database and every configured key, in use or not: from MGW_API_KEY, the file of
+ * MGW_API_KEY_FILE, and each profile.
  */
 function configuredSecrets(env: NodeJS.ProcessEnv, { profiles }: ConfigFile): string[] {
   const { MGW_API_KEY: key, MGW_STATE: state = '', PGPASSWORD: password } = env;
-  const inUrl = URL.canParse(state) ? new URL(state).password : '';
+  const urlPassword = URL.canParse(state) ? new URL(state).password : '';
   const keys = [key, keyInFile(env), ...Object.values(profiles).map((each) => each.api_key)];
-  return [...keys, password, inUrl].filter((secret) => secret !== undefined);
+  return [...keys, password, urlPassword].filter((secret) => secret !== undefined);
 }
 
 function keyInFile({ MGW_API_KEY_FILE: path }: NodeJS.ProcessEnv): string | undefined {
   try {
     return path ? keyOfFile(readKeyFile(path)).trim() : undefined;
   } catch {
-    // An unreadable file is often a CI secret that was not passed on. It cannot leak.
+    // An unreadable file is often a CI secret that was not provided. It cannot leak.
     return undefined;
   }
 }
@@ -149,7 +149,7 @@ interface ScriptFolder {
   /** The script's state directory, with the ledger and the sandbox. */
   state: string;
   config: string;
-  /** The first folder on the script's PATH, with a command `mgw` that starts this mgw. */
+  /** The first folder on the script's PATH, with a command `mgw` that runs this mgw. */
   bin: string;
 }
 
@@ -169,28 +169,28 @@ async function makeScriptFolder(): Promise<ScriptFolder> {
 }
 
 /**
- * Makes the script's mgw use the sandbox. Writes a start script on its PATH that sets the sandbox's address, whatever
- * the environment says. Also writes a config with the profile names of `own`, whose only setting is `pollMs`, the pause
- * between polls.
+ * Makes the script's mgw use the sandbox. Writes a start script on its PATH that sets the sandbox's address, regardless of
+ * the environment. Also writes a config with the user's profile names, whose only setting is `pollMs`, the pause between
+ * polls.
  * @throws MgwError('usage') if the folder cannot be put on a PATH.
  */
 async function equipScript(
   folder: ScriptFolder,
   sandbox: Pick<Sandbox, 'url'>,
-  own: ConfigFile,
+  userConfig: ConfigFile,
   pollMs: number | undefined,
 ): Promise<void> {
   if (folder.bin.includes(delimiter))
     throw usageError(`TMPDIR ${tmpdir()}: a folder with "${delimiter}" in its name cannot be on the PATH.`);
   const profile = pollMs === undefined ? {} : { poll_interval: formatDuration(pollMs) };
-  const names = ['default', ...Object.keys(own.profiles)];
+  const names = ['default', ...Object.keys(userConfig.profiles)];
   const config = { profiles: Object.fromEntries(names.map((name) => [name, profile])) };
   await writeFile(join(folder.config, 'config.json'), JSON.stringify(config), { mode: 0o600 });
   await writeFile(join(folder.bin, 'mgw'), startScript(folder, sandbox));
   await chmod(join(folder.bin, 'mgw'), 0o700);
 }
 
-// Returns the start script. (A link to mgw.js would run with whatever node is on the PATH.)
+// Returns the start script. (A link to mgw.js would run in the first node on the PATH.)
 function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'url'>): string {
   return [
     '#!/bin/sh',
@@ -203,7 +203,7 @@ function startScript({ config, state }: ScriptFolder, { url }: Pick<Sandbox, 'ur
 
 /**
  * Returns the environment of a script: MGW_BASE_URL and MGW_API_KEY for programs that call the gateway themselves,
- * MGW_SANDBOX for an mgw that is not on its PATH, the AWS variables of the sandbox's object storage, and its own home.
+ * MGW_SANDBOX for other installations of mgw, the AWS variables of the sandbox's object storage, and its own home.
  * No variable contains one of `secrets`.
  */
 function scriptEnvironment(
@@ -222,7 +222,7 @@ function scriptEnvironment(
     MGW_STATE_DIR: folder.state,
     MGW_CONFIG_DIR: folder.config,
     ...sandbox.store,
-    // Other programs would send loopback requests to the proxy.
+    // Without this, other programs would send loopback requests to the proxy.
     NO_PROXY: noProxy,
     no_proxy: noProxy,
     PATH: [folder.bin, env['PATH']].filter(Boolean).join(delimiter),
@@ -230,44 +230,43 @@ function scriptEnvironment(
 }
 
 /** Variables that point to the user's own key, config, ledger or object storage, or contain their secrets. */
-const LEADING_OUT =
+const USER_VARIABLES =
   /^(MGW_(STATE|API_KEY_FILE|PROFILE)|XDG_(CONFIG|STATE)_HOME|PG(PASS|SERVICE|SSL).*|AWS_.*)$/;
-/** A shorter secret may occur in other variables by chance. */
-const SHORTEST_SECRET = 8;
+/** A shorter secret could occur in other variables by chance. */
+const MIN_SECRET_LENGTH = 8;
 
 // Checks every variable, because CI may pass a secret under several names.
 function withoutSecrets(env: NodeJS.ProcessEnv, configured: readonly string[]): NodeJS.ProcessEnv {
-  const secrets = configured.filter(({ length }) => length >= SHORTEST_SECRET);
+  const secrets = configured.filter(({ length }) => length >= MIN_SECRET_LENGTH);
   const isSafe = (name: string, value = ''): boolean =>
-    !LEADING_OUT.test(name) && !secrets.some((secret) => value.includes(secret));
+    !USER_VARIABLES.test(name) && !secrets.some((secret) => value.includes(secret));
   return Object.fromEntries(Object.entries(env).filter(([name, value]) => isSafe(name, value)));
 }
 
 /**
- * Runs a script to its end and returns its exit code (128 plus the signal's number if a signal ended it). Forwards
- * signals to it.
+ * Runs a script and returns its exit code (128 plus the signal's number if a signal ended it). Forwards signals to it.
  * @throws MgwError('usage') if the script cannot be run.
  */
 function runScript(
-  [file = '', ...rest]: readonly string[],
+  [file = '', ...args]: readonly string[],
   env: NodeJS.ProcessEnv,
   stdio: StdioOptions,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    // Listen before the script starts: a signal in between would end mgw but not the script.
+    // Listen before the script starts: a signal in between would otherwise end mgw but not the script.
     for (const signal of signals) process.on(signal, forward);
-    const child = spawn(file, rest, { env, stdio });
+    const child = spawn(file, args, { env, stdio });
     // A terminal sends Ctrl-C to the script too. Forwarding it would make the script receive it twice.
     function forward(signal: NodeJS.Signals): void {
       if (signal !== 'SIGINT' || !process.stdin.isTTY) child.kill(signal);
     }
-    const ended = (): void => signals.forEach((signal) => process.off(signal, forward));
+    const stopForwarding = (): void => signals.forEach((signal) => process.off(signal, forward));
     child.once('error', (error) => {
-      ended();
-      reject(new MgwError('usage', `${file} cannot be run: ${whyNotRun(error)}.`, { cause: error }));
+      stopForwarding();
+      reject(new MgwError('usage', `${file} cannot be run: ${explainNotRun(error)}.`, { cause: error }));
     });
     child.once('close', (code, signal) => {
-      ended();
+      stopForwarding();
       resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal]));
     });
   });
@@ -275,10 +274,10 @@ function runScript(
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-function whyNotRun(error: Error): string {
-  const words: Record<string, string> = {
+function explainNotRun(error: Error): string {
+  const reasons: Record<string, string> = {
     ENOENT: 'there is no such command',
     EACCES: 'it is not an executable program',
   };
-  return words[systemCode(error) ?? ''] ?? error.message;
+  return reasons[systemCode(error) ?? ''] ?? error.message;
 }

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { list, type Run } from '../../command-tree.ts';
+import { addCommands, type Run } from '../../command-tree.ts';
 import { gatewayFolder } from './serve.ts';
 import type { Context } from '../../context.ts';
 import { columnsOf } from '../../io.ts';
@@ -12,7 +12,7 @@ import type { BillLine } from '../../../sandbox/bill.ts';
 
 /** `mgw sandbox start|exec|bill|reset|faults`: runs a simulated gateway, offline and free of charge. */
 export function registerSandbox(sandbox: Command, run: Run): void {
-  list(sandbox, run, {
+  addCommands(sandbox, run, {
     start: {
       about: 'serve the sandbox on loopback until Ctrl-C; prints the variables to export',
       load: async () => (await import('./serve.ts')).registerStart,
@@ -26,7 +26,7 @@ export function registerSandbox(sandbox: Command, run: Run): void {
       load: () => Promise.resolve(registerBill),
     },
     reset: {
-      about: 'forget the tasks, the bill and the jobs of the sandbox; real jobs are untouched',
+      about: 'delete the tasks, the bill and the jobs of the sandbox; real jobs are unaffected',
       load: () => Promise.resolve(registerReset),
     },
     faults: {
@@ -64,7 +64,7 @@ function billText(lines: readonly BillLine[], total: number, width: number | und
   return `${table(head, rows, width)}\n\ntotal: ${total} credits`;
 }
 
-/** `mgw sandbox reset`: removes the sandbox's tasks, bill and ledger. Real jobs are untouched. */
+/** `mgw sandbox reset`: removes the sandbox's tasks, bill and ledger. Real jobs are unaffected. */
 function registerReset(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox reset\n  $ mgw sandbox reset --json')
@@ -73,14 +73,14 @@ function registerReset(command: Command, run: Run): void {
 
 async function reset(context: Context): Promise<Outcome> {
   const settings = await context.settings();
-  const { reset: forget } = await import('../../../sandbox/bill.ts');
-  forget(gatewayFolder(sandboxFolder(settings)));
-  const play: Settings = { ...settings, sandbox: { value: true, source: 'default' } };
-  await rm(ledgerFolder(play), {
+  const { reset: resetGateway } = await import('../../../sandbox/bill.ts');
+  resetGateway(gatewayFolder(sandboxFolder(settings)));
+  const sandboxSettings: Settings = { ...settings, sandbox: { value: true, source: 'default' } };
+  await rm(ledgerFolder(sandboxSettings), {
     recursive: true,
     force: true,
   });
-  const shared = sharedLedger(play);
+  const shared = sharedLedger(sandboxSettings);
   if (shared !== undefined) {
     const { dropLedger } = await import('../../../ledger/postgres/examine.ts');
     await dropLedger(shared);
@@ -89,7 +89,7 @@ async function reset(context: Context): Promise<Outcome> {
   return { json: { reset: true } };
 }
 
-/** `mgw sandbox faults`: lists every fault, and the words in a prompt that decide how its task ends. */
+/** `mgw sandbox faults`: lists every fault, and the words in a prompt that determine the outcome of its task. */
 function registerFaults(command: Command, run: Run): void {
   command
     .addHelpText('after', '\nExamples:\n  $ mgw sandbox faults\n  $ mgw sandbox faults --json')

@@ -14,7 +14,7 @@ import type { Sandbox } from '../../../sandbox/server.ts';
 /** The options of a sandbox. */
 export interface ServeOptions {
   port?: number;
-  /** The time that one generation takes, in ms. */
+  /** The duration of one generation, in ms. */
   pace?: number;
   fault?: string[];
   seed?: number;
@@ -29,28 +29,28 @@ export interface ServeOptions {
 /** Adds the flags of a sandbox. */
 export function addServeOptions(command: Command): void {
   command
-    .addOption(single('--pace <duration>', 'how long one generation takes (default 3s)', parseDuration))
+    .addOption(single('--pace <duration>', 'duration of one generation (default 3s)', parseDuration))
     .addOption(
       repeatable(
         '--fault <name>',
         'simulate a fault, such as submit-reply-lost or poll-502x3; see mgw sandbox faults',
       ),
     )
-    .addOption(single('--seed <n>', 'make ids and the faults of chaos repeatable', wholeNumber(0)))
+    .addOption(single('--seed <n>', 'make ids and the faults of chaos reproducible', wholeNumber(0)))
     .addOption(
-      single('--balance <credits>', 'refuse calls once this much is spent (default: no limit)', credits),
+      single('--balance <credits>', 'refuse calls after this much is spent (default: no limit)', credits),
     )
     .addOption(
       single(
         '--concurrency <n>',
-        'maximum number of video tasks, and of speech streams, at a time; more get HTTP 429 (default: no limit)',
+        'maximum number of video tasks, and of speech streams, at a time; others get HTTP 429 (default: no limit)',
         wholeNumber(1),
       ),
     )
     .addOption(
       single(
         '--per-minute <n>',
-        'maximum number of paid calls in 60 s; more get HTTP 429 with Retry-After (default: no limit)',
+        'maximum number of paid calls in 60 s; others get HTTP 429 with Retry-After (default: no limit)',
         wholeNumber(1),
       ),
     )
@@ -77,7 +77,7 @@ export async function serve(context: Context, stateDir: string, options: ServeOp
     limits: limitsOf(settings, options),
   });
   forgetFaults(stateDir);
-  if (seed !== options.seed) context.progress.note(`--seed ${seed ?? ''} repeats this chaos.`);
+  if (seed !== options.seed) context.progress.note(`To reproduce these faults: --seed ${seed ?? ''}`);
   return sandbox;
 }
 

@@ -42,7 +42,7 @@ export interface PreparedSpeech {
   sampleRate: number;
   /** The absolute path of the output; undefined for standard output. */
   target: string | undefined;
-  /** With `--split`: joins the audio of all calls into one output. */
+  /** With `--split`: joins the audio of all calls. */
   joiner?: Joiner;
 }
 
@@ -50,17 +50,17 @@ const defaultPieceLength = 1000;
 
 /**
  * Composes a speech request from text, flags and settings, and checks it.
- * @throws MgwError('usage') naming every flag or field that is wrong.
+ * @throws MgwError('usage') naming every wrong flag or field.
  */
 export async function prepareSpeech(
   context: Context,
-  given: string | undefined,
+  textArgument: string | undefined,
   options: TtsOptions,
 ): Promise<PreparedSpeech> {
   checkSplit(options);
   const settings = await context.settings();
   const target = outputOf(options);
-  const text = await textOf(context, given, options);
+  const text = await textOf(context, textArgument, options);
   const { body, ...composed } = composeSpeech(
     text,
     target,
@@ -71,22 +71,23 @@ export async function prepareSpeech(
   const { format } = composed;
   const joiner = joinerFor(format.wire);
   if (joiner === undefined)
-    throw usageError(`--split cannot join ${format.name}; allowed: mp3, wav, pcm, ogg_opus`);
+    throw usageError(`--split cannot join ${format.name}. Use mp3, wav, pcm or ogg_opus.`);
   return { bodies: piecesOf(body, options), ...composed, target, joiner };
 }
 
 function checkSplit(options: TtsOptions): void {
   if (options.split && isObjectUrl(options.output ?? ''))
-    throw usageError('--split joins the pieces in a local file: give --output a file name.');
+    throw usageError('--split requires a local file as --output.');
   const { split, key, pieceLength, concurrency, sidecar } = options;
-  if (split && sidecar) throw usageError('--sidecar describes one job, and --split makes several.');
+  if (split && sidecar)
+    throw usageError('--sidecar cannot be combined with --split, which creates several jobs.');
   if (split && key !== undefined)
     throw usageError(
-      '--key names one job, and --split makes several: run it again, and only missing pieces are paid for.',
+      '--key cannot be combined with --split, which creates several jobs. A rerun pays only for missing pieces.',
     );
-  const stray =
+  const strayFlag =
     pieceLength !== undefined ? '--piece-length' : concurrency !== undefined ? '--concurrency' : '';
-  if (!split && stray !== '') throw usageError(`${stray} requires --split.`);
+  if (!split && strayFlag !== '') throw usageError(`${strayFlag} requires --split.`);
 }
 
 function outputOf(options: TtsOptions): string | undefined {
@@ -94,21 +95,28 @@ function outputOf(options: TtsOptions): string | undefined {
   if (target === undefined) {
     const { format = 'mp3' } = options;
     const lacks = ['-o', `speech.${format === 'ogg_opus' ? 'ogg' : format}`];
-    const message = 'No output: name a file with -o FILE, or write the audio to standard output with -o -.';
+    const message = 'No output. Save a file with -o FILE, or write to standard output with -o -.';
     throw new MgwError('usage', message, { lacks });
   }
-  if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output is a folder: use a file in it.');
+  if (/[\\/]$/.test(options.output ?? '')) throw usageError('--output must be a file, not a folder.');
   return target.kind === 'stdout' ? undefined : absoluteOutput(target.path);
 }
 
-async function textOf(context: Context, given: string | undefined, options: TtsOptions): Promise<string> {
+async function textOf(
+  context: Context,
+  textArgument: string | undefined,
+  options: TtsOptions,
+): Promise<string> {
   const { file } = options;
-  if (given !== undefined && file !== undefined) throw usageError('Give TEXT or --file, not both.');
-  if (given === undefined && file === undefined)
-    throw usageError('No text: give TEXT, --file FILE, or - to read it from standard input.');
-  if (given !== undefined && given !== '-') return given;
+  if (textArgument !== undefined && file !== undefined)
+    throw usageError('TEXT cannot be combined with --file.');
+  if (textArgument === undefined && file === undefined)
+    throw usageError('No text. Use TEXT, --file FILE, or - for standard input.');
+  if (textArgument !== undefined && textArgument !== '-') return textArgument;
   const text =
-    given === '-' || file === '-' ? await readStdin(context.io) : await readInputText(file ?? '', '--file');
+    textArgument === '-' || file === '-'
+      ? await readStdin(context.io)
+      : await readInputText(file ?? '', '--file');
   return text.replace(/^\ufeff/, '').replace(/\r?\n$/, '');
 }
 
@@ -121,7 +129,7 @@ function piecesOf(body: JsonObject, options: TtsOptions): JsonObject[] {
   }));
 }
 
-/** Speaks a prepared text, as one job or with `--split` as several, and prints the path of the audio. */
+/** Speaks prepared text, as one job or with `--split` as several, and prints the path of the audio. */
 export async function deliverSpeech(
   context: Context,
   speech: PreparedSpeech,
@@ -130,15 +138,15 @@ export async function deliverSpeech(
   const { key, new: fresh = false, force = false, sidecar = false, mark, budget, concurrency } = options;
   const [deps, deadline] = await Promise.all([context.jobDeps(), context.deadline()]);
   const output = speech.target ?? context.io.stdout;
-  const wanted = { output, force, sidecar, mark, fresh, deadline, key, budget };
+  const submission = { output, force, sidecar, mark, fresh, deadline, key, budget };
   const { bodies, joiner, format, sampleRate } = speech;
   try {
     if (joiner !== undefined)
-      return await deliverPieces(context, { ...speech, joiner }, concurrency, wanted, deps);
+      return await deliverPieces(context, { ...speech, joiner }, concurrency, submission, deps);
     const [body = {}] = bodies;
     const onAudio = (bytes: number): void => context.progress.downloading({ bytes });
     const run = (): Promise<Delivered> =>
-      speak({ body, format, sampleRate }, wanted, { ...deps, onAudio }).finally(() =>
+      speak({ body, format, sampleRate }, submission, { ...deps, onAudio }).finally(() =>
         context.progress.stop(),
       );
     return quietIfPipeClosed(await deliveredOutcome(context, options, run, spokenText));
@@ -164,25 +172,26 @@ async function deliverPieces(
   context: Context,
   speech: PreparedSpeech & { joiner: Joiner },
   concurrency = 3,
-  wanted: SpeechSubmission,
+  submission: SpeechSubmission,
   deps: FlowDeps,
 ): Promise<Outcome> {
   const { progress, clock } = context;
   const { stateDir } = await context.settings();
   const total = speech.bodies.length;
-  const onPiece = (done: number): void => progress.counting({ what: 'speaking', done, total, of: 'pieces' });
-  const begun = clock.monotonic();
+  const onPiece = (done: number): void =>
+    progress.counting({ activity: 'speaking', done, total, unit: 'pieces' });
+  const startMs = clock.monotonic();
   try {
     const pieces = { ...speech, concurrency, stateDir: stateDir.value, onPiece };
-    const { jobs, file, reused, delivered } = await speakInPieces(pieces, wanted, deps);
+    const { jobs, file, reused, delivered } = await speakInPieces(pieces, submission, deps);
     const files = file === undefined ? [] : [file];
     const cost = await costText(await context.ledger(), jobs, currencyOf(await context.settings()));
-    const saved = savedText({ files, ms: clock.monotonic() - begun, cost }) || (cost && `It cost ${cost}.`);
+    const saved = savedText({ files, ms: clock.monotonic() - startMs, cost }) || (cost && `It cost ${cost}.`);
     const kept = reused === 0 ? '' : `, ${reused} of them already paid for`;
     progress.stop();
     progress.note(`Spoken in ${jobs.length === 1 ? 'one piece' : `${jobs.length} pieces`}${kept}. ${saved}`);
     const json = { jobs: jobs.map(jobView), ...(file && { files }) };
-    return { json, text: file?.path, paid: 'yes', printed: delivered, isRun: true };
+    return { json, text: file?.path, paid: 'yes', onPrinted: delivered, isRun: true };
   } catch (thrown) {
     const error = toMgwError(thrown);
     const json = thrown instanceof PiecesError ? { jobs: thrown.jobs.map(jobView) } : {};

@@ -30,7 +30,7 @@ function addTtsOptions(command: Command): void {
     command.addOption(single(flags, description, parse));
   command
     .addOption(single('--file <file>', 'read the text from this file; - reads it from stdin'))
-    .option('--split', 'speak a long text in pieces, and join them; a rerun pays only for missing pieces')
+    .option('--split', 'speak long text in pieces, and join them; a rerun pays only for missing pieces')
     .addOption(
       single(
         '--piece-length <characters>',
@@ -46,12 +46,12 @@ function addTtsOptions(command: Command): void {
   command.addOption(timeoutOption()).addOption(requestTimeoutOption(' (default 2m)'));
   addRetriesOption(command);
   addEndOptions(command);
-  const others = [
+  const moreOptions = [
     ...jobOptions(),
     ...budgetOptions('this text'),
     ...requestOptions('req_params.speaker=NAME', noCheckOption()),
   ];
-  for (const option of others) command.addOption(option);
+  for (const option of moreOptions) command.addOption(option);
 }
 
 const examples = `
@@ -88,10 +88,10 @@ async function dryRunSpeech({ bodies }: PreparedSpeech, context: Context): Promi
     import('../../../speech/wire.ts'),
     context.settings(),
   ]);
-  const shown = bodies.map((body) => dryRun(speechExchange(body), xApiKey, settings));
-  const asked = bodies.map((body) => ({ protocol: 'tts' as const, body }));
-  const [only, ...more] = shown;
-  if (only !== undefined && more.length === 0) return withCost(only, asked, context);
-  const text = shown.map((each) => each.text ?? '').join('\n\n');
-  return withCost({ json: { requests: shown.map(({ json }) => json['request']) }, text }, asked, context);
+  const dryRuns = bodies.map((body) => dryRun(speechExchange(body), xApiKey, settings));
+  const queries = bodies.map((body) => ({ protocol: 'tts' as const, body }));
+  const [only, ...more] = dryRuns;
+  if (only !== undefined && more.length === 0) return withCost(only, queries, context);
+  const text = dryRuns.map((each) => each.text ?? '').join('\n\n');
+  return withCost({ json: { requests: dryRuns.map(({ json }) => json['request']) }, text }, queries, context);
 }

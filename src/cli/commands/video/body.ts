@@ -17,7 +17,7 @@ import { add, formatDecimal, parseDecimal, zero } from '../../../decimal.ts';
 import { currencyOf, priceOf, type PriceQuery } from '../../../flows/prices.ts';
 import type { Outcome } from '../../output/outcome.ts';
 
-/** The options that a body is made from, besides the protocol's own flags. */
+/** The options from which a body is composed, in addition to the protocol's own flags. */
 export interface BodyOptions extends Pick<
   BodyParts,
   'set' | 'check' | 'dryRun' | 'endpoint' | 'checkAssets'
@@ -28,18 +28,18 @@ export interface BodyOptions extends Pick<
 
 /**
  * Composes a video from prompt, flags, `--body`, `--set` and the configured defaults, and checks it.
- * @throws MgwError('usage') naming every flag that is wrong, before anything is sent.
+ * @throws MgwError('usage') naming every wrong flag, before anything is sent.
  */
-export async function composedVideo(
+export async function composeFromOptions(
   context: Context,
   protocol: Protocol,
   prompt: string | undefined,
   options: BodyOptions,
   listing?: Listing,
 ): Promise<Awaited<ReturnType<typeof composeVideo>>> {
-  const { flags, fromFiles } = await givenFlags(protocol, { ...options });
+  const { flags, fromFiles } = await readFlags(protocol, { ...options });
   if (prompt !== undefined && flags['prompt'] !== undefined)
-    throw usageError('Give PROMPT or --prompt, not both.');
+    throw usageError('PROMPT cannot be combined with --prompt.');
   if (prompt === '-' && options.body === '@-')
     throw usageError('PROMPT and --body cannot both be standard input.');
   if (prompt !== undefined) flags['prompt'] = prompt === '-' ? await promptFromStdin(context) : prompt;
@@ -52,8 +52,8 @@ export async function composedVideo(
 }
 
 /**
- * Returns the prompt of a submission that needs one and has none: asks on a terminal, or reads the pipe. Undefined with
- * `--no-input` and in CI, where stdin often belongs to something else, such as the rest of the script.
+ * Reads the prompt of a submission that needs one and has none: from the terminal, or from the pipe. Undefined with
+ * `--no-input` and in CI, where stdin is often something else, such as the rest of the script.
  */
 export async function missingPrompt(
   context: Context,
@@ -63,13 +63,13 @@ export async function missingPrompt(
   const { io } = context;
   const { noInput, defaultsFor } = await context.settings();
   if (noInput.value || options.body !== undefined || options.check === false) return undefined;
-  const { flags } = await givenFlags(protocol, { ...options });
+  const { flags } = await readFlags(protocol, { ...options });
   const input = { flags, set: options.set };
   const model = protocol.modelOf(protocol.normalise(compose(protocol, input))) ?? '';
   const defaults = defaultsFor(protocol.name, model);
   const body = protocol.normalise(compose(protocol, { ...input, defaults }));
-  const faults = (await protocol.checks()).check(body);
-  if (!faults.some(({ flag, value }) => flag === '--prompt' && value === '')) return undefined;
+  const violations = (await protocol.checks()).check(body);
+  if (!violations.some(({ flag, value }) => flag === '--prompt' && value === '')) return undefined;
   if (io.stdin.isTTY === true) return (await readLine(io, 'Prompt: ')).trim() || undefined;
   context.progress.note('Reading the prompt from standard input.');
   return (await readStdin(io)).replace(/\r?\n$/, '') || undefined;
@@ -90,7 +90,7 @@ export async function bodyFromOptions(
   return optionObject(await optionText(context, source, '--body'), '--body');
 }
 
-/** Adds a protocol's flags to `submit`. */
+/** Adds flags of protocols to `submit`. */
 export function addFlags(command: Command, flags: readonly Flag[]): void {
   for (const flag of flags) {
     for (const option of optionsFor(flag)) command.addOption(option.helpGroup(`${flag.group ?? 'Video'}:`));
@@ -105,10 +105,10 @@ function optionsFor(flag: Flag): Option[] {
 }
 
 /**
- * Returns the given flags of the protocol by their long names, with files read, and the names of those whose text came
- * from a file.
+ * Returns the protocol's flags among the options by their long names, with files read, and the names of the flags whose
+ * text came from a file.
  */
-async function givenFlags(
+async function readFlags(
   protocol: Protocol,
   options: Record<string, unknown>,
 ): Promise<{ flags: Record<string, FlagValue>; fromFiles: string[] }> {
@@ -129,7 +129,7 @@ async function givenFlags(
   return { flags, fromFiles };
 }
 
-/** Returns the name that commander gives an option: `aspectRatio`. */
+/** Returns the property name that commander uses for an option: `aspectRatio`. */
 export function camelCase(name: string): string {
   return name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
 }
@@ -142,12 +142,12 @@ export function dryRun(exchange: Exchange, auth: AuthScheme, settings: Settings)
     auth.header,
   ]);
   const json = body === '' ? undefined : parseJson(body);
-  // Escapes control characters, because the prompt may come from a stranger's file.
-  const shown = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
+  // Escapes control characters, because the prompt may come from an untrusted file.
+  const bodyText = json === undefined ? '' : escapeControls(JSON.stringify(json, undefined, 2));
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return {
     json: { request: { method: exchange.method, url, headers, body: json } },
-    text: [`${exchange.method} ${url}`, ...lines, '', shown].join('\n'),
+    text: [`${exchange.method} ${url}`, ...lines, '', bodyText].join('\n'),
   };
 }
 
@@ -159,14 +159,14 @@ export async function withCost(
 ): Promise<Outcome> {
   const settings = await context.settings();
   let sum = zero;
-  for (const asked of requests) {
-    const { cost } = priceOf(asked, settings);
+  for (const query of requests) {
+    const { cost } = priceOf(query, settings);
     if (cost === undefined) return outcome;
     sum = add(sum, parseDecimal(cost.at_most));
   }
-  const most = formatDecimal(sum);
-  context.progress.note(`This costs at most ${most} ${currencyOf(settings)}.`);
-  return { ...outcome, json: { ...outcome.json, cost: { at_most: most } } };
+  const total = formatDecimal(sum);
+  context.progress.note(`This costs at most ${total} ${currencyOf(settings)}.`);
+  return { ...outcome, json: { ...outcome.json, cost: { at_most: total } } };
 }
 
 function urlOf(exchange: Exchange, settings: Settings): string {

@@ -20,7 +20,7 @@ import { elapsed, size } from '../../output/progress.ts';
 
 /**
  * Runs a flow, and returns its outcome. The delivery is recorded only after the id or path is printed.
- * @param describe returns a text to print before the saved paths
+ * @param describe returns text to print before the saved paths
  */
 export async function deliveredOutcome(
   context: Context,
@@ -29,15 +29,15 @@ export async function deliveredOutcome(
   describe?: (delivered: Delivered) => string,
 ): Promise<Outcome> {
   const { clock, progress } = context;
-  const [begun, begunAt] = [clock.monotonic(), clock.now()];
+  const [startMs, startedAt] = [clock.monotonic(), clock.now()];
   try {
     const done = await run();
     const { job, files, delivered } = done;
     const isStdout = options.output === '-';
     if (files.length > 0 || describe !== undefined) {
       const cost = await costText(await context.ledger(), [job], currencyOf(await context.settings()));
-      const isOld = !isStdout && Date.parse(job.fetched_at ?? '') < begunAt;
-      const saved = savedText({ files, ms: clock.monotonic() - begun, cost, isOld });
+      const isReused = !isStdout && Date.parse(job.fetched_at ?? '') < startedAt;
+      const saved = savedText({ files, ms: clock.monotonic() - startMs, cost, isReused });
       const words = [describe?.(done), saved || (cost && `It cost ${cost}.`)];
       progress.note(words.filter((word) => word !== undefined && word !== '').join(' '));
     }
@@ -46,13 +46,13 @@ export async function deliveredOutcome(
     return {
       json: { job: jobView(job), ...(isSaved && { files }) },
       text: isSaved ? paths : job.id,
-      printed: delivered,
+      onPrinted: delivered,
       isRun: true,
     };
   } catch (thrown) {
     const error = withOutput(toMgwError(thrown), options);
     const { job, handle } = error;
-    // If an acceptance could not be recorded, its handle is data: print it on stdout as well as in the message.
+    // If an accepted task could not be recorded, print its handle on stdout too, because it is the only reference.
     const json = { ...(handle !== undefined && { handle }), ...(job && { job: jobView(job) }) };
     return { json, text: handle && printableLine(handle), error, isRun: true };
   }
@@ -61,32 +61,32 @@ export async function deliveredOutcome(
 /** Returns the callbacks that show a job while mgw waits for it, and write media to standard output. */
 export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks {
   const { progress, io } = context;
-  let last: Job | undefined;
+  let lastJob: Job | undefined;
   let expectedAt: number | undefined;
   let hasEnded = false;
   const show = (job: Job): void => {
-    last = job;
+    lastJob = job;
     const { id, state, progress: percent } = job;
     progress.waiting({ id, state, native: nativeWord(job), percent, expectedAt });
   };
-  // The estimate is looked up in the background; nothing waits for it.
-  const expect = async (job: Job): Promise<void> => {
+  // Runs in the background; nothing waits for the estimate.
+  const estimateEnd = async (job: Job): Promise<void> => {
     const usualMs = await usualDurationMs(await context.ledger(), job);
     const since = Date.parse(job.submitted_at ?? '');
     if (usualMs === undefined || Number.isNaN(since) || hasEnded) return;
     expectedAt = since + usualMs;
-    show(last ?? job);
+    show(lastJob ?? job);
   };
   return {
     onAccepted: (job) => {
       if (!isWaiting || isFinal(job.state)) return;
-      expect(job).catch(() => undefined);
+      estimateEnd(job).catch(() => undefined);
       show(job);
     },
     onUpdate: isWaiting ? show : undefined,
     onEnd: () => {
       hasEnded = true;
-      if (last !== undefined) progress.ended(last.id);
+      if (lastJob !== undefined) progress.ended(lastJob.id);
     },
     onProgress: (transfer) => progress.downloading(transfer),
     toStdout: (bytes) => writeMedia(io.stdout, bytes),
@@ -94,7 +94,7 @@ export function hooksOf(context: Context, { isWaiting = true } = {}): FlowHooks 
 }
 
 /**
- * Returns the callbacks of a command that submits: they also say whether the job was submitted now or by an earlier
+ * Returns the callbacks of a command that submits. They also report whether the job was submitted now or by an earlier
  * run.
  */
 export function submitHooks(context: Context, account: string, options: { isWaiting: boolean }): FlowHooks {
@@ -103,12 +103,12 @@ export function submitHooks(context: Context, account: string, options: { isWait
     ...hooks,
     onAccepted: (job, isResumed) => {
       const name = `${job.id} (handle ${job.handle ?? '?'})`;
-      // Warns if another key submitted the job. A new key of the same account can see the task, but a key of another
-      // account cannot.
-      const isOther = job.record.account !== '' && job.record.account !== account;
-      const other = isOther ? ' It was submitted with another API key.' : '';
+      // Warns if the job was submitted with another key. A new key of the same account can access the task, but a key of
+      // another account cannot.
+      const hasOtherKey = job.record.account !== '' && job.record.account !== account;
+      const keyNote = hasOtherKey ? ' It was submitted with another API key.' : '';
       context.progress.note(
-        isResumed ? `Resuming ${name}; nothing is submitted again.${other}` : `Accepted as ${name}.`,
+        isResumed ? `Resuming ${name}; nothing is submitted again.${keyNote}` : `Accepted as ${name}.`,
       );
       hooks.onAccepted?.(job, isResumed);
     },
@@ -123,17 +123,17 @@ interface SavedSummary {
   /** The cost as text; '' if it is unknown. */
   cost: string;
   /** True if the files already existed. */
-  isOld?: boolean;
+  isReused?: boolean;
 }
 
 /** Describes a saved file: its path, size, time taken and, if known, cost. */
-export function savedText({ files, ms, cost, isOld = false }: SavedSummary): string {
+export function savedText({ files, ms, cost, isReused = false }: SavedSummary): string {
   const [only, ...others] = files;
   if (only === undefined) return '';
   const bytes = size(files.reduce((sum, file) => sum + file.bytes, 0));
   const what = others.length > 0 ? `${files.length} files` : nameOf(only.path);
   const price = cost === '' ? '' : `; cost ${cost}`;
-  if (isOld) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} already there${price}.`;
+  if (isReused) return `${what} (${bytes}) ${others.length > 0 ? 'were' : 'was'} already saved${price}.`;
   return `${only.path === '-' ? 'Wrote' : 'Saved'} ${what} (${bytes}) after ${elapsed(ms)}${price}.`;
 }
 

@@ -37,7 +37,7 @@ function wordsOf(protocol: Protocol | undefined): string[] {
   return ['video', ...(protocol === undefined ? [] : [protocol.name]), 'status'];
 }
 
-interface Seen {
+interface QueryResult {
   ref: string;
   job?: Job | undefined;
   error?: MgwError | undefined;
@@ -45,24 +45,28 @@ interface Seen {
 
 async function status(context: Context, protocol: Protocol | undefined, refs: string[]): Promise<Outcome> {
   const [deps] = await Promise.all([context.jobDeps(), context.deadline()]);
-  const seen: Seen[] = [];
+  const results: QueryResult[] = [];
   for (const ref of await readRefs(refs, context.io))
-    seen.push({ ref, ...(await look(ref, protocol, deps)) });
-  const jobs = seen.map(({ job, error }) => ({
+    results.push({ ref, ...(await queryOnce(ref, protocol, deps)) });
+  const jobs = results.map(({ job, error }) => ({
     ...(job && jobView(job)),
     ...(error && { query: errorView(error) }),
   }));
-  const text = seen
+  const text = results
     .flatMap(({ job }) => (job ? [jobLine(job, columnsOf(context.io.stdout))] : []))
     .join('\n');
-  if (seen.length === 1) return { json: { job: jobs[0] }, text, error: seen[0]?.error };
-  const bad = seen.filter(({ error }) => error !== undefined);
-  for (const { ref, error } of bad) context.progress.note(`${ref}: ${error?.message ?? ''}`);
-  return { json: { jobs }, text, exitCode: bad.length > 0 ? exitCodes.partial : exitCodes.ok };
+  if (results.length === 1) return { json: { job: jobs[0] }, text, error: results[0]?.error };
+  const failed = results.filter(({ error }) => error !== undefined);
+  for (const { ref, error } of failed) context.progress.note(`${ref}: ${error?.message ?? ''}`);
+  return { json: { jobs }, text, exitCode: failed.length > 0 ? exitCodes.partial : exitCodes.ok };
 }
 
 // A failed query is the command's error. A running job is not an error.
-async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps): Promise<Omit<Seen, 'ref'>> {
+async function queryOnce(
+  ref: string,
+  protocol: Protocol | undefined,
+  deps: FlowDeps,
+): Promise<Omit<QueryResult, 'ref'>> {
   let job: Job | undefined;
   try {
     const [{ findJobHere }, { queryJob }] = await Promise.all([
@@ -80,14 +84,14 @@ async function look(ref: string, protocol: Protocol | undefined, deps: FlowDeps)
 }
 
 /**
- * Returns `--model` for the commands that take REFs. It identifies the protocol of a handle that is not in the
+ * Returns `--model` for the commands that accept REFs. It determines the protocol of a handle that is not in the
  * ledger.
  */
 export function handleModelOption(): Option {
   return single('-m, --model <name>', 'the model of tasks that were submitted without mgw');
 }
 
-/** Returns the protocol of `--model`, if it is given. @throws MgwError('usage') with the `protocols` to choose from. */
+/** Returns the protocol of `--model`; undefined without it. @throws MgwError('usage') with the `protocols` to choose from. */
 export async function handleProtocol(
   context: Context,
   { model }: { model?: string },

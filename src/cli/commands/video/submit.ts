@@ -10,7 +10,7 @@ import { type Command, Option } from 'commander';
 import type { Run } from '../../command-tree.ts';
 import {
   addFlags,
-  composedVideo,
+  composeFromOptions,
   missingPrompt,
   type BodyOptions,
   camelCase,
@@ -60,8 +60,8 @@ const examples = [
 ];
 
 /**
- * `mgw video [X] submit [PROMPT|-]`: submits a task and prints its id; with `-o` or `--wait` it also waits. If no
- * protocol is given, the model determines it.
+ * `mgw video [X] submit [PROMPT|-]`: submits a task and prints its id; with `-o` or `--wait` it also waits. Without a
+ * protocol, the model determines it.
  */
 export function registerSubmit(command: Command, protocol: Protocol | undefined, run: Run): void {
   command.argument('[prompt]', 'what to generate; - reads it from stdin');
@@ -94,26 +94,25 @@ export function registerSubmit(command: Command, protocol: Protocol | undefined,
 
 async function submitCommand(
   context: Context,
-  named: Protocol | undefined,
+  namedProtocol: Protocol | undefined,
   prompt: string | undefined,
-  given: SubmitOptions,
+  typedOptions: SubmitOptions,
 ): Promise<Outcome> {
-  const { key, new: fresh = false, force = false, sidecar = false, strict, mark, budget } = given;
-  checkKeyName(key, given.new);
-  checkStdout(context, given);
-  checkNoTemplate(given, true);
-  checkFileOptions(given);
+  const { key, new: fresh = false, force = false, sidecar = false, strict, mark, budget } = typedOptions;
+  checkKeyName(key, typedOptions.new);
+  checkStdout(context, typedOptions);
+  checkNoTemplate(typedOptions, true);
+  checkFileOptions(typedOptions);
   const settings = await context.settings();
-  // On a terminal, starts the deadline only after the prompts, because the time that the user takes to answer does not
-  // count.
+  // On a terminal, starts the deadline only after the prompts, because the time for answering them does not count.
   if (context.io.stdin.isTTY !== true) await context.deadline();
   const listing = oneListing(context);
-  const model = await missingModel(context, named, given, listing);
-  const options = model === undefined ? given : { ...given, model };
-  const protocol = named ?? (await chooseProtocol(context, options, listing));
+  const model = await missingModel(context, namedProtocol, typedOptions, listing);
+  const options = model === undefined ? typedOptions : { ...typedOptions, model };
+  const protocol = namedProtocol ?? (await chooseProtocol(context, options, listing));
   const text = prompt ?? (await missingPrompt(context, protocol, options));
   const deadline = await context.deadline();
-  const { video, advice, defaults } = await composedVideo(context, protocol, text, options, listing);
+  const { video, advice, defaults } = await composeFromOptions(context, protocol, text, options, listing);
   for (const note of advice) context.progress.note(note);
   if (defaults !== undefined && options.dryRun) context.progress.note(defaults);
   else if (defaults !== undefined) await noteOnce(context, defaults);
@@ -123,8 +122,8 @@ async function submitCommand(
       const { checkAssetUrls } = await import('../../../flows/check-assets.ts');
       await checkAssetUrls(context, video.protocol, body);
     }
-    const asked = { protocol: protocol.name, model: protocol.modelOf(body), body };
-    return withCost(dryRun(exchange, video.protocol.auth, settings), [asked], context);
+    const query = { protocol: protocol.name, model: protocol.modelOf(body), body };
+    return withCost(dryRun(exchange, video.protocol.auth, settings), [query], context);
   }
   const target = await inFolder(targetOf(options));
   const ask = target === undefined ? (options.wait ? 'finish' : 'accept') : 'file';
@@ -138,8 +137,8 @@ async function submitCommand(
   return deliveredOutcome(context, options, () => submitVideo(video, wanted, deps, hooks));
 }
 
-// Shows the note once, because it would be noise on every submission. If the state folder is not writable, shows it
-// each time.
+// Prints the note only once, because it would be noise on every submission. If the state folder is not writable, prints
+// it each time.
 async function noteOnce(context: Context, text: string): Promise<void> {
   const folder = join(ledgerFolder(await context.settings()), 'told');
   const name = createHash('sha256').update(text).digest('hex').slice(0, 32);
@@ -153,16 +152,16 @@ async function noteOnce(context: Context, text: string): Promise<void> {
 }
 
 /**
- * If the output is a folder, the file is named after the job's id, as with `fetch`. A missing folder is created before
+ * If the output is a folder, returns a target named after the job's id, as with `fetch`. Creates a missing folder before
  * anything is paid.
  * @throws MgwError('local_io') if it cannot be created.
  */
 async function inFolder(target: Target | undefined): Promise<Target | undefined> {
   if (target === undefined || target.kind === 'stdout' || isObjectUrl(target.path)) return target;
   const { path } = target;
-  const isNamed = /[\\/]$/.test(path);
-  if (!isNamed && !isFolder(path)) return target;
-  if (isNamed)
+  const isFolderPath = /[\\/]$/.test(path);
+  if (!isFolderPath && !isFolder(path)) return target;
+  if (isFolderPath)
     await makeFolder(resolve(path), 0o777).catch((error: unknown) => {
       throw localError(error, path, 'no');
     });
@@ -174,50 +173,49 @@ interface ChoiceOptions extends BodyOptions {
   model?: string;
 }
 
-const all: readonly Protocol[] = protocolNames.map(protocolNamed);
+const allProtocols: readonly Protocol[] = protocolNames.map(protocolNamed);
 
-const modelText = 'the model, as mgw models lists it; the protocol follows from it';
+const modelDescription = 'a model from mgw models; it determines the protocol';
 
-/** Adds the flags of every protocol to `mgw video submit`, each with the protocols that have it. */
+/** Adds the flags of every protocol to `mgw video submit`, each with the names of its protocols. */
 function addAllFlags(command: Command): void {
   const byName = new Map<string, { flag: Flag; values: Set<string>; owners: string[] }>();
-  for (const { name, flags } of all)
+  for (const { name, flags } of allProtocols)
     for (const flag of flags) {
-      const found = byName.get(longName(flag)) ?? { flag, values: new Set(), owners: [] };
-      for (const value of /<([^.>]+)/.exec(flag.flags)?.[1]?.split('|') ?? []) found.values.add(value);
-      found.owners.push(name);
-      byName.set(longName(flag), found);
+      const entry = byName.get(longName(flag)) ?? { flag, values: new Set(), owners: [] };
+      for (const value of /<([^.>]+)/.exec(flag.flags)?.[1]?.split('|') ?? []) entry.values.add(value);
+      entry.owners.push(name);
+      byName.set(longName(flag), entry);
     }
   const merged = [...byName.values()].map(({ flag, values, owners }): Flag => ({
     ...flag,
     flags: flag.flags.replace(/<[^.>]+/, `<${[...values].join('|')}`),
     description:
       longName(flag) === 'model'
-        ? modelText
-        : `${flag.description}${owners.length < all.length ? ` (${owners.join(', ')})` : ''}`,
+        ? modelDescription
+        : `${flag.description}${owners.length < allProtocols.length ? ` (${owners.join(', ')})` : ''}`,
   }));
   addFlags(command, merged);
 }
 
 /** The values of `--endpoint` for all protocols. */
-const allEndpoints = all.flatMap(({ endpoints = [] }) => endpoints);
+const allEndpoints = allProtocols.flatMap(({ endpoints = [] }) => endpoints);
 
 /**
- * Finds the protocol of a submission from its model, and refuses flags that the protocol does not have.
+ * Determines the protocol of a submission from its model, and rejects flags that the protocol does not have.
  * @throws MgwError('usage') with the `protocols` to choose from, or naming the flag.
  */
 async function chooseProtocol(context: Context, options: ChoiceOptions, listing: Listing): Promise<Protocol> {
   const model = options.model ?? (await modelOfBody(context, options));
   if (model === undefined)
-    throw usageError(`--model: missing; needed: the name of a model, as \`mgw models\` lists it`, [
-      'mgw',
-      'models',
-    ]);
+    throw usageError(`--model is required: a model from mgw models`, ['mgw', 'models']);
   const protocol = await protocolOfModel(context, model, listing, options);
-  const given = new Set(Object.keys(options));
-  const stray = all
+  const optionNames = new Set(Object.keys(options));
+  const stray = allProtocols
     .flatMap(({ flags }) => flags.map(longName))
-    .find((name) => given.has(camelCase(name)) && !protocol.flags.some((flag) => longName(flag) === name));
+    .find(
+      (name) => optionNames.has(camelCase(name)) && !protocol.flags.some((flag) => longName(flag) === name),
+    );
   const unknown = stray ?? (options.endpoint !== undefined && !protocol.endpoints ? 'endpoint' : undefined);
   if (unknown === undefined) return protocol;
   const text = `--${unknown} is not a flag of Protocol ${protocol.name.toUpperCase()}, which serves ${printableLine(model, 60)}.`;
@@ -230,17 +228,17 @@ async function modelOfBody(
   { body: source, set }: BodyOptions,
 ): Promise<string | undefined> {
   if (source === '@-' || source === '-')
-    throw usageError('--body @-: the protocol follows from the model, so give --model too.');
+    throw usageError('--body @- requires --model, which determines the protocol.');
   const body = await bodyFromOptions(context, source);
-  const models = all.map((protocol) =>
+  const models = allProtocols.map((protocol) =>
     protocol.modelOf(protocol.normalise(compose(protocol, { body, flags: {}, set }))),
   );
   return models.find((model) => model !== undefined);
 }
 
 /**
- * Asks on a terminal for the model of a submission that has none. Undefined if the submission has a model, or mgw may
- * not ask.
+ * Prompts on a terminal for the model of a submission that has none. Undefined if the submission has a model, or mgw must
+ * not prompt.
  */
 async function missingModel(
   context: Context,
@@ -253,10 +251,9 @@ async function missingModel(
   if (hasModel || io.stdin.isTTY !== true || (await context.settings()).noInput.value) return undefined;
   if ((await modelOfBody(context, options)) !== undefined) return undefined;
   const listed = (await listing('check')) ?? [];
-  const fitting = listed.filter(({ protocols }) =>
+  const usable = listed.filter(({ protocols }) =>
     protocol === undefined ? protocols.length > 0 : protocols.includes(protocol.name),
   );
-  if (fitting.length > 0)
-    progress.note(`Models: ${fitting.map(({ id }) => printableLine(id, 60)).join(', ')}`);
+  if (usable.length > 0) progress.note(`Models: ${usable.map(({ id }) => printableLine(id, 60)).join(', ')}`);
   return (await readLine(io, 'Model: ')).trim() || undefined;
 }

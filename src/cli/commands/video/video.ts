@@ -1,35 +1,35 @@
 import type { Command } from 'commander';
-import { list, type ListedCommand, type Register, type Run } from '../../command-tree.ts';
+import { addCommands, type ListedCommand, type Register, type Run } from '../../command-tree.ts';
 import type { Protocol } from '../../../protocols/protocol.ts';
 import { protocols } from '../../../protocols/registry.ts';
 
-/** `mgw video [PROTOCOL] submit|status|fetch`; if no protocol is given, the model or the job determines it. */
+/** `mgw video [PROTOCOL] submit|status|fetch`; without a protocol, the model or the job determines it. */
 export function registerVideo(video: Command, run: Run): void {
   const commands = Object.values<Protocol>(protocols).map((protocol) => {
-    const register: Register = (command, run) => list(command, run, commandsOf(protocol));
+    const register: Register = (command, run) => addCommands(command, run, commandsOf(protocol));
     return [protocol.name, { about: protocol.about, load: () => Promise.resolve(register) }] as const;
   });
-  list(video, run, { ...commandsOf(undefined), ...Object.fromEntries(commands) });
+  addCommands(video, run, { ...commandsOf(undefined), ...Object.fromEntries(commands) });
 }
 
 function commandsOf(protocol: Protocol | undefined): Record<string, ListedCommand> {
-  type Of = (command: Command, protocol: Protocol | undefined, run: Run) => void;
-  const of =
-    (register: Of): Register =>
+  type RegisterFor = (command: Command, protocol: Protocol | undefined, run: Run) => void;
+  const forProtocol =
+    (register: RegisterFor): Register =>
     (command, run) =>
       register(command, protocol, run);
   return {
     submit: {
       about: 'submit a video; prints the job id, or with -o waits and saves the video',
-      load: async () => of((await import('./submit.ts')).registerSubmit),
+      load: async () => forProtocol((await import('./submit.ts')).registerSubmit),
     },
     status: {
       about: 'query the state of jobs once',
-      load: async () => of((await import('./status.ts')).registerStatus),
+      load: async () => forProtocol((await import('./status.ts')).registerStatus),
     },
     fetch: {
       about: 'wait for jobs and save their results',
-      load: async () => of((await import('../jobs/fetch.ts')).registerFetchOf),
+      load: async () => forProtocol((await import('../jobs/fetch.ts')).registerFetchOf),
     },
   };
 }
