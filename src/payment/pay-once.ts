@@ -147,10 +147,11 @@ async function attemptOnce(
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
       // It is certain that nothing was sent, even if another process considers this one dead.
+      const isRecorded = progress.outcome === 'open';
       progress.outcome = 'none';
-      const unsent = { code: 'unreachable', message: error.message } as const;
-      await record.verdict?.({ kind: 'unavailable', failure: unsent });
-      return { unsent };
+      progress.begun = false;
+      const failure = { code: 'unreachable', message: error.message } as const;
+      if (isRecorded) await record.verdict?.({ kind: 'unavailable', failure });
     }
     const unsent = failureBeforeSending(error, progress.hasBegun, deps);
     if (unsent !== undefined) return { unsent };
@@ -211,6 +212,8 @@ async function exchange(
       progress.hasBegun = true;
     },
     beforeFirstByte: () => {
+      // The record may have taken long.
+      if (signals.soft.aborted) throw TransportError.abortedBeforeSend('interrupted before the first byte');
       try {
         lease?.assertLease();
       } catch (error) {

@@ -282,6 +282,34 @@ describe('an interruption', () => {
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
   });
 
+  it('while the attempt is recorded sends nothing, and records that', async () => {
+    const [soft, steps] = [new AbortController(), [] as string[]];
+    const record: PaymentRecord = {
+      sending: () => Promise.resolve(soft.abort('SIGINT')),
+      verdict: ({ kind }) => Promise.resolve(void steps.push(kind)),
+    };
+    const ran = await pay({ record, deps: { retries: 0 } }, soft);
+    expect(ran.error).toMatchObject({ exitCode: 130, charged: 'no', retry: 'safe' });
+    expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
+  });
+
+  it('that stops the call before its first byte, but after the record, leaves no doubt', async () => {
+    const soft = new AbortController();
+    const stopped: Exchange = async ({ onConnected }) => {
+      await onConnected();
+      soft.abort('SIGTERM');
+      throw unsent('aborted_before_send');
+    };
+    const ran = await pay({ exchange: [stopped] }, soft);
+    expect(ran.error).toMatchObject({ exitCode: 143, charged: 'no' });
+    expect([ran.steps, ran.settled]).toEqual([['sending', 'unavailable'], 'none']);
+  });
+
+  it('before the record leaves no record', async () => {
+    const ran = await pay({ exchange: [fails(unsent('aborted_before_send'))], deps: { retries: 0 } });
+    expect([ran.steps, ran.settled]).toEqual([[], 'none']);
+  });
+
   it('in the pause ends the payment without another attempt', async () => {
     const soft = new AbortController();
     let connections = 0;
