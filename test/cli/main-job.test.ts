@@ -282,6 +282,15 @@ describe('submit --on-done', () => {
     });
   });
 
+  it('without a command exits 2 and sends nothing', async () => {
+    const run = await user.start([...submit, '-o', 'out.mp4', '--on-done', '']).result;
+    expect([run.code, run.stderr]).toEqual([
+      2,
+      expect.stringContaining('--on-done "": must be a command line'),
+    ]);
+    expect(gateway.submissions).toEqual([]);
+  });
+
   it('runs the command after a failure too, and a failure of the command does not change the exit code', async () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
