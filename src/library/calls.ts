@@ -57,12 +57,15 @@ export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
   readonly #underWay = new Map<AbortController, Promise<unknown>>();
+  /** The words before a suggested command. */
+  readonly #places: string[];
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
     checkNames(options, optionNames, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
+    this.#places = placesOf(options);
     const never = new AbortController().signal;
     this.#session = openSession({
       clock: systemClock,
@@ -141,7 +144,8 @@ export class Calls {
       { job: error.job && shownJob(error.job), cause },
       this.#session.redact(error.message),
     );
-    return withGlobals(withOutput(shown, input), this.#flags);
+    const told = withGlobals(withOutput(shown, input), this.#flags);
+    return told.next?.[0] === 'mgw' ? told.with({ next: [...this.#places, ...told.next] }) : told;
   }
 }
 
@@ -178,6 +182,16 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
     ...(stateDir !== undefined && { MGW_STATE_DIR: resolve(stateDir) }),
     ...(configDir !== undefined && { MGW_CONFIG_DIR: resolve(configDir) }),
   };
+}
+
+// Returns the words that give a printed command the folders of the client.
+function placesOf({ stateDir, configDir }: ClientOptions): string[] {
+  if (process.platform === 'win32' || (stateDir ?? configDir) === undefined) return [];
+  const folders = Object.entries({ MGW_STATE_DIR: stateDir, MGW_CONFIG_DIR: configDir });
+  return [
+    'env',
+    ...folders.flatMap(([name, path]) => (path === undefined ? [] : `${name}=${resolve(path)}`)),
+  ];
 }
 
 /**

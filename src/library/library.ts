@@ -45,8 +45,8 @@ export { version } from '../installation.ts';
  */
 export interface Client {
   /**
-   * Submits a video. Until the result was delivered, repeating the call resumes its job and pays nothing. After that,
-   * repeating it pays for a second take, unless it has a `key`.
+   * Submits a video. If a call did not end well, repeating it resumes its job and pays nothing. If it did, repeating it
+   * pays for a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
   /** Submits a video without checking its body. */
