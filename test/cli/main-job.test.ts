@@ -317,6 +317,24 @@ describe('submit -o FOLDER/', () => {
   });
 });
 
+it('jobs show takes several REFs, and goes on after one that names no job', async () => {
+  const ids = [];
+  for (const key of ['one', 'two'])
+    ids.push((await user.start([...submit, '--key', key]).result).stdout.trim());
+  const shown = await user.start(['jobs', 'show', '@one', '@none', '-', '--json'], { stdin: '@two' }).result;
+  expect(shown).toMatchObject({
+    code: 11,
+    json: { jobs: [{ id: ids[0] }, { ref: '@none' }, { id: ids[1] }] },
+  });
+  expect(shown.json['jobs']).toMatchObject([
+    { history: [{ event: 'prepared' }, {}, {}, {}, {}, {}] },
+    {},
+    {},
+  ]);
+  const text = await user.start(['jobs', 'show', '@one', '@two']).result;
+  expect(text.stdout).toMatch(new RegExp(`^id +${ids[0]}[^]*\\n\\nid +${ids[1]}`));
+});
+
 it('a job refused by a budget leaves no record', async () => {
   expect((await user.start(['config', 'set', 'prices.c.vendor-h3-mini', 'video=2']).result).code).toBe(0);
   expect((await user.start([...submit, '--budget', '1']).result).code).toBe(12);
