@@ -246,6 +246,12 @@ describe('a payment', () => {
   });
 });
 
+it('a refusal because of a limit is not called a rate limit, under which the call may be sent again', async () => {
+  const limit = { code: 'rate_limited', message: 'too many tasks' } as const;
+  const ran = await pay({ verdicts: [{ kind: 'rejected', failure: limit }] });
+  expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
+});
+
 describe('a 5xx response that would leave a doubt', () => {
   const again = { retry5xx: true };
 
