@@ -149,7 +149,7 @@ async function attemptOnce(
       // It is certain that nothing was sent, even if another process considers this one dead.
       const isRecorded = progress.outcome === 'open';
       progress.outcome = 'none';
-      progress.begun = false;
+      progress.hasBegun = false;
       const failure = { code: 'unreachable', message: error.message } as const;
       if (isRecorded) await record.verdict?.({ kind: 'unavailable', failure });
     }

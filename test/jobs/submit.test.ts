@@ -486,7 +486,7 @@ describe('the same command again', () => {
     let before: string[] = [];
     second.priceOf = () => {
       before = [...second.notes];
-      return Promise.resolve({ what: 'a test' });
+      return Promise.resolve({ subject: 'a test' });
     };
     expect([first.exit, (await run(second, orderOf({ fresh: true }))).exit]).toEqual([7, 0]);
     expect(before).toEqual([

@@ -122,7 +122,8 @@ async function askForKey(context: Context, layers: Layers, given: string | undef
     return checkKey(key);
   } catch (error) {
     const from = terminal ? 'that was typed' : 'on standard input';
-    throw new MgwError('config', `The key ${from} cannot be used: ${messageOf(error)}.`);
+    const next = ['mgw', 'auth', 'login'];
+    throw new MgwError('config', `The key ${from} cannot be used: ${messageOf(error)}.`, { next });
   }
 }
 
