@@ -291,7 +291,10 @@ describe('an interruption', () => {
   it('while the attempt is recorded sends nothing, and records that', async () => {
     const [soft, steps] = [new AbortController(), [] as string[]];
     const record: PaymentRecord = {
-      sending: () => Promise.resolve(soft.abort('SIGINT')),
+      sending: () => {
+        soft.abort('SIGINT');
+        return Promise.resolve();
+      },
       verdict: ({ kind }) => Promise.resolve(void steps.push(kind)),
     };
     const ran = await pay({ record, deps: { retries: 0 } }, soft);
