@@ -35,9 +35,16 @@ export async function runEndActions(outcome: Outcome, context: Context): Promise
  * code.
  */
 export async function runOnDone(command: string, document: string, { stderr, env }: Io): Promise<void> {
-  const failure = await new Promise<string | undefined>((resolve) => {
-    const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
-    child.once('error', (error) => resolve(error.message));
+  const failure = await shellFailure(command, document, env).catch(messageOf);
+  if (failure !== undefined)
+    await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
+}
+
+// Returns why the command failed, if it did. Throws if it cannot be started.
+async function shellFailure(command: string, document: string, env: Io['env']): Promise<string | undefined> {
+  const child = spawn(command, { shell: true, stdio: ['pipe', 2, 2], env });
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
     child.once('close', (code, signal) =>
       resolve(
         code === 0 ? undefined : code === null ? `it was ended by ${signal}` : `it exited with ${code}`,
@@ -46,8 +53,6 @@ export async function runOnDone(command: string, document: string, { stderr, env
     // The command may close its stdin without reading it.
     child.stdin?.on('error', () => undefined).end(`${document}\n`);
   });
-  if (failure !== undefined)
-    await write(stderr, `mgw: --on-done failed: ${printableLine(failure)}\n`).catch(() => undefined);
 }
 
 function notificationText({ json, ...outcome }: Outcome): string {

@@ -154,6 +154,10 @@ export async function readLine({ stdin, stderr }: Io, question: string): Promise
       prompt.once('SIGINT', () => reject(interrupted())).once('close', () => reject(interrupted()));
       prompt.question(question).then(resolve, reject);
     });
+  } catch (error) {
+    // The error begins on its own line.
+    await write(stderr, '\n');
+    throw error;
   } finally {
     prompt.close();
   }

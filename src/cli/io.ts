@@ -1,4 +1,4 @@
-import { fstatSync } from 'node:fs';
+import { fstatSync, readSync, statSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../clock.ts';
 import { type Charged, MgwError, systemCode, localError } from '../errors.ts';
@@ -31,6 +31,21 @@ export function isOneOutput({ stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): 
   return (
     isKnown && outStat.ino === errStat.ino && outStat.dev === errStat.dev && stdout.isTTY === stderr.isTTY
   );
+}
+
+/**
+ * Whether a stream was closed when the process started. Node then opens /dev/null for reading and writing in its place.
+ * So do programs that discard the output of another (Python's `DEVNULL`), while `> /dev/null` of a shell only writes.
+ * Always false on Windows.
+ */
+export function isClosed({ fd }: Io['stdout']): boolean {
+  try {
+    if (fd === undefined || fstatSync(fd).rdev !== statSync('/dev/null').rdev) return false;
+    readSync(fd, Buffer.alloc(1));
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /**

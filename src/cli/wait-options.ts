@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { Context } from './context.ts';
+import { isClosed } from './io.ts';
 import { oneOf, repeatable, single } from './options.ts';
 import { messageOf, usageError } from '../errors.ts';
 import type { Target } from '../jobs/output.ts';
@@ -57,10 +58,18 @@ export function addEndOptions(command: Command): void {
       new Option('--notify', 'notify you at the end, or ring the bell (on a terminal)').helpGroup('Waiting:'),
     )
     .addOption(
-      single('--on-done <command>', 'run this command at the end, with the JSON document on stdin').helpGroup(
-        'Waiting:',
-      ),
+      single(
+        '--on-done <command>',
+        'run this command at the end, with the JSON document on stdin',
+        commandLine,
+      ).helpGroup('Waiting:'),
     );
+}
+
+// The shell would do nothing for an empty command line, such as that of a variable that is not set.
+function commandLine(text: string): string {
+  if (text.trim() === '' || text.includes('\0')) throw new Error('a command line');
+  return text;
 }
 
 /** Returns `--request-timeout`, whose description ends with `defaults`. */
@@ -149,8 +158,8 @@ function checkObject(url: string, { sidecar }: OutputOptions): void {
 }
 
 /**
- * Checks that `-o` is not empty, and that media on standard output are not mixed with `--json` or written to a terminal,
- * which would interpret the bytes as control codes.
+ * Checks that `-o` is not empty, and that media on standard output are not mixed with `--json`, and not written to a
+ * closed stream, or to a terminal, which would interpret the bytes as control codes.
  * @throws MgwError('usage').
  */
 export function checkStdout(context: Context, options: OutputOptions & { dryRun?: boolean }): void {
@@ -158,7 +167,10 @@ export function checkStdout(context: Context, options: OutputOptions & { dryRun?
   if (options.output !== '-') return;
   if (context.globals.json)
     throw usageError('--output - and --json both write to standard output; choose one.');
-  if (context.io.stdout.isTTY && !options.dryRun)
+  if (options.dryRun) return;
+  if (isClosed(context.io.stdout))
+    throw usageError('--output -: standard output is closed. Pipe it to a player, or name a file with -o.');
+  if (context.io.stdout.isTTY)
     throw usageError(
       '--output -: media cannot be written to a terminal. Pipe the output to a player, or save a file with -o FILE.',
     );

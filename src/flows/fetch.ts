@@ -15,7 +15,7 @@ import { isObjectUrl } from '../store-url.ts';
 import { deliver, refuseStdout, type Delivered, type FlowHooks, type DeliveryOptions } from './deliver.ts';
 import { findJobHere, type FoundJob } from './find-job.ts';
 import type { FlowDeps } from './settings.ts';
-import { isTooNew } from '../jobs/watch.ts';
+import { isTooNew, refusedError } from '../jobs/watch.ts';
 
 /** A job after one query, and its error if it has one. */
 export interface QueriedJob {
@@ -40,15 +40,11 @@ type FailedQuery = Exclude<QueryVerdict, { kind: 'observation' }>;
 
 function queryError(job: Job, verdict: FailedQuery, now: number): MgwError | undefined {
   if (verdict.kind === 'again' && verdict.isWell) return undefined;
+  if (verdict.kind === 'unauthorized') return refusedError(verdict.failure, job);
   const { code, message, requestId } = verdict.failure;
-  const kind = verdict.kind === 'missing' && isTooNew(job, now) ? 'again' : verdict.kind;
-  const exit = { unauthorized: 'auth', missing: 'incomplete', again: 'unavailable' } as const;
-  return new MgwError(code, message, {
-    exit: exit[kind],
-    charged: kind === 'again' ? 'no' : 'yes',
-    retry: kind === 'missing' ? 'never' : 'safe',
-    requestId,
-  });
+  return verdict.kind === 'missing' && !isTooNew(job, now)
+    ? new MgwError(code, message, { exit: 'incomplete', charged: 'yes', requestId })
+    : new MgwError(code, message, { exit: 'unavailable', retry: 'safe', requestId });
 }
 
 /** Waits until a job has succeeded, without saving anything. @throws MgwError as {@link fetch} does. */

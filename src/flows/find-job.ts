@@ -1,4 +1,4 @@
-import { usageError } from '../errors.ts';
+import { type MgwError, usageError } from '../errors.ts';
 import { lostProtocol, type Job } from '../job.ts';
 import { noSuchJob, showCommand } from '../jobs/errors.ts';
 import { isSameGateway } from '../jobs/order.ts';
@@ -37,12 +37,7 @@ export async function findJobHere(
   }
   checkGateway(recorded, deps.gateway, deps.settings, [...words, recorded.id]);
   if (protocol !== undefined && recorded.protocol !== protocol.name && recorded.protocol !== lostProtocol)
-    throw usageError(`${ref} is a job of ${recorded.protocol}.`, [
-      'mgw',
-      'jobs',
-      ...words.slice(-1),
-      recorded.id,
-    ]);
+    throw otherProtocol(ref, recorded, words.at(-1) ?? '');
   if (recorded.protocol === 'tts') return { job: recorded };
   const configured = deps.withSettings(protocol ?? protocolOf(recorded));
   const job = await reconcile(deps.ledger, recorded, (reply, body) => configured.readSubmission(reply, body));
@@ -68,6 +63,14 @@ export async function recordedJobHere(
   const choice = sendsKey ? settings : { ...settings, key: undefined };
   if (gateway !== undefined) checkGateway(job, gateway, choice, wordsOf(job));
   return job;
+}
+
+function otherProtocol(ref: string, job: Job, verb: string): MgwError {
+  const { id, protocol } = job;
+  const text = `${ref} is a job of ${protocol}.`;
+  if (protocol === 'tts')
+    return usageError(text, verb === 'fetch' ? ['mgw', 'jobs', verb, id] : showCommand(job));
+  return usageError(text, ['mgw', 'video', protocol, verb, id]).with({ protocols: [protocol] });
 }
 
 // A handle does not identify its protocol.

@@ -99,9 +99,9 @@ export function withKeptFlags(command: readonly string[], flags: KeptFlags): str
  */
 export function withOutput(error: MgwError, flags: KeptFlags): MgwError {
   const { job, next, retry } = error;
-  // Keep a suggestion to run another program, since that fixes the cause.
-  const runsOtherProgram = next !== undefined && next[0] !== 'mgw';
-  if (job === undefined || job.protocol === 'tts' || runsOtherProgram) return error;
+  // Keep a suggestion that is not about the job, since it fixes the cause.
+  const fixesCause = next !== undefined && (next[0] !== 'mgw' || next[1] === 'auth');
+  if (job === undefined || job.protocol === 'tts' || fixesCause) return error;
   if (next?.includes('resolve')) return error.with({ next: withKeptFlags(next, flags) });
   const command = next?.includes('fetch') ? next : fetchCommand(job);
   const isUnsuitable = command.includes('show') || (command !== next && retry !== 'resume');

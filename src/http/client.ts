@@ -204,11 +204,13 @@ async function send(
     limit.end();
     onEnd();
   };
+  let isStarted = false;
   try {
     const connections = await connect(limit.signal);
     if (limit.signal.aborted) throw TransportError.unsent(limit.signal.reason, baseUrl);
     const beforeFirstByte = (): void => {
       call.beforeFirstByte?.();
+      isStarted = true;
       trace?.(`> ${method} ${baseUrl.origin}${path}`);
     };
     const response = await sendRequest(
@@ -225,6 +227,9 @@ async function send(
     return { status, headers: response.headers, body: bodyOf(response, baseUrl, end), close, limit };
   } catch (error) {
     limit.end();
+    // Once aborted, the request does not start any more.
+    if (call.onConnected && limit.signal.aborted && !isStarted)
+      throw TransportError.abortedBeforeSend('the call was stopped before its first byte');
     if (error instanceof TransportError || !limit.hasPassed) throw TransportError.sent(error, baseUrl);
     const isCut = (call.deadline?.remainingMs() ?? Infinity) < call.timeoutMs;
     const timeoutError = new Error(

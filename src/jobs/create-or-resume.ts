@@ -135,10 +135,7 @@ async function create(
       newClaim.id !== undefined && holder !== undefined && readHolder(holder)?.job === newClaim.id;
     if (holder !== undefined && !isOfId) return undefined;
   }
-  if (secondTakeOf !== undefined && order.key === undefined)
-    deps.note(
-      `This is a second take of ${secondTakeOf.id} (${describeJob(secondTakeOf)}), and is paid for again.`,
-    );
+  if (secondTakeOf !== undefined && order.key === undefined) deps.note(secondTakeNote(secondTakeOf));
   const prepared: JobEvent = {
     type: 'prepared',
     protocol: order.protocol,
@@ -154,9 +151,13 @@ async function create(
   return (await ledger.create(id, [prepared, began])) ? ledger.read(id) : undefined;
 }
 
-function describeJob({ state, files }: Job): string {
+function secondTakeNote(job: Job): string {
+  const { id, state, files } = job;
+  if (shownState(job) === 'unknown')
+    return `This is a second take of ${id}, which may have been accepted and charged, and is paid for as well.`;
   const [file] = files;
-  return file === undefined ? state : `${state}, saved as ${file.path}`;
+  const place = file === undefined ? state : `${state}, saved as ${file.path}`;
+  return `This is a second take of ${id} (${place}), and is paid for again.`;
 }
 
 /**
@@ -196,7 +197,8 @@ export async function findEarlier(
       return { job, newClaim, deliveredBefore };
     const uncertain = order.fresh ? undefined : await uncertainRuns(job, order, isNewest, alive, deps.ledger);
     if (uncertain !== undefined) return { uncertain, newClaim, deliveredBefore };
-    if (isSameVariant && (job.handle !== undefined || isRunning(job))) secondTakeOf ??= job;
+    const isPaid = isSameVariant && (job.handle !== undefined || isRunning(job));
+    if (isPaid || (order.fresh && shownState(job) === 'unknown')) secondTakeOf ??= job;
   }
   return { secondTakeOf, newClaim: keyLookup?.newClaim ?? newClaim, deliveredBefore };
 }

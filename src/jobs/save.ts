@@ -9,7 +9,7 @@ import { checkFree, publish } from '../files/publish.ts';
 import { isIntact, type SealedFile } from '../files/whole-file.ts';
 import type { Job, JobFile } from '../job.ts';
 import type { Protocol, Source } from '../protocols/protocol.ts';
-import { fetchCommand, interruptedError, pendingError } from './errors.ts';
+import { fetchCommand, interruptedError, pendingError, showCommand } from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { kindOf, type InlineMedia } from './inline-media.ts';
 import { isSameOutput } from './output.ts';
@@ -221,10 +221,10 @@ function addressOf(source: Exclude<Source, { kind: 'inline' }>, baseUrl: URL): s
   return source.kind === 'url' ? source.url : baseUrl.href.replace(/\/$/, '') + source.path;
 }
 
-// Even if a download fails, the job is paid for and its result can be fetched again.
+// Even if a download fails, the job is paid for. Its result can be fetched again unless that can never succeed.
 function withNext(error: unknown, job: Job): unknown {
   if (!(error instanceof MgwError) || error.next !== undefined) return error;
-  return error.with({ next: fetchCommand(job) });
+  return error.with({ next: error.retry === 'never' ? showCommand(job) : fetchCommand(job) });
 }
 
 async function pause(rounds: number, failure: Failure, { job, deps, options }: Work): Promise<void> {

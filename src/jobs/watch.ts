@@ -5,14 +5,7 @@ import type { Job } from '../job.ts';
 import type { Observation, Protocol, QueryVerdict } from '../protocols/protocol.ts';
 import { asSentence } from '../http/failures.ts';
 import { backoffMs, pollPauseMs } from '../http/retry.ts';
-import {
-  failedError,
-  fetchCommand,
-  interruptedError,
-  noResultError,
-  pendingError,
-  shortMessage,
-} from './errors.ts';
+import { failedError, interruptedError, noResultError, pendingError, shortMessage } from './errors.ts';
 import type { JobDeps } from './order.ts';
 import { hasResult, observe, type PollResult, type OpenSink } from './observe.ts';
 
@@ -133,7 +126,8 @@ export function refusedError(failure: Failure, job: Job): MgwError {
   return new MgwError('auth', `The key is refused: ${failure.message}`, {
     charged: 'yes',
     retry: 'resume',
-    next: fetchCommand(job),
+    next: ['mgw', 'auth', 'status'],
+    job,
     requestId: failure.requestId,
   });
 }

@@ -227,6 +227,8 @@ function applyResolution(job: Job, event: RecordedEvent & { type: 'resolved' }):
   job.handle = undefined;
   job.record.isUnconfirmed = undefined;
   job.state = how === 'not-created' ? 'rejected' : 'prepared';
+  if (how === 'not-created')
+    job.error = { code: 'invalid_request', message: 'A person resolved this job as not created.' };
   job.record.damaged = 0;
 }
 

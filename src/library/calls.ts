@@ -57,12 +57,15 @@ export class Calls {
   readonly #flags: SettingFlags;
   readonly #session: Session;
   readonly #inProgress = new Map<AbortController, Promise<unknown>>();
+  /** The words before a suggested command. */
+  readonly #commandPrefix: string[];
   readonly #closing = new AbortController();
 
   constructor(options: ClientOptions) {
     checkOptionNames(options, optionNames, 'createClient');
     const { onNote } = options;
     this.#flags = flagsOf(options);
+    this.#commandPrefix = commandPrefixOf(options);
     const never = new AbortController().signal;
     this.#session = openSession({
       clock: systemClock,
@@ -141,7 +144,9 @@ export class Calls {
       { job: error.job && publicJob(error.job), cause },
       this.#session.redact(error.message),
     );
-    return withGlobals(withOutput(publicError, input), this.#flags);
+    const reported = withGlobals(withOutput(publicError, input), this.#flags);
+    const { next } = reported;
+    return next?.[0] === 'mgw' ? reported.with({ next: [...this.#commandPrefix, ...next] }) : reported;
   }
 }
 
@@ -178,6 +183,16 @@ function environmentOf({ env = process.env, stateDir, configDir }: ClientOptions
     ...(stateDir !== undefined && { MGW_STATE_DIR: resolve(stateDir) }),
     ...(configDir !== undefined && { MGW_CONFIG_DIR: resolve(configDir) }),
   };
+}
+
+// Returns the words that give a printed command the folders of the client.
+function commandPrefixOf({ stateDir, configDir }: ClientOptions): string[] {
+  if (process.platform === 'win32' || (stateDir ?? configDir) === undefined) return [];
+  const folders = Object.entries({ MGW_STATE_DIR: stateDir, MGW_CONFIG_DIR: configDir });
+  return [
+    'env',
+    ...folders.flatMap(([name, path]) => (path === undefined ? [] : `${name}=${resolve(path)}`)),
+  ];
 }
 
 /**

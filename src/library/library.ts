@@ -45,8 +45,8 @@ export { version } from '../installation.ts';
  */
 export interface Client {
   /**
-   * Submits a video. Until the result is delivered, repeating the call resumes its job for free. After that, repeating
-   * it pays for a second take, unless it has a `key`.
+   * Submits a video. Repeating a call that did not succeed resumes its job for free. Repeating a call that succeeded pays
+   * for a second take, unless it has a `key`.
    */
   submit(order: VideoOrder): Promise<Submitted>;
   /** Submits a video without checking its body. */

@@ -147,10 +147,11 @@ async function attemptOnce(
   } catch (error) {
     if (error instanceof TransportError && error.reason === 'aborted_before_send') {
       // It is certain that nothing was sent, even if another process considers this one dead.
+      const isRecorded = progress.outcome === 'open';
       progress.outcome = 'none';
-      const unsent = { code: 'unreachable', message: error.message } as const;
-      await record.verdict?.({ kind: 'unavailable', failure: unsent });
-      return { unsent };
+      progress.hasBegun = false;
+      const failure = { code: 'unreachable', message: error.message } as const;
+      if (isRecorded) await record.verdict?.({ kind: 'unavailable', failure });
     }
     const unsent = failureBeforeSending(error, progress.hasBegun, deps);
     if (unsent !== undefined) return { unsent };
@@ -162,7 +163,7 @@ async function attemptOnce(
     return { verdict };
   }
   await record.reply?.(reply);
-  const verdict = applyRetrySetting(payment.read(reply), reply, deps.retry5xx ?? false);
+  const verdict = adjustVerdict(payment.read(reply), reply, deps.retry5xx ?? false);
   progress.outcome = outcomeAfter(verdict);
   await record.verdict?.(verdict);
   return { verdict, reply };
@@ -211,6 +212,8 @@ async function exchange(
       progress.hasBegun = true;
     },
     beforeFirstByte: () => {
+      // The record may have taken long.
+      if (signals.soft.aborted) throw TransportError.abortedBeforeSend('interrupted before the first byte');
       try {
         lease?.assertLease();
       } catch (error) {
@@ -237,8 +240,11 @@ function failureBeforeSending(error: unknown, hasBegun: boolean, { signals }: Pa
   return { code: 'unreachable', message: error.message };
 }
 
-// `submit.retry_5xx` is for gateways that are known to create nothing if they answer 5xx (design 5).
-function applyRetrySetting(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
+// `submit.retry_5xx` is for gateways that are known to create nothing if they answer 5xx (design 5). The code
+// `rate_limited` is for calls that may be sent again, so a definite refusal because of a limit has another one.
+function adjustVerdict(verdict: SubmitVerdict, reply: Reply, retry5xx: boolean): SubmitVerdict {
+  if (verdict.kind === 'rejected' && verdict.failure.code === 'rate_limited')
+    return { ...verdict, failure: { ...verdict.failure, code: 'invalid_request' } };
   const canRetry = retry5xx && verdict.kind === 'unknown' && verdict.handle === undefined;
   return canRetry && reply.complete && reply.status >= 500
     ? { kind: 'unavailable', failure: verdict.failure }

@@ -282,6 +282,15 @@ describe('submit --on-done', () => {
     });
   });
 
+  it('without a command exits 2 and sends nothing', async () => {
+    const run = await user.start([...submit, '-o', 'out.mp4', '--on-done', '']).result;
+    expect([run.code, run.stderr]).toEqual([
+      2,
+      expect.stringContaining('--on-done "": must be a command line'),
+    ]);
+    expect(gateway.submissions).toEqual([]);
+  });
+
   it('runs the command after a failure too, and a failure of the command does not change the exit code', async () => {
     const run = await user.start(['video', 'c', 'fetch', '@nothing', '--on-done', 'cat > done.json; exit 3'])
       .result;
@@ -306,6 +315,24 @@ describe('submit -o FOLDER/', () => {
     expect(run.code).toBe(10);
     expect(gateway.submissions).toHaveLength(0);
   });
+});
+
+it('jobs show takes several REFs, and goes on after one that names no job', async () => {
+  const ids = [];
+  for (const key of ['one', 'two'])
+    ids.push((await user.start([...submit, '--key', key]).result).stdout.trim());
+  const shown = await user.start(['jobs', 'show', '@one', '@none', '-', '--json'], { stdin: '@two' }).result;
+  expect(shown).toMatchObject({
+    code: 11,
+    json: { jobs: [{ id: ids[0] }, { ref: '@none' }, { id: ids[1] }] },
+  });
+  expect(shown.json['jobs']).toMatchObject([
+    { history: [{ event: 'prepared' }, {}, {}, {}, {}, {}] },
+    {},
+    {},
+  ]);
+  const text = await user.start(['jobs', 'show', '@one', '@two']).result;
+  expect(text.stdout).toMatch(new RegExp(`^id +${ids[0]}[^]*\\n\\nid +${ids[1]}`));
 });
 
 it('a job refused by a budget leaves no record', async () => {

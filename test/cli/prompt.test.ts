@@ -31,11 +31,12 @@ describe('readLine', () => {
     expect(await line).toBe('gateway.example');
   });
 
-  it('exits 130 if the terminal disappears', async () => {
-    const { io, stdin } = terminal();
+  it('exits 130 if the terminal disappears, and leaves the line of the question', async () => {
+    const { io, stdin, shown } = terminal();
     const line = readLine(io, 'Address: ');
     stdin.end('gate');
     await expect(line).rejects.toMatchObject({ exitCode: 130 });
+    expect(shown()).toMatch(/\n$/);
   });
 });
 

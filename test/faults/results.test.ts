@@ -232,7 +232,11 @@ describe.concurrent('a redirect of the result', () => {
     const stranger = await scene.stranger((_, response) => response.end(), '127.0.0.1');
     scene.gateway.always.content = { status: 302, headers: { location: `${stranger.origin}/film` } };
     const run = await scene.submit();
-    expect(run.json, shown(run)).toMatchObject({ exit_code: 9, job: { state: 'succeeded' } });
+    expect(run.json, shown(run)).toMatchObject({
+      exit_code: 9,
+      job: { state: 'succeeded' },
+      error: { retry: 'never', next: ['mgw', 'jobs', 'show', run.json.job?.id] },
+    });
     await scene.expectRerun(9);
     expect(stranger.connections).toHaveLength(0);
     await scene.expectInvariants(1);

@@ -135,7 +135,7 @@ describe('one query of a job', () => {
       'under a refused key leads to exit 3',
       { kind: 'unauthorized', failure },
       ['queued', 3],
-      { charged: 'yes', retry: 'safe' },
+      { charged: 'yes', retry: 'resume', next: ['mgw', 'auth', 'status'] },
     ],
     [
       'that is not found leads to exit 9',

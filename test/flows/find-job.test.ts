@@ -26,13 +26,22 @@ describe('a job with a REF', () => {
     expect((await findJobHere(speech.id, deps, ['jobs', 'wait'])).protocol).toBeUndefined();
   });
 
-  it('of another protocol exits 2 with the command for any protocol; a job whose protocol is lost is accepted by each', async () => {
+  it('of another protocol exits 2 with the command for its protocol; a job whose protocol is lost is accepted by each', async () => {
     const deps = await flowDeps(freshFolder());
     const { id } = await jobWith(deps.ledger, 'c', accepted);
     await expect(findJobHere(id, deps, ['video', 'a', 'fetch'], protocols.a)).rejects.toMatchObject({
       code: 'usage',
-      next: ['mgw', 'jobs', 'fetch', id],
+      next: ['mgw', 'video', 'c', 'fetch', id],
+      protocols: ['c'],
     });
+    const speech = await jobWith(deps.ledger, 'tts');
+    for (const [verb, command] of [
+      ['fetch', 'fetch'],
+      ['status', 'show'],
+    ] as const)
+      await expect(findJobHere(speech.id, deps, ['video', 'a', verb], protocols.a)).rejects.toMatchObject({
+        next: ['mgw', 'jobs', command, speech.id],
+      });
     const lost = await jobWith(deps.ledger, lostProtocol, accepted);
     expect((await findJobHere(lost.id, deps, ['video', 'a', 'fetch'], protocols.a)).protocol).toBe(
       protocols.a,

@@ -162,6 +162,13 @@ describe('the next command of a command with -o', () => {
       [...fetch, '-o', 'a.mp4'],
     ],
     [
+      'is unchanged if it is about the key',
+      ['mgw', 'auth', 'status'],
+      { job, retry: 'resume' },
+      { output: 'a.mp4' },
+      ['mgw', 'auth', 'status'],
+    ],
+    [
       'is unchanged if the command cannot be resumed',
       ['mgw', 'jobs', 'ls'],
       { job, retry: 'safe' },

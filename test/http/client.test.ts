@@ -155,6 +155,19 @@ describe('the hook before the first byte', () => {
     expect(server.requests).toEqual([]);
   });
 
+  it('is followed by no byte if the call is interrupted while it runs', async () => {
+    const server = await httpServer(says('{}'));
+    const given = new AbortController();
+    const onConnected = (): Promise<void> => {
+      given.abort('SIGINT');
+      return Promise.resolve();
+    };
+    const sent = clientFor(server.url).exchange(post, { ...call, onConnected, signal: given.signal });
+    expect(await failure(sent)).toMatchObject({ phase: 'unsent', reason: 'aborted_before_send' });
+    for (let turns = 0; turns < 50; turns += 1) await turn();
+    expect(server.requests).toEqual([]);
+  });
+
   it('does not run if no connection is made', async () => {
     let asked = false;
     const onConnected = (): Promise<void> => {

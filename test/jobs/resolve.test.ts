@@ -72,7 +72,11 @@ describe('a job in doubt', () => {
     // The lines of two attempts are missing.
     for (const attempt of [1, 2])
       await deps.ledger.claim(names.attempt(job.id, attempt), JSON.stringify(deadOwner()));
-    expect((await resolveJob(deps.ledger, job, { how: 'not-created' })).state).toBe('rejected');
+    const settled = await resolveJob(deps.ledger, job, { how: 'not-created' });
+    expect([settled.state, settled.error?.message]).toEqual([
+      'rejected',
+      'A person resolved this job as not created.',
+    ]);
     expect((await deps.ledger.events(job.id)).at(-1)).toMatchObject({ type: 'resolved', attempt: 2 });
   });
 });

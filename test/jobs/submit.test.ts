@@ -478,6 +478,22 @@ describe('the same command again', () => {
     expect(server.created).toBe(2);
   });
 
+  it('is a second take of a job in doubt under --new, and says so before it pays', async () => {
+    const [server, state] = [await httpServer(), freshFolder()];
+    server.answers.push(says({}, 500));
+    const first = await run(await depsFor(server.url, state));
+    const second = await depsFor(server.url, state);
+    let before: string[] = [];
+    second.priceOf = () => {
+      before = [...second.notes];
+      return Promise.resolve({ subject: 'a test' });
+    };
+    expect([first.exit, (await run(second, orderOf({ fresh: true }))).exit]).toEqual([7, 0]);
+    expect(before).toEqual([
+      expect.stringContaining(`${first.job?.id}, which may have been accepted and charged`),
+    ]);
+  });
+
   it('is not called a second take if the first was refused', async () => {
     const [server, state] = [await httpServer(), freshFolder()];
     server.answers.push(says({ error: { message: 'no such model' } }, 400));

@@ -239,6 +239,7 @@ describe('a wait ends with', () => {
       code: 'auth',
       charged: 'yes',
       retry: 'resume',
+      next: ['mgw', 'auth', 'status'],
     });
     at.server.answers.push(completed);
     const job = await at.deps.ledger.read(at.job.id);

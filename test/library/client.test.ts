@@ -347,6 +347,12 @@ describe('the library: errors', () => {
     });
   });
 
+  it('suggest a command with the folders of the client', async () => {
+    const stateDir = freshFolder();
+    const { next } = await errorOf(clientOf({ stateDir }).job('@none'));
+    expect(next).toEqual(['env', `MGW_STATE_DIR=${stateDir}`, 'mgw', 'jobs', 'ls']);
+  });
+
   it('never contain the key that a gateway quotes', async () => {
     gateway.script.submit = [{ status: 401, body: { error: { message: `bad key ${canaryKey}` } } }];
     const error = await errorOf(clientOf().submit(boat));

@@ -246,6 +246,12 @@ describe('a payment', () => {
   });
 });
 
+it('a refusal because of a limit is not called a rate limit, under which the call may be sent again', async () => {
+  const limit = { code: 'rate_limited', message: 'too many tasks' } as const;
+  const ran = await pay({ verdicts: [{ kind: 'rejected', failure: limit }] });
+  expect(ran.result).toMatchObject({ verdict: { failure: { code: 'invalid_request' } }, tries: 1 });
+});
+
 describe('a 5xx response that would leave a doubt', () => {
   const again = { retry5xx: true };
 
@@ -280,6 +286,37 @@ describe('an interruption', () => {
     const ran = await pay({ exchange: [connecting] }, soft);
     expect(ran.error).toMatchObject({ exitCode, charged: 'no', retry: 'safe' });
     expect([ran.steps, ran.settled, ran.notes]).toEqual([[], 'none', []]);
+  });
+
+  it('while the attempt is recorded sends nothing, and records that', async () => {
+    const [soft, steps] = [new AbortController(), [] as string[]];
+    const record: PaymentRecord = {
+      sending: () => {
+        soft.abort('SIGINT');
+        return Promise.resolve();
+      },
+      verdict: ({ kind }) => Promise.resolve(void steps.push(kind)),
+    };
+    const ran = await pay({ record, deps: { retries: 0 } }, soft);
+    expect(ran.error).toMatchObject({ exitCode: 130, charged: 'no', retry: 'safe' });
+    expect([steps, ran.settled, ran.notes]).toEqual([['unavailable'], 'none', []]);
+  });
+
+  it('that stops the call before its first byte, but after the record, leaves no doubt', async () => {
+    const soft = new AbortController();
+    const stopped: Exchange = async ({ onConnected }) => {
+      await onConnected();
+      soft.abort('SIGTERM');
+      throw unsent('aborted_before_send');
+    };
+    const ran = await pay({ exchange: [stopped] }, soft);
+    expect(ran.error).toMatchObject({ exitCode: 143, charged: 'no' });
+    expect([ran.steps, ran.settled]).toEqual([['sending', 'unavailable'], 'none']);
+  });
+
+  it('before the record leaves no record', async () => {
+    const ran = await pay({ exchange: [fails(unsent('aborted_before_send'))], deps: { retries: 0 } });
+    expect([ran.steps, ran.settled]).toEqual([[], 'none']);
   });
 
   it('in the pause ends the payment without another attempt', async () => {

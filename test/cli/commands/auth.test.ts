@@ -18,6 +18,16 @@ async function gatewayThat(...answers: ReturnType<typeof says>[]): Promise<HttpS
 }
 
 describe('auth login', () => {
+  it.each(['', 'Bearer sk-1'])('refuses the key %j, and suggests itself', async (stdin) => {
+    const login = await userHere().run(['auth', 'login', '--base-url', 'https://g.example', '--json'], {
+      stdin,
+    });
+    expect(login.json).toMatchObject({
+      exit_code: 2,
+      error: { next: ['mgw', '--base-url', 'https://g.example', 'auth', 'login'] },
+    });
+  });
+
   it('stores a key that the gateway accepts, for the user only, and prints neither the key nor data', async () => {
     const gateway = await gatewayThat(listing);
     const user = userHere();

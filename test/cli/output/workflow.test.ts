@@ -1,9 +1,10 @@
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { notification, openerOf, openFile } from '../../../src/cli/end-actions.ts';
-import { commandFilter } from '../../../src/cli/io.ts';
+import { notification, openerOf, openFile, runOnDone } from '../../../src/cli/end-actions.ts';
+import { commandFilter, isClosed } from '../../../src/cli/io.ts';
 import { annotation, reportToWorkflow } from '../../../src/cli/output/github.ts';
 import { MgwError } from '../../../src/errors.ts';
 
@@ -175,4 +176,27 @@ describe('--open', () => {
     );
     await openFile('/x', [process.execPath, ['-e', '']]);
   });
+});
+
+it.each(['', 'a\0b'])(
+  'the command %j of --on-done, which cannot be started, is only reported',
+  async (command) => {
+    let said = '';
+    const stderr = new PassThrough().on('data', (text: Buffer) => (said += text.toString()));
+    await runOnDone(command, '{}', { ...process, stderr });
+    expect(said).toMatch(/^mgw: --on-done failed: .+\n$/);
+  },
+);
+
+it.skipIf(process.platform === 'win32').each([
+  ['/dev/null', 'r+', true],
+  ['/dev/null', 'w', false],
+  [import.meta.filename, 'r+', false],
+])('a stream opened on %s with the mode %s counts as closed: %s', (path, mode, closed) => {
+  const fd = openSync(path, mode);
+  try {
+    expect(isClosed(Object.assign(new PassThrough(), { fd }))).toBe(closed);
+  } finally {
+    closeSync(fd);
+  }
 });

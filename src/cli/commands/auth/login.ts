@@ -125,7 +125,8 @@ async function askForKey(context: Context, layers: Layers, newAddress: string | 
     return checkKey(key);
   } catch (error) {
     const origin = isTerminal ? 'that was typed' : 'on standard input';
-    throw new MgwError('config', `The key ${origin} cannot be used: ${messageOf(error)}.`);
+    const next = ['mgw', 'auth', 'login'];
+    throw new MgwError('config', `The key ${origin} cannot be used: ${messageOf(error)}.`, { next });
   }
 }
 

@@ -11,7 +11,7 @@ import {
   targetOf,
 } from '../../wait-options.ts';
 import { readLine } from '../../input.ts';
-import { MgwError, usageError } from '../../../errors.ts';
+import { type ErrorDetails, MgwError, usageError } from '../../../errors.ts';
 import { resolveCommand, showCommand } from '../../../jobs/errors.ts';
 import { globalArguments, withKeptFlags, withOutput } from '../../../flows/next.ts';
 import type { Resolution } from '../../../flows/resolve.ts';
@@ -103,15 +103,19 @@ async function promptForResolution(
     throw withOutput(new MgwError('submit_unknown', message, { charged: 'maybe', next, job }), options);
   }
   for (const line of [text, ...lines].join('\n').split('\n')) context.progress.note(line);
-  const answer = (
-    await readLine(context.io, `Which applies? (1-${ways.length}, or Enter to leave the job unchanged) `)
-  ).trim();
-  const how = ways[Number(answer) - 1]?.resolution;
-  if (how === undefined)
-    throw new MgwError('submit_unknown', `${text} The job is unchanged.`, { charged: 'maybe', job });
+  const undecided = (details: ErrorDetails = {}): MgwError => {
+    const doubt = { charged: 'maybe', next: resolveCommand(job), job, ...details } as const;
+    return withOutput(new MgwError('submit_unknown', `${text} The job is unchanged.`, doubt), options);
+  };
+  const ask = (question: string): Promise<string> =>
+    readLine(context.io, question).catch((error: unknown) => {
+      throw error instanceof MgwError ? undecided({ exit: 'interrupted' }) : error;
+    });
+  const answer = await ask(`Which applies? (1-${ways.length}, or Enter to leave the job unchanged) `);
+  const how = ways[Number(answer.trim()) - 1]?.resolution;
+  if (how === undefined) throw undecided();
   if (how !== 'adopted') return { how };
-  if (possibleHandle !== undefined) return { how, handle: possibleHandle };
-  const handle = (await readLine(context.io, 'Handle of the task: ')).trim();
-  if (handle === '') throw usageError('The handle is empty. The job is unchanged.');
+  const handle = possibleHandle ?? (await ask('Handle of the task: ')).trim();
+  if (handle === '') throw undecided();
   return { how, handle };
 }

@@ -3,22 +3,39 @@ import type { Run } from '../../command-tree.ts';
 import type { Context } from '../../context.ts';
 import { wrap, widthOf } from '../../help/wrap.ts';
 import { columnsOf } from '../../io.ts';
-import type { Outcome } from '../../output/outcome.ts';
+import { readRefs } from '../../input.ts';
+import { type Outcome, runForRefs } from '../../output/outcome.ts';
 import { size } from '../../output/progress.ts';
+import { toMgwError } from '../../../errors.ts';
 import type { Goal, Job, JobError, RecordedEvent } from '../../../job.ts';
 import { recordedJob } from '../../../jobs/ref.ts';
 import { jobView } from '../../../jobs/view.ts';
 import { printable, printableLine } from '../../../printable.ts';
 
-/** `mgw jobs show REF`: shows everything recorded about a job. Sends no request. */
+/** `mgw jobs show REF...`: shows everything recorded about jobs. Sends no request. */
 export function registerShow(command: Command, run: Run): void {
   command
-    .argument('<ref>', 'job id, @key, @last, or a handle of the gateway')
+    .argument('<refs...>', 'job ids, @key, @last, or handles of the gateway; - reads them from stdin')
     .addHelpText(
       'after',
       '\nExamples:\n  $ mgw jobs show @last\n  $ mgw jobs show @last --json\n  $ mgw --sandbox jobs show @last',
     )
-    .action((ref: string) => run(command, (context) => show(context, ref)));
+    .action((refs: string[]) => run(command, (context) => showAll(context, refs)));
+}
+
+async function showAll(context: Context, given: string[]): Promise<Outcome> {
+  const refs = await readRefs(given, context.io);
+  if (refs.length === 1) return show(context, refs[0] ?? '');
+  // The text of each job ends with an empty line.
+  const one = async (ref: string): Promise<Outcome> => {
+    const { json, text = '' } = await show(context, ref);
+    return { json: { job: { ...(json['job'] as object), history: json['history'] } }, text: `${text}\n` };
+  };
+  return runForRefs(
+    refs,
+    (ref) => one(ref).catch((error: unknown) => ({ json: {}, error: toMgwError(error) })),
+    context.progress,
+  );
 }
 
 async function show(context: Context, ref: string): Promise<Outcome> {
