@@ -118,7 +118,7 @@ it('--budget covers all takes of a command, and all pieces of split text', async
     exit_code: 12,
     error: { code: 'budget', charged: 'yes', retry: 'resume' },
   });
-  expect(refused.json.error.message).toContain('2 of 3 pieces are complete and kept');
+  expect(refused.json.error.message).toContain('2 of 3 pieces are complete and saved');
   // Paid rows are not paid for again.
   expect((await user.run([...split, '--budget', '0.6'])).code).toBe(0);
   expect((await user.run(['sandbox', 'bill', '--json'])).json['bill']).toHaveLength(5);

@@ -264,7 +264,7 @@ describe('the request', () => {
 describe('the end of an operation', () => {
   it.each<[string, object, string]>([
     ['neither error nor response', {}, 'neither an error nor a response'],
-    ['an empty sample', generated([{}]), 'neither content nor an'],
+    ['an empty sample', generated([{}]), 'neither content nor a'],
   ])('with %s is not a success for any command', async (_, end, words) => {
     finish = () => end;
     const run = await here(save);

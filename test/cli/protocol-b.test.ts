@@ -306,7 +306,7 @@ describe('a query of Protocol B', () => {
     shown = { ErrCode: undefined };
     const unproven = (await here(save)).json;
     expect(unproven).toMatchObject({ exit_code: 9, job: { state: 'running' } });
-    expect(unproven.error.message).toContain('without the ErrCode 0');
+    expect(unproven.error.message).toContain('without ErrCode 0');
     expect((await here(['video', 'b', 'status', '@last'])).code).toBe(9);
     expect((await here(['jobs', 'wait', '@last', ...fast])).code).toBe(9);
     shown = {};

@@ -147,7 +147,7 @@ describe('templates', () => {
   });
 
   it.each([
-    ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(to write a brace.*\); did you mean animal\?/],
+    ['a {anmal}', /^m:2: prompt: the row has no \{anmal\} \(for a literal brace.*\); did you mean animal\?/],
     ['a {"json": 1}', /^m:2: prompt: the row has no/],
     ['{prompt}', /^m:2: prompt: the row has no \{prompt\}/],
     ['a { b', /^m:2: prompt: the row has no \{ \(for a literal brace, write \{\{ or \}\}\)$/],

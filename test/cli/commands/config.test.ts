@@ -47,7 +47,7 @@ describe('config set, get and unset', () => {
   it.each([
     [['set', 'tts.speakr', 'x'], 'There is no setting "tts.speakr"'],
     [['set', 'timeout', '5'], 'a number with a unit'],
-    [['set', 'base_url', 'https://u:sesame@h'], 'without user name'],
+    [['set', 'base_url', 'https://u:sesame@h'], 'without a user name'],
     [['set', 'retries', 'many'], 'a whole number'],
     [['set', 'defaults.video.c.vendor-h3.duratoin', '8'], 'has no default "duratoin"'],
     [['set', 'defaults.video.c.vendor-h3.duration', 'long'], 'a number in digits'],

@@ -86,7 +86,7 @@ describe('a statement', () => {
     [
       undefined,
       'client password must be a string',
-      { code: 'config', message: expect.stringContaining('none was given') as string },
+      { code: 'config', message: expect.stringContaining('none was set') as string },
     ],
     ['28000', 'no', { code: 'config', message: expect.stringContaining('refuses mgw: no.') as string }],
     ['3D000', 'no', { code: 'config' }],

@@ -41,7 +41,7 @@ describePostgres('the check of a database', (newPlace) => {
   });
 
   it.each([
-    [1, 'No released version of mgw made such tables'],
+    [1, 'No released version of mgw created such tables'],
     [99, 'Update mgw'],
   ])('refuses tables of version %i, and does not change them', async (version, text) => {
     const place = await newPlace();
