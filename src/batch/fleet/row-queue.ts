@@ -6,6 +6,8 @@ import { parseHead, type QueuedHead, type QueuedRow } from './queued-row.ts';
 export interface QueuedBatch {
   name: string;
   head: QueuedHead;
+  /** The time until a row can be tried again, ms, if no row is available now. */
+  retryMs?: number;
 }
 
 /** A row to add to the queue, with everything that a worker needs to run it. */
@@ -65,13 +67,19 @@ export class RowQueue {
     return this.#taken.size;
   }
 
-  /** Returns the batches of a gateway that have available rows, in the order of enqueueing. */
+  /** Returns the batches of a gateway with rows that are available or wait for a retry, in the order of enqueueing. */
   async waiting(gateway: string): Promise<QueuedBatch[]> {
     const own = [...this.#taken];
     const lease = await this.#fleet.lease();
     const values = [gateway, lease, own.map(({ batch }) => batch), own.map(({ id }) => id)];
-    const found = await this.#fleet.query<{ name: string; head: string }>(waiting, values);
-    return found.flatMap(({ name, head }) => this.#queuedBatch(name, head) ?? []);
+    const found = await this.#fleet.query<{ name: string; head: string; retry_ms: number | null }>(
+      waiting,
+      values,
+    );
+    return found.flatMap(({ name, head, retry_ms: retryMs }) => {
+      const queued = this.#queuedBatch(name, head);
+      return queued === undefined ? [] : [retryMs === null ? queued : { ...queued, retryMs }];
+    });
   }
 
   // Reports a damaged entry once, and leaves it out, so that the other batches continue.
@@ -200,12 +208,17 @@ export function retryDelayMs(error: MgwError): number | undefined {
 
 const mayBeTaken = `state = 'waiting' and (not_before is null or not_before <= clock_timestamp())`;
 
-// Includes batches with a row that this process holds without knowing it.
+// A batch with a row that this process holds without knowing it has an available row.
 const waiting = `
-select name, head from {batches} batch
-where gateway = $1 and exists (
-  select from {batch_rows} kept where kept.batch = name and (${mayBeTaken} or (state = 'taken' and lease = $2::bigint
-    and (kept.batch, kept.id) not in (select * from unnest($3::text[], $4::text[])))))
+select name, head, case when not is_available then retry_ms end as retry_ms from (
+  select name, head, created_at,
+    exists (
+      select from {batch_rows} kept where kept.batch = name and (${mayBeTaken} or (state = 'taken' and lease = $2::bigint
+        and (kept.batch, kept.id) not in (select * from unnest($3::text[], $4::text[]))))) as is_available,
+    (select extract(epoch from min(not_before) - clock_timestamp())::float * 1000 from {batch_rows} kept
+      where kept.batch = name and state = 'waiting' and not_before > clock_timestamp()) as retry_ms
+  from {batches} where gateway = $1) batch
+where is_available or retry_ms is not null
 order by created_at`;
 
 // A row that this process holds without knowing it comes first: the response of an earlier statement was lost. A

@@ -124,8 +124,9 @@ export class Worker {
   }
 
   #begin(queued: QueuedBatch): boolean {
-    const { name } = queued;
-    if ((this.#held.get(name) ?? 0) > this.#options.clock.monotonic()) return false;
+    const { name, retryMs } = queued;
+    if (retryMs !== undefined) this.#stayFor(retryMs, name);
+    if (retryMs !== undefined || (this.#held.get(name) ?? 0) > this.#options.clock.monotonic()) return false;
     this.#awaiting.get(name)?.();
     if (this.#working.has(name)) return this.#awaiting.delete(name);
     const working = this.#work(queued)
@@ -232,7 +233,6 @@ export class Worker {
   }
 
   #watcherOf(batch: Batch, rows: Rows): RunWatcher {
-    const { queue } = this.#options;
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
@@ -245,7 +245,7 @@ export class Worker {
         const state = stateAfter(end);
         if (error !== undefined && isOwnPath(planned, error)) {
           this.#watcher.bad(batch, planned.id, error.message);
-          return this.#release(planned.id, rows, (row) => queue.end(row, 'bad', error.message));
+          return this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'bad', error.message));
         }
         const rest = error === undefined ? undefined : retryDelayMs(error);
         if (error?.code !== 'budget') this.#stayFor(rest ?? 0);
@@ -253,8 +253,8 @@ export class Worker {
         if (error === undefined) return;
         await this.#release(planned.id, rows, (row) =>
           rest === undefined
-            ? queue.end(row, state, error.message)
-            : queue.giveBack(row, rest, error.message),
+            ? this.#options.queue.end(row, state, error.message)
+            : this.#options.queue.giveBack(row, rest, error.message),
         );
       },
     };

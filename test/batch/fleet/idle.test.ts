@@ -10,7 +10,7 @@ const away = new MgwError('unreachable', 'The ledger does not respond.');
 async function work(
   outages: number,
   error = away,
-  { tries = 0, why = away, maxIdleMs = 5000 } = {},
+  { tries = 0, why = away, maxIdleMs = 5000, retryAtMs = 0 } = {},
 ): Promise<{ seconds: number; stopped?: MgwError; notes: string[] }> {
   const clock = fakeClock();
   const notes: string[] = [];
@@ -21,6 +21,8 @@ async function work(
   let looksAgain = (): void => undefined;
   const waiting = (): Promise<unknown[]> => {
     looksAgain();
+    const retryMs = retryAtMs - clock.monotonic();
+    if (retryMs > 0) return Promise.resolve([{ ...batch, retryMs }]);
     return Promise.resolve(triesLeft > 0 ? [batch] : []);
   };
   const queue = { recover: answer, waiting } as unknown as RowQueue;
@@ -51,6 +53,12 @@ it('a worker exits after a period without work, not counting the time when the d
 it('a worker is not idle while it waits to retry a batch', async () => {
   const { notes } = await work(0, away, { tries: 3 });
   expect(notes).toEqual(Array(3).fill('clips: The ledger does not respond. Trying again in 15 s.'));
+});
+
+it('a worker is not idle while a row that another worker returned waits for its retry', async () => {
+  const { seconds } = await work(0, away, { retryAtMs: 30_000 });
+  expect(seconds).toBeGreaterThan(34);
+  expect(seconds).toBeLessThan(38);
 });
 
 it('a worker is idle while it retries a batch whose budget is used up', async () => {

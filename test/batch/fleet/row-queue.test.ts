@@ -193,6 +193,10 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
     const [row] = await own.take('clips', 1);
     if (row !== undefined) await own.giveBack(row, 3_600_000, 'the gateway was away');
     expect(await own.take('clips', 1)).toEqual([]);
-    expect(await own.waiting('http://here')).toEqual([]);
+    const [{ retryMs, ...clips } = {}] = await new RowQueue(other).waiting('http://here');
+    expect(clips).toEqual({ name: 'clips', head });
+    expect(Math.ceil((retryMs ?? 0) / 60_000)).toBe(60);
+    await enqueue('b');
+    expect(await own.waiting('http://here')).toEqual([{ name: 'clips', head }]);
   });
 });
