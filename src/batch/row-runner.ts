@@ -6,7 +6,8 @@ import type { Signals } from '../payment/pay-once.ts';
 import { carryOut, type RowOptions } from './carry-out.ts';
 import { Slot } from './paced-client.ts';
 import type { Pace } from './pace.ts';
-import type { PlannedRow } from './planned-row.ts';
+import type { Batch } from './plan.ts';
+import type { PlannedRow, RowState } from './planned-row.ts';
 import type { RowEnd } from './row-state.ts';
 
 /** Callbacks for the rows of a run. */
@@ -16,6 +17,24 @@ export interface RunWatcher {
   /** Resolves when the outcome is recorded: only then does a row count as delivered. */
   ended(end: RowEnd): Promise<void>;
   note(text: string): void;
+}
+
+/** Callbacks of a worker. */
+export interface WorkerWatcher {
+  /** A row was taken. */
+  began(batch: Batch, planned: PlannedRow): void;
+  updated: RunWatcher['updated'];
+  /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
+  ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
+  /** A row needs no work, or none that mgw may do without the user. */
+  left(batch: Batch, planned: PlannedRow): void;
+  /** A row is invalid; or this worker cannot run it, and returned it to the queue. */
+  bad(batch: Batch, id: string, why: string, isGivenBack: boolean): void;
+  /** A row was quarantined because too many workers died while running it. */
+  quarantined(batch: string, id: string): void;
+  note(text: string): void;
+  /** The queue has responded. */
+  alive(): void;
 }
 
 /** The options of a run. */

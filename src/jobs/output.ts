@@ -119,6 +119,11 @@ export function outputPlace(given = defaultTemplate, hasColumns = false): Output
   return place;
 }
 
+/** Whether a template can give each row a path of its own. */
+export function isPerRow(template: string): boolean {
+  return /\{(id|key|index|seed|slug|job)\}/.test(template);
+}
+
 /** The extension of a template: `.wav` for `{id}.wav`; '' if it has none. */
 export function fixedExtension(template: string): string {
   const extension = extname(template);

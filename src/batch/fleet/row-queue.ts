@@ -166,20 +166,12 @@ export async function addRows(query: Query, batch: string, rows: readonly NewRow
   return { added: rows.length - before.length, changed };
 }
 
-/** Hands out the quarantined rows of a batch again. Returns their number. */
-export async function handOutAgain(query: Query, batch: string): Promise<number> {
-  const found = await query<{ id: string }>(
-    `update {batch_rows} set state = 'waiting', lost = 0 where batch = $1 and state = 'quarantined' returning id`,
-    [batch],
-  );
-  return found.length;
-}
-
 /** The number of worker deaths after which a row is quarantined. A worker that dies may have held many other rows. */
 const maxDeaths = 5;
 
 /**
- * The pause before a batch whose budget is spent is tried again, and the usual pause before a row is tried again, ms.
+ * The pause before a row or batch is tried again that needs a change first (a higher budget, a free output), and the
+ * usual pause before a row is tried again, ms.
  */
 export const heldMs = 60_000;
 export const shortDelayMs = 15_000;
@@ -202,6 +194,7 @@ export function retryDelayMs(error: MgwError): number | undefined {
     case exitCodes.auth:
       return error.charged === 'no' ? shortDelayMs : undefined;
     default:
+      if (error.code === 'output_exists') return heldMs;
       return ['balance', 'local_io', 'store'].includes(error.code) ? shortDelayMs : undefined;
   }
 }

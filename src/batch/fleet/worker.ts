@@ -3,11 +3,12 @@ import { messageOf, toMgwError, type MgwError } from '../../errors.ts';
 import type { FlowDeps } from '../../flows/settings.ts';
 import { everyRow } from '../choice.ts';
 import { planRow, type Batch, type PlanDeps } from '../plan.ts';
-import type { PlannedRow, RowState } from '../planned-row.ts';
-import { BatchRun, isOwnPath, type RunOptions, type RunWatcher } from '../row-runner.ts';
+import type { PlannedRow } from '../planned-row.ts';
+import { BatchRun, isOwnPath, type RunOptions, type RunWatcher, type WorkerWatcher } from '../row-runner.ts';
+import { sameFileName } from '../../jobs/output.ts';
 import type { Slot } from '../paced-client.ts';
 import { stateAfter, type RowEnd } from '../row-state.ts';
-import { parseRow } from './queued-row.ts';
+import { isValidElsewhere, parseRow } from './queued-row.ts';
 import { heldMs, retryDelayMs, shortDelayMs } from './row-queue.ts';
 import type { ClaimedRow, QueuedBatch, RowQueue } from './row-queue.ts';
 
@@ -19,24 +20,6 @@ export interface OpenedBatch {
   plan: PlanDeps;
   job: FlowDeps;
   options: RunOptions;
-}
-
-/** Callbacks of a worker. */
-export interface WorkerWatcher {
-  /** A row was taken. */
-  began(batch: Batch, planned: PlannedRow): void;
-  updated: RunWatcher['updated'];
-  /** A row has ended on this worker; `isGivenBack` if it returned to the queue for another try. */
-  ended(batch: Batch, end: RowEnd, state: RowState, isGivenBack: boolean): Promise<void>;
-  /** A row needs no work, or none that mgw may do without the user. */
-  left(batch: Batch, planned: PlannedRow): void;
-  /** A row is invalid. */
-  bad(batch: Batch, id: string, why: string): void;
-  /** A row was quarantined because too many workers died while running it. */
-  quarantined(batch: string, id: string): void;
-  note(text: string): void;
-  /** The queue has responded. */
-  alive(): void;
 }
 
 /** The options of a worker. */
@@ -66,8 +49,12 @@ export class Worker {
   readonly #awaiting = new Map<string, () => void>();
   /** Batches to skip until a time, monotonic ms. */
   readonly #held = new Map<string, number>();
-  /** Batches whose budget was spent. Trying one again counts as idle until a row of it makes progress. */
-  readonly #spent = new Set<string>();
+  /**
+   * Batches with a row that another try alone does not help. Trying one again counts as idle until a row of it makes
+   * progress.
+   */
+  readonly #stuck = new Set<string>();
+  readonly #outputs = new Map<ClaimedRow, string>();
   #inHand = 0;
   /** Batches that wait until this worker has fewer rows in progress. */
   readonly #waiting: (() => void)[] = [];
@@ -180,7 +167,10 @@ export class Worker {
     } finally {
       await run.end();
       // The outcomes of the remaining rows could not be recorded.
-      for (const row of rows.values()) this.#options.queue.drop(row);
+      for (const row of rows.values()) {
+        this.#outputs.delete(row);
+        this.#options.queue.drop(row);
+      }
       this.#makeRoom(rows.size);
       await options.pace.close();
     }
@@ -211,15 +201,17 @@ export class Worker {
       slot?.leave();
       return this.#release(taken.id, rows, tell);
     };
+    const refuse = (why: string, isGivenBack: boolean): Promise<void> => {
+      if (isGivenBack) this.#stuck.add(batch.name);
+      this.#watcher.bad(batch, taken.id, why, isGivenBack);
+      return release(() => (isGivenBack ? queue.giveBack(taken, heldMs, why) : queue.end(taken, 'bad', why)));
+    };
     let planned: PlannedRow;
     try {
       planned = await planRow(parseRow(taken.id, taken.content), batch, plan);
     } catch (thrown) {
       const error = toMgwError(thrown);
-      if (error.code === 'usage') {
-        this.#watcher.bad(batch, taken.id, error.message);
-        return release(() => queue.end(taken, 'bad', error.message));
-      }
+      if (error.code === 'usage') return refuse(error.message, await isValidElsewhere(taken, batch, plan));
       await release(() => queue.giveBack(taken, 0));
       throw error;
     }
@@ -229,6 +221,10 @@ export class Worker {
       return release(() => queue.end(taken, planned.state, planned.take.job?.error?.message));
     }
     if (slot === undefined || run.isOver) return release(() => queue.giveBack(taken, 0));
+    const path = sameFileName(own.path);
+    if (!path.includes('{job}') && [...this.#outputs.values()].includes(path))
+      return refuse(`${own.path} is also the output of another row in progress.`, true);
+    this.#outputs.set(taken, path);
     run.start(own, slot);
   }
 
@@ -236,7 +232,7 @@ export class Worker {
     return {
       began: (planned) => this.#watcher.began(batch, planned),
       updated: (planned, job) => {
-        this.#spent.delete(batch.name);
+        if (job.state !== 'succeeded') this.#stuck.delete(batch.name);
         this.#watcher.updated(planned, job);
       },
       note: (text) => this.#watcher.note(text),
@@ -244,11 +240,12 @@ export class Worker {
         const { planned, error } = end;
         const state = stateAfter(end);
         if (error !== undefined && isOwnPath(planned, error)) {
-          this.#watcher.bad(batch, planned.id, error.message);
+          this.#watcher.bad(batch, planned.id, error.message, false);
           return this.#release(planned.id, rows, (row) => this.#options.queue.end(row, 'bad', error.message));
         }
         const rest = error === undefined ? undefined : retryDelayMs(error);
-        if (error?.code !== 'budget') this.#stayFor(rest ?? 0);
+        if (rest === heldMs) this.#stuck.add(batch.name);
+        else this.#stayFor(rest ?? 0);
         await this.#watcher.ended(batch, end, state, rest !== undefined);
         if (error === undefined) return;
         await this.#release(planned.id, rows, (row) =>
@@ -265,6 +262,7 @@ export class Worker {
     const row = rows.get(id);
     if (row === undefined) return;
     rows.delete(id);
+    this.#outputs.delete(row);
     this.#makeRoom(1);
     this.#stayFor(0, row.batch);
     try {
@@ -277,7 +275,7 @@ export class Worker {
 
   // A worker with rows that wait for a retry is not idle.
   #stayFor(ms: number, name?: string): void {
-    if (name === undefined || !this.#spent.has(name))
+    if (name === undefined || !this.#stuck.has(name))
       this.#idleSince = Math.max(this.#idleSince, this.#options.clock.monotonic() + ms);
   }
 
@@ -293,7 +291,7 @@ export class Worker {
     if (!isSpent && error.code !== 'unreachable') return void (this.#stop = error);
     const delayMs = isSpent ? heldMs : shortDelayMs;
     this.#held.set(name, this.#options.clock.monotonic() + delayMs);
-    if (isSpent) this.#spent.add(name);
+    if (isSpent) this.#stuck.add(name);
     else this.#stayFor(delayMs);
     this.#watcher.note(`${name}: ${error.message} Trying again in ${delayMs / 1000} s.`);
   }

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { RowQueue } from '../../../src/batch/fleet/row-queue.ts';
-import { Worker, type WorkerWatcher } from '../../../src/batch/fleet/worker.ts';
+import { Worker } from '../../../src/batch/fleet/worker.ts';
+import type { WorkerWatcher } from '../../../src/batch/row-runner.ts';
 import { MgwError } from '../../../src/errors.ts';
 import { fakeClock } from '../../jobs/harness.ts';
 

@@ -1,12 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
-import { queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row.ts';
-import {
-  addBatch,
-  addRows,
-  handOutAgain,
-  RowQueue,
-  type NewRow,
-} from '../../../src/batch/fleet/row-queue.ts';
+import { handOutAgain, queuedManifest, queueCounts } from '../../../src/batch/fleet/queued-row.ts';
+import { addBatch, addRows, RowQueue, type NewRow } from '../../../src/batch/fleet/row-queue.ts';
 import { hasPgBouncer } from '../../support/pgbouncer.ts';
 import { describeFleet } from './place.ts';
 import { openDatabase, processIn, type TestProcess } from './processes.ts';
@@ -131,9 +125,29 @@ describeFleet('rows of batches in a queue on PostgreSQL', { isPooled: hasPgBounc
       waiting: 0,
       taken: 1,
       quarantined: [{ id: 'a', why: null }],
+      returned: [],
+      unpaid: [],
     });
     expect(await handOutAgain(one.query, 'clips')).toBe(1);
     expect((await own.take('clips', 1))[0]?.id).toBe('a');
+  });
+
+  it('that ended unpaid are handed out again on request, and are listed with their reason until then', async () => {
+    await enqueue('a', 'b', 'c', 'd', 'e');
+    const own = new RowQueue(one);
+    const outcomes: Record<string, string> = { a: 'bad', b: 'rejected', c: 'done', d: 'unknown' };
+    for (const row of await own.take('clips', 5))
+      if (row.id === 'e') await own.giveBack(row, 1000, 'why e');
+      else await own.end(row, outcomes[row.id] ?? '', `why ${row.id}`);
+    expect(await queueCounts(one.query, 'clips')).toMatchObject({
+      returned: [{ id: 'e', why: 'why e' }],
+      unpaid: [
+        { id: 'a', why: 'why a' },
+        { id: 'b', why: 'why b' },
+      ],
+    });
+    expect(await handOutAgain(one.query, 'clips')).toBe(2);
+    expect(await queueCounts(one.query, 'clips')).toMatchObject({ waiting: 3, unpaid: [] });
   });
 
   it('in doubt are handed out again when their file is enqueued again, and no other rows are', async () => {

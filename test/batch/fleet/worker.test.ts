@@ -221,6 +221,59 @@ describeFleet('mgw worker', {}, (place) => {
     expect([enqueued.code, await rowsInQueue()]).toEqual([2, '']);
   });
 
+  it.each([
+    ['out/{nmae}/{id}.{ext}', 'there is no {nmae}'],
+    ['out/x.mp4', 'names one file for all rows'],
+    ['out/{name}-{n}.{ext}', 'names one file for all rows'],
+  ])('refuses the output %s at its start, and takes no row', async (output, why) => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const { code, stderr } = await runHereAs(here, ['worker', '-o', output, ...quick]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining(why)]);
+    expect(await rowsInQueue()).toBe('row-0\twaiting');
+  });
+
+  it('returns a row that its own -o cannot name or whose output exists, pays nothing for it, and becomes idle', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(1)]);
+    const unnamed = await runHereAs(
+      here,
+      ['worker', '-o', join(here.cwd, '{seed}.mp4'), ...quick],
+      '',
+      systemClock,
+    );
+    expect([unnamed.code, unnamed.stderr]).toEqual([
+      11,
+      expect.stringContaining('no value is known for {seed} (returned to the queue)'),
+    ]);
+    const { stdout } = await runHereAs(here, ['batch', 'status', 'clips']);
+    expect(stdout).toContain('row-0 returned to the queue: no value is known for {seed}');
+    const due = 'update mgw.batch_rows set not_before = null';
+    await place.query(due);
+    mkdirSync(join(machines.shared, 'out'));
+    writeFileSync(join(machines.shared, 'out', 'row-0.mp4'), 'of another program');
+    expect((await work()).code).toBe(11);
+    expect([await rowsInQueue(), gateway.charges.size]).toEqual(['row-0\twaiting', 0]);
+    await place.query(due);
+    rmSync(join(machines.shared, 'out', 'row-0.mp4'));
+    expect((await work()).code).toBe(0);
+    expect(gateway.charges.get('prompt 0')).toBe(1);
+  });
+
+  it('pays for only one of two rows in progress that it would save to one file', async () => {
+    await runHereAs(here, ['batch', 'enqueue', machines.manifest(2)]);
+    await place.query("delete from mgw.batch_rows where id <> 'row-0'");
+    await place.query(
+      "insert into mgw.batch_rows (batch, id, hash, content) select batch, 'other', 'h', replace(content, 'row-0', 'other') from mgw.batch_rows",
+    );
+    const args = ['worker', '-o', join(machines.shared, '{slug}.{ext}'), ...quick];
+    const { code, stderr } = await runHereAs(here, args, '', systemClock);
+    expect([code, stderr]).toEqual([
+      11,
+      expect.stringContaining('also the output of another row in progress'),
+    ]);
+    expect([...gateway.charges]).toEqual([['prompt 0', 1]]);
+    expect(await rowsInQueue()).toBe('row-0\tended\nother\twaiting');
+  });
+
   it('needs none of the files that a row names', async () => {
     const text = join(machines.shared, 'text.txt');
     const body = join(machines.shared, 'body.json');

@@ -54,9 +54,7 @@ export function registerEnqueue(command: Command, run: Run): void {
       ),
     )
     .option('--skip-bad', 'leave out invalid rows')
-    .addOption(
-      new Option('--again', 'hand out quarantined rows again (five workers died while running each)'),
-    )
+    .addOption(new Option('--again', 'hand out quarantined rows, and rows that ended unpaid, again'))
     .addOption(sidecarOption());
   const [budget] = budgetOptions('this batch');
   if (budget !== undefined) command.addOption(budget);
@@ -113,7 +111,7 @@ function outcomeOf(
 }
 
 async function handOutAgain(context: Context, query: Query, name: string): Promise<Outcome> {
-  const queue = await import('../../../batch/fleet/row-queue.ts');
+  const queue = await import('../../../batch/fleet/queued-row.ts');
   const again = await queue.handOutAgain(query, name);
   context.progress.note(`${name}: ${counted(again, 'row')} handed out again.`);
   return { json: { batch: { name }, again } };
