@@ -23,6 +23,8 @@ export interface ReadyRun {
 /** Callbacks of a run. `left` is called for a row that the run leaves as it is. */
 export interface BatchWatcher extends RunWatcher {
   left(planned: PlannedRow): void;
+  /** Called before a row is carried out. */
+  chosen?: ((planned: PlannedRow) => Promise<void>) | undefined;
 }
 
 /**
@@ -89,7 +91,10 @@ export async function runBatch(
   });
   const begin = async (waiting: WaitingRow): Promise<void> => {
     const { planned, isChosen } = await chosenNow(waiting, batch, chains, choice, deps.plan);
-    if (isChosen) return run.begin(planned);
+    if (isChosen) {
+      await watcher.chosen?.(planned);
+      return run.begin(planned);
+    }
     ready.tally.move(waiting.found.state, planned.state);
     watcher.left(planned);
     await tidyRow(planned, deps.job);

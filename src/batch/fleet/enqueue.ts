@@ -10,14 +10,17 @@ import {
   needsUrls,
   type SpeechWork,
 } from '../planned-row.ts';
+import { rowStatusOf } from '../row-state.ts';
 import type { Query } from './fleet-state.ts';
-import type { QueuedHead, QueuedRow } from './queued-row.ts';
+import { queueCounts, type QueuedHead, type QueuedRow } from './queued-row.ts';
 import { addBatch, addRows, type NewRow } from './row-queue.ts';
 
 /** The result of putting a batch into the queue. */
 export interface Enqueued {
   plan: Plan;
   added: number;
+  /** The number of rows whose earlier content in the queue was replaced, because it is not to be paid for. */
+  replaced: number;
   /** Ids of rows that were already queued with different content. The queue keeps the earlier content. */
   changed: string[];
 }
@@ -51,26 +54,76 @@ export async function enqueue(
   query: Query,
 ): Promise<Enqueued> {
   await addBatch(query, { name: batch.name, head });
-  const chunk: NewRow[] = [];
+  const chunk: { row: NewRow; planned: NamedRow }[] = [];
   let bytes = 0;
-  const result = { added: 0, changed: [] as string[] };
+  const result = { added: 0, replaced: 0, changed: [] as string[] };
   const flush = async (): Promise<void> => {
     bytes = 0;
     if (chunk.length === 0) return;
-    const { added, changed } = await addRows(query, batch.name, chunk.splice(0));
+    const rows = chunk.splice(0);
+    const { added, changed } = await addRows(
+      query,
+      batch.name,
+      rows.map(({ row }) => row),
+    );
     result.added += added;
-    result.changed.push(...changed);
+    for (const { row, planned } of rows.filter(({ row: { id } }) => changed.includes(id))) {
+      // Nothing was sent for the row yet, or its latest job is already that of the new content.
+      const { state } = await rowStatusOf(planned, { ...deps, isAnywhere: true });
+      const how = { isAgain: ['new', 'running', 'rejected'].includes(state), isUnsent: state === 'new' };
+      if (state !== 'changed' && (await replaceRow(query, batch.name, row, how))) result.replaced += 1;
+      else result.changed.push(row.id);
+    }
   };
   const plan = await planBatch({ ...batch, force: true }, untouched(deps), async (planned) => {
     const { row, size } = newRow(planned, deps);
     // The row names uploaded files by their content hash; a worker creates its own URLs.
     if (!isSpeech(planned.work)) await planned.work.upload?.();
-    chunk.push(row);
+    chunk.push({ row, planned });
     bytes += size;
     if (chunk.length >= maxRows || bytes >= maxBytes) await flush();
   });
   await flush();
   return { plan, ...result };
+}
+
+/**
+ * Returns a function to call before a row of a batch's file is paid for: it makes the row's content in the queue the
+ * same, so that commands that name the batch do not pay for the old content. Undefined if the batch is not enqueued.
+ */
+export async function queueUpdater(
+  name: string,
+  deps: PlanDeps,
+  query: Query,
+): Promise<((planned: NamedRow) => Promise<void>) | undefined> {
+  if ((await queueCounts(query, name)) === undefined) return undefined;
+  return async (planned) => {
+    try {
+      await replaceRow(query, name, newRow(planned, { ...deps, usesProgram: false }).row);
+    } catch {
+      // A row that cannot be enqueued stays as it is. If the database does not respond, nothing will be paid for.
+    }
+  };
+}
+
+/**
+ * Makes the content of a row in the queue that of its file. Returns false if the row stays as it is.
+ * @param isAgain hands the row out again if it has ended
+ * @param isUnsent keeps the content if a worker has taken the row, because it may just be sending it
+ */
+async function replaceRow(
+  query: Query,
+  batch: string,
+  { id, hash, row }: NewRow,
+  { isAgain = false, isUnsent = false } = {},
+): Promise<boolean> {
+  const found = await query<{ id: string }>(
+    `update {batch_rows} set hash = $3, content = $4, why = null, not_before = null,
+      state = case when state = 'ended' and $5::boolean then 'waiting' else state end
+    where batch = $1 and id = $2 and hash <> $3 and not ($6::boolean and state = 'taken') returning id`,
+    [batch, id, hash, JSON.stringify(row), isAgain, isUnsent],
+  );
+  return found.length > 0;
 }
 
 function untouched(deps: PlanDeps): PlanDeps {

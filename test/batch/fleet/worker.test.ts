@@ -124,6 +124,36 @@ describeFleet('mgw worker', {}, (place) => {
     ]);
   });
 
+  it('enqueues a changed row in place of one that was never sent', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    const { code, json } = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([code, json]).toMatchObject([0, { enqueued: 0, replaced: 1, changed: [] }]);
+    await work();
+    expect([...gateway.charges]).toEqual([['a paper plane', 1]]);
+  });
+
+  it('has the new content of a changed row in its queue once a retry has paid for it', async () => {
+    const file = join(machines.shared, 'clips.csv');
+    writeFileSync(file, clips(['a', 'a paper boat']));
+    await runHereAs(here, ['batch', 'enqueue', file]);
+    await work();
+    writeFileSync(file, clips(['a', 'a paper plane']));
+    const retry = ['batch', 'retry', file, '--name', 'clips', '--id', 'a', '--poll-interval', '10ms'];
+    expect((await runHereAs(here, retry)).code).toBe(0);
+    const status = await runHereAs(here, ['batch', 'status', 'clips', '--json']);
+    expect([status.code, status.json['batch']]).toMatchObject([0, { states: { done: 1 } }]);
+    // As if the process had died before it updated the queue.
+    await place.query("update mgw.batch_rows set hash = 'old', content = replace(content, 'plane', 'boat')");
+    const enqueued = await runHereAs(here, ['batch', 'enqueue', file, '--json']);
+    expect([enqueued.code, enqueued.json]).toMatchObject([0, { replaced: 1, changed: [] }]);
+    const run = await runHereAs(here, ['batch', 'status', 'clips']);
+    expect([run.code, gateway.charges.size]).toEqual([0, 2]);
+    expect([...gateway.charges.values()]).toEqual([1, 1]);
+  });
+
   function work(...more: string[]): Promise<CliResult> {
     return runHereAs(machines.machine(), ['worker', ...machines.output, ...quick, ...more], '', systemClock);
   }

@@ -89,12 +89,13 @@ function outcomeOf(
   context: Context,
   batch: Batch,
   { concurrency }: QueuedHead,
-  { plan, added, changed }: Enqueued,
+  { plan, added, replaced, changed }: Enqueued,
 ): Outcome {
-  const known = plan.rows - plan.bad - added - changed.length;
+  const known = plan.rows - plan.bad - added - replaced - changed.length;
   const parts = [
     `${added} enqueued`,
     ...(known > 0 ? [`${known} already in the queue`] : []),
+    ...(replaced > 0 ? [`${replaced} replaced`] : []),
     ...(changed.length > 0 ? [`${changed.length} changed, and left unchanged in the queue`] : []),
     ...(plan.bad > 0 ? [`${plan.bad} left out`] : []),
   ];
@@ -105,7 +106,7 @@ function outcomeOf(
   const { rows, bad } = plan;
   const about = { ...(view as { name: string; file: string }), rows, bad, states: undefined };
   return {
-    json: { batch: about, cost, enqueued: added, known, changed },
+    json: { batch: about, cost, enqueued: added, replaced, known, changed },
     exitCode: changed.length + bad > 0 ? exitCodes.partial : exitCodes.ok,
   };
 }
